@@ -1,0 +1,44 @@
+# Two commands do everything on a machine with Python and make: `make reproduce` and `make test`.
+# Each builds .venv on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: reproduce test lint test-slow benchmark docs-pictures clean
+
+reproduce: $(VENV)/.base
+	$(BIN)/resonax reproduce --out out
+
+test: lint
+	$(BIN)/pytest -n 2
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+test-slow: $(VENV)/.test
+	$(BIN)/pytest -n 2 -m slow
+
+benchmark: $(VENV)/.test
+	$(BIN)/python benchmarks/flow_map.py
+	$(BIN)/python benchmarks/memory.py
+
+docs-pictures: $(VENV)/.base
+	$(BIN)/python docs/pictures/phenomenon.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.base
+	$(PIP) --editable ".[all,test]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) out .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,119 @@
+"""Will SGD with momentum blow up because of the order in which the data arrives?
+
+Everything public is here. It is loaded on first use, so that importing resonax costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from resonax.checks import ArgumentError
+    from resonax.dynamics import Flow, Map, Setting
+    from resonax.figures import plot_map
+    from resonax.learners import (
+        Fourier,
+        Linear,
+        Momentum,
+        Polynomial,
+        Radial,
+        from_optax,
+        from_river,
+        from_torch,
+        heavy_ball,
+        nesterov,
+        sgd,
+    )
+    from resonax.processes import AR2, Iid, Recorded, Sinusoid, Square, Switching, shuffled
+    from resonax.results import open_dataset, save_dataset
+    from resonax.stability import (
+        best_momentum,
+        critical_lr,
+        critical_momentum,
+        lyapunov,
+        rates,
+        stability_map,
+        tongues,
+        verdict,
+    )
+
+_HOMES = {
+    "checks": ["ArgumentError"],
+    "dynamics": ["Flow", "Map", "Setting"],
+    "figures": ["plot_map"],
+    "learners": [
+        "Fourier",
+        "Linear",
+        "Momentum",
+        "Polynomial",
+        "Radial",
+        "from_optax",
+        "from_river",
+        "from_torch",
+        "heavy_ball",
+        "nesterov",
+        "sgd",
+    ],
+    "processes": ["AR2", "Iid", "Recorded", "Sinusoid", "Square", "Switching", "shuffled"],
+    "results": ["open_dataset", "save_dataset"],
+    "stability": [
+        "best_momentum",
+        "critical_lr",
+        "critical_momentum",
+        "lyapunov",
+        "rates",
+        "stability_map",
+        "tongues",
+        "verdict",
+    ],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
+    "AR2",
+    "ArgumentError",
+    "Flow",
+    "Fourier",
+    "Iid",
+    "Linear",
+    "Map",
+    "Momentum",
+    "Polynomial",
+    "Radial",
+    "Recorded",
+    "Setting",
+    "Sinusoid",
+    "Square",
+    "Switching",
+    "best_momentum",
+    "critical_lr",
+    "critical_momentum",
+    "from_optax",
+    "from_river",
+    "from_torch",
+    "heavy_ball",
+    "lyapunov",
+    "nesterov",
+    "open_dataset",
+    "plot_map",
+    "rates",
+    "save_dataset",
+    "sgd",
+    "shuffled",
+    "stability_map",
+    "tongues",
+    "verdict",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'resonax' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"resonax.{_HOME_OF[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

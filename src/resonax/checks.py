@@ -1,0 +1,98 @@
+"""Checks of what a person gives us: one sentence that names the argument and what is allowed.
+
+Only plain numbers are checked. Inside compiled code the same values are traced arrays, which
+were checked on their way in.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from numbers import Real
+
+__all__ = ["ArgumentError", "check_number", "check_numbers", "suggest"]
+
+
+class ArgumentError(ValueError):
+    """An argument that cannot be used; its text is one sentence that says what to do."""
+
+
+def _bounds(low: float, high: float, open_low: bool, open_high: bool) -> str:
+    parts = []
+    if math.isfinite(low):
+        parts.append(f"above {low:g}" if open_low else f"at least {low:g}")
+    if math.isfinite(high):
+        parts.append(f"below {high:g}" if open_high else f"at most {high:g}")
+    return " and ".join(parts) or "a finite number"
+
+
+def check_number(
+    name: str,
+    value: object,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> None:
+    """Raise `ArgumentError` unless a plain number lies within the bounds.
+
+    Examples
+    --------
+    >>> check_number("momentum", 1.2, low=0, high=1, open_high=True)
+    Traceback (most recent call last):
+    resonax.checks.ArgumentError: momentum must be at least 0 and below 1, got 1.2
+    """
+    import numpy as np  # here, as the command line must start before numpy is loaded
+
+    if isinstance(value, bool | str) or value is None:
+        raise ArgumentError(f"{name} must be a number, got {value!r}")
+    if not isinstance(value, Real | np.ndarray):
+        return
+    array = np.asarray(value, dtype=float)
+    inside = np.isfinite(array)
+    inside &= (array > low) if open_low else (array >= low)
+    inside &= (array < high) if open_high else (array <= high)
+    if not inside.all():
+        bad = array[~inside].flat[0] if array.ndim else array
+        raise ArgumentError(
+            f"{name} must be {_bounds(low, high, open_low, open_high)}, got {float(bad):g}"
+        )
+
+
+def check_numbers(name: str, value: object, shape: tuple[int | None, ...]) -> None:
+    """Raise `ArgumentError` unless an array is finite and of this shape (None: any length)."""
+    import numpy as np
+
+    if not isinstance(value, np.ndarray | tuple | list):
+        return
+    array = np.asarray(value, dtype=float)
+    fits = array.ndim == len(shape) and all(
+        want in (None, have) for want, have in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        wanted = " x ".join("any" if want is None else str(want) for want in shape)
+        raise ArgumentError(f"{name} must be an array of shape {wanted}, got {array.shape}")
+    if array.size == 0:
+        raise ArgumentError(f"{name} must not be empty")
+    if not np.isfinite(array).all():
+        where = np.argwhere(~np.isfinite(array))[0]
+        place = ", ".join(str(int(i)) for i in where)
+        raise ArgumentError(
+            f"{name} must be finite, got {array[tuple(where)]:g} at index ({place})"
+        )
+
+
+def suggest(kind: str, given: str, allowed: Iterable[str]) -> ArgumentError:
+    """Return the error for an unknown word, with the word that was probably meant.
+
+    Examples
+    --------
+    >>> print(suggest("process", "sinusoidd", ["iid", "sinusoid"]))
+    unknown process 'sinusoidd', did you mean 'sinusoid'? (one of: iid, sinusoid)
+    """
+    allowed = list(allowed)
+    close = difflib.get_close_matches(given, allowed, n=1)
+    hint = f", did you mean {close[0]!r}?" if close else "; choose one of those that exist"
+    return ArgumentError(f"unknown {kind} {given!r}{hint} (one of: {', '.join(allowed)})")

@@ -1,0 +1,196 @@
+"""From the words of the command line to a setting."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resonax.checks import ArgumentError, suggest
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from resonax.dynamics import Setting
+    from resonax.learners import Features, Momentum
+    from resonax.processes import Process
+
+__all__ = ["build_setting", "parse_axis", "parse_list"]
+
+OPTIMIZERS = ("heavy_ball", "nesterov", "sgd")
+BASES = ("linear", "polynomial", "fourier", "radial")
+_MAX_POINTS = 100_000
+
+
+def parse_list(name: str, text: str) -> np.ndarray:
+    """Return numbers separated by commas.
+
+    Examples
+    --------
+    >>> parse_list("direction", "1,0,2").tolist()
+    [1.0, 0.0, 2.0]
+    """
+    import numpy as np
+
+    try:
+        return np.array([float(part) for part in text.split(",")])
+    except ValueError:
+        raise ArgumentError(f"{name} must be numbers separated by commas, got {text!r}") from None
+
+
+def parse_axis(name: str, text: str) -> np.ndarray:
+    """Return one number, or the points of a range ``first:last:count[:log]``.
+
+    Examples
+    --------
+    >>> parse_axis("period", "15:60:4").tolist()
+    [15.0, 30.0, 45.0, 60.0]
+    """
+    import numpy as np
+
+    parts = text.split(":")
+    form = f"{name} must be a number or a range first:last:count[:log], got {text!r}"
+    try:
+        if len(parts) == 1:
+            return np.array([float(parts[0])])
+        first, last, count = float(parts[0]), float(parts[1]), int(parts[2])
+    except (ValueError, IndexError):
+        raise ArgumentError(form) from None
+    if len(parts) > 4 or (len(parts) == 4 and parts[3] != "log"):
+        raise ArgumentError(form)
+    if not 1 <= count <= _MAX_POINTS:
+        raise ArgumentError(f"{name} must have 1 to {_MAX_POINTS} points, got {count}")
+    if not (np.isfinite(first) and np.isfinite(last) and (first < last or count == 1)):
+        raise ArgumentError(f"{name} must run from a smaller to a larger number, got {text!r}")
+    if len(parts) == 4:
+        if first <= 0:
+            raise ArgumentError(f"{name} must start above 0 for a log range, got {first:g}")
+        return np.geomspace(first, last, count)
+    return np.linspace(first, last, count)
+
+
+def read_recording(path: Path) -> np.ndarray:
+    """Return the rows of a .npy or .csv file (a header line is allowed)."""
+    import numpy as np
+
+    if not path.is_file():
+        raise ArgumentError(f"data must name a file that exists, got {path}")
+    try:
+        if path.suffix == ".npy":
+            return np.load(path, allow_pickle=False)
+        if path.suffix in (".csv", ".txt"):
+            return _read_csv(path)
+    except (OSError, ValueError, EOFError) as error:
+        raise ArgumentError(f"data could not be read from {path}: {error}") from None
+    raise ArgumentError(f"data must be a .npy or .csv file, got {path}")
+
+
+def _read_csv(path: Path) -> np.ndarray:
+    import numpy as np
+
+    with path.open(encoding="utf-8") as file:
+        first = file.readline()
+    try:
+        [float(part) for part in first.split(",")]
+        header = 0
+    except ValueError:
+        header = 1
+    return np.loadtxt(path, delimiter=",", skiprows=header, ndmin=2)
+
+
+def _build_process(name: str, given: dict[str, Any]) -> Process:
+    from resonax.processes import PROCESSES, Recorded
+
+    if name not in PROCESSES:
+        raise suggest("process", name, PROCESSES)
+    kind = PROCESSES[name]
+    given = {key: option for key, option in given.items() if option is not None}
+    takes = {item.name: item for item in fields(kind)}  # pyright: ignore[reportArgumentType]
+    for key in given:
+        if key not in takes:
+            options = ", ".join(f"--{option}" for option in takes if option != "law")
+            raise ArgumentError(f"the process {name} has no --{key}, it takes {options}")
+    if kind is Recorded:
+        if "data" not in given:
+            raise ArgumentError("the process recorded needs --data FILE, a .npy or .csv file")
+        return Recorded.of(read_recording(given["data"]), repeat=given.get("repeat", False))
+    missing = [key for key, item in takes.items() if item.default is MISSING and key not in given]
+    if missing:
+        raise ArgumentError(f"the process {name} needs --{missing[0]}")
+    if "direction" in given:
+        given["direction"] = parse_list("direction", given["direction"])
+        given.setdefault("dim", len(given["direction"]))
+    if "variance" in given:
+        variance = parse_list("variance", given["variance"])
+        given["variance"] = float(variance[0]) if len(variance) == 1 else variance
+    return kind(**given)
+
+
+def _build_optimizer(
+    kind: str, lr: float, momentum: float | None, dampening: float, weight_decay: float
+) -> Momentum:
+    from resonax.learners import heavy_ball, nesterov, sgd
+
+    if kind not in OPTIMIZERS:
+        raise suggest("optimizer", kind, OPTIMIZERS)
+    if kind == "sgd":
+        if momentum:
+            raise ArgumentError(f"momentum must be 0 for the optimizer sgd, got {momentum:g}")
+        return sgd(lr, weight_decay=weight_decay)
+    if momentum is None:
+        raise ArgumentError(f"the optimizer {kind} needs --momentum, at least 0 and below 1")
+    if kind == "nesterov":
+        if dampening:
+            raise ArgumentError(
+                f"dampening must be 0 for the optimizer nesterov, got {dampening:g}"
+            )
+        return nesterov(lr, momentum, weight_decay=weight_decay)
+    return heavy_ball(lr, momentum, dampening=dampening, weight_decay=weight_decay)
+
+
+def _build_features(text: str, bias: bool, width: float, dim: int) -> Features:
+    """Return a basis given as ``name`` or ``name:numbers``; numbers go along each coordinate."""
+    import numpy as np
+
+    from resonax.learners import Fourier, Linear, Polynomial, Radial
+
+    name, _, numbers = text.partition(":")
+    if name not in BASES:
+        raise suggest("basis", name, BASES)
+    if name == "linear":
+        return Linear(bias)
+    if name == "polynomial":
+        degree = parse_list("degree", numbers or "2")
+        if len(degree) != 1 or degree[0] != int(degree[0]):
+            raise ArgumentError(f"the degree of the basis must be a whole number, got {numbers}")
+        return Polynomial(int(degree[0]))
+    grid = np.kron(np.eye(dim), parse_list("basis", numbers or "1")[:, None])
+    return Fourier.of(grid) if name == "fourier" else Radial.of(grid, width)
+
+
+def build_setting(
+    process: str,
+    process_options: dict[str, Any],
+    *,
+    lr: float,
+    momentum: float | None,
+    optimizer: str = "heavy_ball",
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    batch: int = 1,
+    noise: float = 1.0,
+    basis: str = "linear",
+    bias: bool = True,
+    width: float = 1.0,
+) -> Setting:
+    """Return the setting that the options of a command describe."""
+    from resonax.dynamics import Setting
+
+    stream = _build_process(process, process_options)
+    return Setting(
+        stream,
+        _build_optimizer(optimizer, lr, momentum, dampening, weight_decay),
+        batch=batch,
+        noise=noise,
+        features=_build_features(basis, bias, width, stream.dim),
+    )

@@ -1,0 +1,101 @@
+"""The map: what the optimizer does to the error of the weights in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jax import Array
+
+from resonax.dynamics.setting import Setting
+from resonax.moments import Moments
+from resonax.values import value
+
+__all__ = ["Map"]
+
+
+@value
+class Map:
+    r"""The map :math:`\xi_{k+1} = M_k\,\xi_k` of :math:`\xi = (\theta-\theta^*, v)` in a setting.
+
+    In the symbols of `Momentum`, with :math:`H = B + \lambda I`,
+
+    .. math:: M = \begin{pmatrix} I - (\kappa\alpha+\beta) H & \kappa\mu I \\
+              -\alpha H & \mu I \end{pmatrix} = M_0 + G H L,
+              \qquad G = -\begin{pmatrix} (\kappa\alpha+\beta) I \\ \alpha I \end{pmatrix},
+              \quad L = (I\ \ 0) .
+
+    The gradient of a drawn batch has the random matrix :math:`\hat B = \frac2n\sum_i
+    \phi_i\phi_i^\top` in place of :math:`B`.
+    """
+
+    setting: Setting
+
+    def _gain(self) -> tuple[Array, Array]:
+        opt = self.setting.optimizer
+        return jnp.asarray(opt.kappa * opt.alpha + opt.beta), jnp.asarray(opt.alpha)
+
+    def matrix(self, curvature: Array) -> Array:
+        """Return M for the curvature of one step, expected or drawn."""
+        setting, opt = self.setting, self.setting.optimizer
+        eye = jnp.eye(setting.size)
+        hessian = curvature + opt.weight_decay * eye
+        weight_gain, velocity_gain = self._gain()
+        return jnp.block(
+            [
+                [eye - weight_gain * hessian, opt.kappa * opt.momentum * eye],
+                [-velocity_gain * hessian, opt.momentum * eye],
+            ]
+        )
+
+    def expected(self, moments: Moments) -> Array:
+        """Return M for the expected gradient."""
+        return self.matrix(self.setting.curvature(moments))
+
+    def draw(self, key: Array, moments: Moments, batch: int) -> Array:
+        """Return the matrix H of the gradient of a drawn batch, weight decay included."""
+        setting = self.setting
+        second = setting.features.sample(key, moments, batch)
+        decay = setting.optimizer.weight_decay * jnp.eye(setting.size)
+        return 2 * setting.summed * second + decay
+
+    def advance(self, hessian: Array, weights: Array, velocity: Array) -> tuple[Array, Array]:
+        """Return the error of the weights and the velocity after one step."""
+        opt = self.setting.optimizer
+        gradient = hessian @ weights
+        velocity = opt.momentum * velocity - opt.alpha * gradient
+        return weights + opt.kappa * velocity - opt.beta * gradient, velocity
+
+    def second_moment(self, moments: Moments) -> Callable[[Array], Array]:
+        r"""Return the map :math:`\Sigma \mapsto E[M\Sigma M^\top]`, exact for a batch of any size.
+
+        .. math:: E[M\Sigma M^\top] = \bar M\Sigma\bar M^\top
+                  + \tfrac1n\, G\,\bigl(4F(\Sigma_{\theta\theta}) -
+                  \bar B\Sigma_{\theta\theta}\bar B\bigr)\,G^\top
+        """
+        mean = self.expected(moments)
+        if not moments.drawn:
+            return lambda moment: mean @ moment @ mean.T
+        setting = self.setting
+        curvature = 2 * setting.features.second(moments)
+        fourth = setting.features.fourth(moments)
+        scale = setting.summed**2 / setting.batch
+        size = setting.size
+
+        def propagate(moment: Array) -> Array:
+            error = moment[:size, :size]
+            spread = scale * (4 * fourth(error) - curvature @ error @ curvature)
+            return mean @ moment @ mean.T + self._spread(spread)
+
+        return propagate
+
+    def noise(self, moments: Moments) -> Array:
+        r"""Return what observation noise adds to a second moment: :math:`4\sigma^2 GRG^\top/n`."""
+        setting = self.setting
+        scale = setting.summed**2 / setting.batch
+        return self._spread(4 * setting.noise * scale * setting.features.second(moments))
+
+    def _spread(self, gradient: Array) -> Array:
+        """Return G X G^T for the covariance X of a gradient."""
+        gain = jnp.stack(self._gain())
+        return jnp.kron(jnp.outer(gain, gain), gradient)

@@ -1,0 +1,1 @@
+"""Experiments: the paper as declarative specifications."""

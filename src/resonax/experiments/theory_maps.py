@@ -1,0 +1,68 @@
+"""The paper's theory maps: the flow's growth over momentum and period for three step sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from resonax.checks import ArgumentError
+from resonax.dynamics import Setting
+from resonax.learners import heavy_ball
+from resonax.processes import Sinusoid
+from resonax.results import open_dataset, save_dataset
+from resonax.stability import stability_map
+from resonax.stability.cells import Advance
+
+__all__ = ["PANELS", "Panel", "compute_theory_maps"]
+
+
+class Panel(NamedTuple):
+    """One map: step size, and the ranges of momentum and period."""
+
+    name: str
+    lr: float
+    momentum: tuple[float, float]
+    period: tuple[float, float]
+
+
+# The zoomed column is what the paper sweeps; the wide one has all momenta. The text gives no
+# period range for either: up to 160 shows both tongues of the smallest step size (at 70 and 140).
+_ZOOM = ((0.95, 0.999), (15.0, 160.0))
+_WIDE = ((0.0, 0.999), (2.0, 500.0))
+PANELS = tuple(
+    Panel(f"theory-map-{column}-{lr}", lr, *ranges)
+    for lr in (0.01, 0.005, 0.001)
+    for column, ranges in (("zoom", _ZOOM), ("wide", _WIDE))
+)
+
+
+def compute_theory_maps(out: Path, points: int, advance: Advance) -> dict[str, xr.Dataset]:
+    """Compute the six maps, or read those that are stored already; return them by name."""
+    folder = out / "results"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArgumentError(f"{folder} could not be made: {error.strerror}") from None
+    found = {}
+    for panel in PANELS:
+        path = folder / f"{panel.name}.nc"
+        momentum = np.linspace(*panel.momentum, points)
+        period = np.linspace(*panel.period, points)
+        if path.exists():
+            stored = open_dataset(path)
+            same = np.array_equal(stored.momentum, momentum) and np.array_equal(
+                stored.period, period
+            )
+            if same:
+                found[panel.name] = stored
+                advance(points**2)
+                continue
+        setting = Setting(Sinusoid(period=22.0), heavy_ball(panel.lr, 0.95), batch=20)
+        found[panel.name] = stability_map(
+            setting, "flow", advance=advance, momentum=momentum, period=period
+        )
+        save_dataset(found[panel.name], path)
+    return found

@@ -1,0 +1,98 @@
+"""A stability map as a picture."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import TwoSlopeNorm
+from matplotlib.contour import ContourSet
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from resonax.figures.style import DIVERGING, INK, STYLE, new_figure
+from resonax.labels import CRITERIA, LABELS, axis_label
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["add_scale", "paint", "plot_map"]
+
+_PER = 1000  # rates are shown per this many steps: numbers a person can hold in mind
+
+
+def _title(dataset: xr.Dataset) -> str:
+    """Say in two lines what is shown and what is held fixed."""
+    setting = json.loads(dataset.attrs["setting"])
+    process, optimizer = setting["process"], setting["optimizer"]
+    fixed = []
+    for name, home in (
+        ("lr", optimizer),
+        ("momentum", optimizer),
+        ("period", process),
+        ("amplitude", process),
+        ("variance", process),
+        ("batch", setting),
+    ):
+        if name in home and name not in dataset.dims and np.ndim(home[name]) == 0:
+            symbol = LABELS[name][1] if name in LABELS else name
+            fixed.append(f"{symbol} = {home[name]:.4g}")
+    method = "Nesterov momentum" if optimizer["lookahead"] else "momentum"
+    criterion = dataset.attrs["criterion"]
+    return (
+        f"SGD with {method}, {dataset.attrs['process']} inputs ({', '.join(fixed)})\n"
+        f"criterion {criterion}: {CRITERIA[criterion]}"
+    )
+
+
+def paint(dataset: xr.Dataset, axes: Axes, limit: float | None = None) -> Any:
+    """Paint the growth rate of a map and its boundary into axes; return the image.
+
+    The colours are symmetric about 0 and reach to ``limit``, by default so far that the strongest
+    1% of the cells share the last colour.
+    """
+    vertical, horizontal = dataset.rate.dims
+    x, y = dataset[horizontal].values, dataset[vertical].values
+    rate = dataset.rate.values * _PER
+    limit = limit or float(np.quantile(np.abs(rate), 0.99)) or 1.0
+    norm = TwoSlopeNorm(0.0, -limit, limit)
+    image = axes.pcolormesh(
+        x, y, rate, shading="nearest", cmap=DIVERGING, norm=norm, rasterized=True
+    )
+    if min(rate.shape) > 1 and rate.min() < 0 < rate.max():
+        axes.contour(x, y, rate, levels=[0.0], colors=INK, linewidths=1.2)
+    for name, values, scale in ((horizontal, x, axes.set_xscale), (vertical, y, axes.set_yscale)):
+        if name in ("lr", "batch") and values[0] > 0 and values[-1] / values[0] > 20:
+            scale("log")
+    return image
+
+
+def add_scale(figure: Figure, image: Any, axes: Axes | list[Axes]) -> None:
+    """Add the colour scale of a map."""
+    bar = figure.colorbar(image, ax=axes, extend="both", pad=0.02, aspect=30)
+    bar.set_label(f"growth rate per {_PER} steps:  ← converges    diverges →")
+    bar.outline.set_linewidth(0.5)  # pyright: ignore[reportCallIssue]
+
+
+def plot_map(dataset: xr.Dataset) -> Figure:
+    """Return a figure of a map made by `stability_map`.
+
+    The colour is the growth rate per 1000 steps, centred at zero: blue converges, red diverges,
+    and the black line is the boundary, a spectral radius of 1.
+    """
+    vertical, horizontal = (str(name) for name in dataset.rate.dims)
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(7.2, 4.6)
+        axes = figure.add_subplot()
+        image = paint(dataset, axes)
+        axes.set_xlabel(axis_label(horizontal))
+        axes.set_ylabel(axis_label(vertical))
+        axes.set_title(_title(dataset), fontsize=10)
+        add_scale(figure, image, axes)
+        if any(isinstance(item, ContourSet) for item in axes.collections):
+            line = Line2D([], [], color=INK, linewidth=1.2, label="ρ = 1")
+            axes.legend(handles=[line], loc="upper right", frameon=True, framealpha=0.8)
+    return figure

@@ -1,0 +1,51 @@
+"""One word for one thing: what each name means, its symbol and its unit."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+__all__ = ["CRITERIA", "LABELS", "axis_label", "versions"]
+
+# name: (meaning, symbol, unit)
+LABELS: dict[str, tuple[str, str, str]] = {
+    "momentum": ("momentum", "μ", "1"),
+    "period": ("period", "T", "steps"),
+    "lr": ("step size", "η", "1"),
+    "amplitude": ("amplitude of the mean", "a", "1"),
+    "batch": ("batch", "n", "samples"),
+    "rate": ("growth rate", "log ρ / T", "1/step"),
+    "radius": ("spectral radius per period", "ρ", "1"),
+    "low": ("lower end of the interval of the rate", "", "1/step"),
+    "high": ("upper end of the interval of the rate", "", "1/step"),
+}
+
+CRITERIA: dict[str, str] = {
+    "flow": "differential equation of the expected gradient (the paper's)",
+    "map": "exact update of the expected weights",
+    "mean_square": "exact mean square error, with the sampling noise of the batch",
+    "lyapunov": "almost every single run",
+}
+
+
+def axis_label(name: str) -> str:
+    """Return the words at an axis of a figure.
+
+    Examples
+    --------
+    >>> axis_label("period"), axis_label("momentum")
+    ('period T (steps)', 'momentum μ')
+    """
+    meaning, symbol, unit = LABELS[name]
+    words = f"{meaning} {symbol}".strip()
+    return words if unit == "1" else f"{words} ({unit})"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a result depends on."""
+    found = {}
+    for package in ("resonax", "jax", "diffrax", "numpy"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # run from a source tree that was not installed
+            found[package] = "unknown"
+    return found

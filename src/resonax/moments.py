@@ -1,0 +1,48 @@
+"""The law of the inputs at one step, which processes give and learners take."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from resonax.values import static, value
+
+__all__ = ["Moments"]
+
+
+@value
+class Moments:
+    r"""The law of the inputs at one step: a Gaussian mixture.
+
+    :math:`x \sim \sum_i w_i\, \mathcal N(m_i, R_i R_i^\top)`. Most processes have one component.
+    With ``drawn=False`` the components are not drawn from: they are the rows of the batch itself.
+    """
+
+    mean: Array  # (components, dim)
+    root: Array  # (components, dim, dim)
+    weight: Array  # (components,)
+    drawn: bool = static(default=True)
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of each component, (components, dim, dim)."""
+        return self.root @ jnp.swapaxes(self.root, -1, -2)
+
+    def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
+        """Draw inputs, ``shape + (dim,)``."""
+        components, dim = self.mean.shape
+        if components == 1:
+            noise = jax.random.normal(key, (*shape, dim), self.mean.dtype)
+            return self.mean[0] + noise @ self.root[0].T
+        key, choice_key = jax.random.split(key)
+        index = jax.random.choice(choice_key, components, shape, p=self.weight)
+        noise = jax.random.normal(key, (*shape, dim), self.mean.dtype)
+        return self.mean[index] + jnp.einsum("...ij,...j->...i", self.root[index], noise)
+
+    def merged(self) -> tuple[Array, Array]:
+        """Mean and covariance of the whole mixture."""
+        mean = self.weight @ self.mean
+        off = self.mean - mean
+        second = self.covariance + off[:, :, None] * off[:, None, :]
+        return mean, jnp.einsum("c,cij->ij", self.weight, second)

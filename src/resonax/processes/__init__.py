@@ -1,0 +1,23 @@
+"""Covariate processes: how the inputs of a training stream move."""
+
+from resonax.processes.base import Process, Spectrum
+from resonax.processes.random_mean import AR2, Switching
+from resonax.processes.recorded import Recorded
+from resonax.processes.waves import Iid, Sinusoid, Square, shuffled
+
+__all__ = [
+    "AR2",
+    "PROCESSES",
+    "Iid",
+    "Process",
+    "Recorded",
+    "Sinusoid",
+    "Spectrum",
+    "Square",
+    "Switching",
+    "shuffled",
+]
+
+PROCESSES: dict[str, type[Process]] = {
+    cls.name: cls for cls in (Iid, Sinusoid, Square, AR2, Switching, Recorded)
+}

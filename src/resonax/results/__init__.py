@@ -1,0 +1,73 @@
+"""Results: labelled datasets on disk. They know no physics."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resonax.checks import ArgumentError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["check_folder", "open_dataset", "replacing", "save_dataset"]
+
+
+def check_folder(path: str | Path) -> Path:
+    """Return a path to write to, after seeing that its folder is there and may be written."""
+    path = Path(path)
+    folder = path.parent
+    if not folder.is_dir():
+        raise ArgumentError(f"the folder of {path} does not exist: make it first")
+    if path.is_dir():
+        raise ArgumentError(f"{path} is a folder: name a file")
+    if not os.access(folder, os.W_OK):
+        raise ArgumentError(f"the folder of {path} cannot be written to: choose another")
+    return path
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Give a temporary path beside a file, which becomes the file once all went well.
+
+    An error or an interrupt leaves the old file, or none: never half of one.
+    """
+    path = check_folder(path)
+    handle, name = tempfile.mkstemp(
+        dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix or ".tmp"
+    )
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(path)
+    except OSError as error:
+        raise ArgumentError(f"{path} could not be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def save_dataset(dataset: xr.Dataset, path: str | Path) -> None:
+    """Write a dataset as a netCDF file, whole or not at all."""
+    with replacing(path) as temporary:
+        dataset.to_netcdf(temporary, engine="scipy", format="NETCDF3_64BIT")
+
+
+def open_dataset(path: str | Path) -> xr.Dataset:
+    """Read a dataset that `save_dataset` wrote."""
+    import xarray as xr
+
+    if not Path(path).is_file():
+        raise ArgumentError(f"{path} is not there: name a file that save_dataset or --out wrote")
+    try:
+        with xr.open_dataset(path, engine="scipy") as dataset:
+            return dataset.load()
+    except (OSError, TypeError, ValueError) as error:
+        raise ArgumentError(f"{path} is not a dataset of resonax: {error}") from None

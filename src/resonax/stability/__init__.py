@@ -1,0 +1,30 @@
+"""Stability criteria: flow, map, mean square and Lyapunov; verdicts, maps and searches."""
+
+from resonax.stability.criteria import Growth, MeanSquare, Verdict, rates, verdict
+from resonax.stability.maps import stability_map
+from resonax.stability.paths import Interval, lyapunov
+from resonax.stability.search import (
+    Best,
+    Tongue,
+    best_momentum,
+    critical_lr,
+    critical_momentum,
+    tongues,
+)
+
+__all__ = [
+    "Best",
+    "Growth",
+    "Interval",
+    "MeanSquare",
+    "Tongue",
+    "Verdict",
+    "best_momentum",
+    "critical_lr",
+    "critical_momentum",
+    "lyapunov",
+    "rates",
+    "stability_map",
+    "tongues",
+    "verdict",
+]

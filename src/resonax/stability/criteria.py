@@ -1,0 +1,166 @@
+"""The verdict: four criteria side by side."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from resonax.checks import ArgumentError, suggest
+from resonax.dynamics import Setting
+from resonax.labels import CRITERIA
+from resonax.stability.cells import Advance, Values
+from resonax.stability.discrete import discrete_rates
+from resonax.stability.floquet import flow_rates
+from resonax.stability.mean_square import mean_square_rates, noise_floor
+from resonax.stability.paths import Interval, lyapunov, lyapunov_rates
+
+__all__ = ["Growth", "MeanSquare", "Verdict", "check_criterion", "rates", "verdict"]
+
+MARGIN = 1e-7  # rates closer to 0 than this are called marginal
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Growth by one criterion: rate per step, and spectral radius per period."""
+
+    rate: float
+    radius: float
+
+
+@dataclass(frozen=True)
+class MeanSquare(Growth):
+    """Growth of the root mean square error; where it falls, the level at which it settles."""
+
+    noise_floor: float | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What four criteria say of one setting; None where a criterion does not apply.
+
+    The word is ``converges`` where the strongest criterion that applies converges (mean square,
+    else the interval of lyapunov), ``diverges`` where almost every run does (the interval lies
+    above 0), and ``marginal`` in between: single runs converge but their mean square grows, or
+    the interval is too wide to tell.
+    """
+
+    verdict: str
+    flow: Growth | None
+    map: Growth | None
+    mean_square: MeanSquare | None
+    lyapunov: Interval
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        return {
+            "verdict": self.verdict,
+            "flow": asdict(self.flow) if self.flow else None,
+            "map": asdict(self.map) if self.map else None,
+            "mean_square": asdict(self.mean_square) if self.mean_square else None,
+            "lyapunov": self.lyapunov._asdict(),
+        }
+
+    def __str__(self) -> str:
+        """Return the verdict in words."""
+        return f"{self.verdict}: {self.meaning()}"
+
+    def meaning(self) -> str:
+        """Return one sentence that says what the rate means to someone who trains.
+
+        Examples
+        --------
+        >>> Verdict("diverges", None, None, None, Interval(0.01, 0.009, 0.011)).meaning()
+        'the error of almost every run doubles every 69.3 steps'
+        """
+        rate = self.lyapunov.rate
+        if self.verdict == "diverges":
+            return f"the error of almost every run doubles every {_steps(rate)} steps"
+        if self.verdict == "converges":
+            floor = self.mean_square.noise_floor if self.mean_square else None
+            until = f", down to a distance of about {floor:.2g} that the noise keeps up"
+            return f"the error halves every {_steps(rate)} steps" + (until if floor else "")
+        if self.lyapunov.high < 0:
+            return "single runs converge, but rare ones grow so large that the mean square diverges"
+        return "too close to the boundary to tell"
+
+
+def _steps(rate: float) -> str:
+    return f"{math.log(2) / max(abs(rate), 1e-12):.3g}"
+
+
+def check_criterion(setting: Setting, criterion: str) -> None:
+    """Raise unless a criterion exists and applies to the process."""
+    if criterion not in CRITERIA:
+        raise suggest("criterion", criterion, CRITERIA)
+    if criterion != "lyapunov" and not setting.process.periodic:
+        raise ArgumentError(
+            f"criterion must be lyapunov for the process {setting.process.name}, which never "
+            f"repeats, got {criterion}"
+        )
+
+
+def rates(
+    setting: Setting, values: Values, criterion: str = "map", advance: Advance | None = None
+) -> np.ndarray:
+    """Return the rate per step of many cells by one criterion."""
+    check_criterion(setting, criterion)
+    if criterion == "lyapunov":
+        return np.array([interval.rate for interval in lyapunov_rates(setting, values, advance)])
+    every = {"flow": flow_rates, "map": discrete_rates, "mean_square": mean_square_rates}
+    return every[criterion](setting.grouped, values, advance)
+
+
+def radius(rate: float, cycle: float) -> float:
+    """Return the radius per period, the largest or least double where it would not fit in one."""
+    return math.exp(min(max(rate * cycle, -700.0), 700.0))
+
+
+def _word(mean_square: MeanSquare | None, lyapunov: Interval) -> str:
+    if lyapunov.low > 0:
+        return "diverges"
+    if mean_square is not None:
+        return "converges" if mean_square.rate < -MARGIN else "marginal"
+    return "converges" if lyapunov.high < 0 else "marginal"
+
+
+def verdict(
+    setting: Setting, *, paths: int = 64, steps: int = 4096, level: float = 0.95, seed: int = 0
+) -> Verdict:
+    """Judge one setting by four criteria.
+
+    Parameters
+    ----------
+    setting
+        What is trained on what.
+    paths, steps, level, seed
+        Of the `lyapunov` criterion.
+
+    Examples
+    --------
+    >>> from resonax import Setting, Sinusoid, heavy_ball
+    >>> setting = Setting(Sinusoid(period=22), heavy_ball(lr=0.01, momentum=0.97), batch=20)
+    >>> found = verdict(setting)
+    >>> found.verdict, round(found.flow.rate, 4), round(found.map.rate, 4)
+    ('diverges', 0.0022, 0.002)
+    """
+    almost_sure = lyapunov(setting, paths=paths, steps=steps, level=level, seed=seed)
+    grouped = setting.grouped
+    if not grouped.process.periodic:
+        return Verdict(_word(None, almost_sure), None, None, None, almost_sure)
+    cycle = float(grouped.process.cycle)
+    own = {"momentum": np.array([setting.optimizer.momentum], dtype=float)}
+    flow, exact, square = (
+        float(rates(setting, own, criterion)[0]) for criterion in ("flow", "map", "mean_square")
+    )
+    floor = noise_floor(grouped) if square < -MARGIN else None
+    mean_square = MeanSquare(square, radius(2 * square, cycle), floor)
+    return Verdict(
+        verdict=_word(mean_square, almost_sure),
+        flow=Growth(flow, radius(flow, cycle)),
+        map=Growth(exact, radius(exact, cycle)),
+        mean_square=mean_square,
+        lyapunov=almost_sure,
+    )

@@ -1,0 +1,93 @@
+"""The exact criterion of the expected dynamics: the product of the updates over a period."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from resonax.algebra import Scaled, double_precision, log_radius, multiply, scaled_identity
+from resonax.dynamics import Map, Setting
+from resonax.stability.cells import Advance, Values, at, chunks, take
+
+__all__ = ["closed", "closing", "discrete_rates", "monodromy", "rates_by"]
+
+_CHUNK = 1024
+_MAX_TURNS = 64
+_MAX_STEPS = 4096
+
+
+def closing(period: float) -> tuple[int, int]:
+    """Return (steps, turns): after that many whole steps, that many periods have passed.
+
+    A period of p/q steps closes after p steps and q turns. Any other is replaced by the closest
+    such fraction with at most 64 turns (fewer for long periods, to keep the steps below about
+    4096): it differs from the period by less than 1/2 step in all those turns.
+
+    Examples
+    --------
+    >>> closing(22), closing(22.5), closing(15 + 5 / 11)
+    ((22, 1), (45, 2), (170, 11))
+    """
+    turns = int(np.clip(_MAX_STEPS / period, 1, _MAX_TURNS))
+    share = Fraction(float(period)).limit_denominator(turns)
+    return share.numerator, share.denominator
+
+
+def closed(setting: Setting, values: Values) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return the values with every period replaced by the fraction that closes, and the steps."""
+    values = {name: np.asarray(array, dtype=float) for name, array in values.items()}
+    count = len(next(iter(values.values())))
+    cycles = values.get("period", np.full(count, setting.process.cycle, dtype=float))
+    pairs = {cycle: closing(cycle) for cycle in np.unique(cycles)}
+    steps, turns = np.array([pairs[cycle] for cycle in cycles]).T
+    if hasattr(setting.process, "period"):
+        values["period"] = steps / turns
+    return values, steps
+
+
+def monodromy(setting: Setting, steps: Array | int, limit: Array | int) -> Scaled:
+    """Return the product of the expected maps of the first ``steps`` steps (at most ``limit``)."""
+    discrete = Map(setting)
+
+    def body(index: Array, product: Scaled) -> Scaled:
+        matrix = discrete.expected(setting.process.moments(index))
+        after = multiply(matrix, product)
+        return jax.tree.map(lambda new, old: jnp.where(index < steps, new, old), after, product)
+
+    return jax.lax.fori_loop(0, limit, body, scaled_identity(2 * setting.size))
+
+
+@jax.jit
+def _log_radii(setting: Setting, values: dict[str, Array], steps: Array) -> Array:
+    limit = jnp.max(steps)
+    products = jax.vmap(lambda v, n: monodromy(at(setting, v), n, limit))(values, steps)
+    return log_radius(products)
+
+
+@double_precision
+def rates_by(
+    log_radii: Callable[[Setting, dict[str, np.ndarray], np.ndarray], Array],
+    setting: Setting,
+    values: Values,
+    size: int,
+    advance: Advance | None,
+) -> np.ndarray:
+    """Return the logarithm of the radius per step of every cell, chunk by chunk."""
+    values, steps = closed(setting, values)
+    rates = np.empty(len(steps))
+    for index, count in chunks(steps, min(size, len(steps))):
+        logs = np.asarray(log_radii(setting, take(values, index), steps[index]))
+        rates[index[:count]] = (logs / steps[index])[:count]
+        if advance:
+            advance(count)
+    return rates
+
+
+def discrete_rates(setting: Setting, values: Values, advance: Advance | None = None) -> np.ndarray:
+    """Return the rate per step of every cell."""
+    return rates_by(_log_radii, setting, values, _CHUNK, advance)

@@ -1,0 +1,162 @@
+"""The paper's criterion: the monodromy matrix of the flow over one period (Theorem 1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import diffrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from resonax.algebra import Scaled, double_precision, log_radius
+from resonax.checks import ArgumentError
+from resonax.dynamics import Flow, Setting
+from resonax.stability.cells import Advance, Values, at, chunks, take
+
+__all__ = ["flow_monodromy", "flow_rates"]
+
+_ROWS = 512  # segments integrated together
+_FEW = 8
+_BLOCK = 16384  # segments whose ends are held at once
+_MAX_SEGMENTS = 2**17
+_STIFFNESS = 6.0  # logarithm by which a solution may grow or fall in one segment
+_TOLERANCE = 1e-10
+_EDGE = 1e-12  # stages at the ends of a segment look at its inner side, where the law is smooth
+
+
+@jax.jit
+def _stiffness(setting: Setting, values: dict[str, Array]) -> Array:
+    """Return a bound of the logarithmic growth of the flow over one period, for each cell."""
+
+    def bound(values: dict[str, Array]) -> Array:
+        flow = Flow(at(setting, values))
+        cycle = flow.setting.process.cycle
+        hessian = jax.vmap(flow.hessian_at)(jnp.arange(16) / 16 * cycle)
+        trace = jnp.max(jnp.trace(hessian, axis1=1, axis2=2))
+        (direct, _), (force, friction) = flow.coefficients()
+        return flow.period * (jnp.sqrt(-force * trace) - direct * trace - friction)
+
+    return jax.vmap(bound)(values)
+
+
+@jax.jit
+def _segments(setting: Setting, values: dict[str, Array], segment: Array, count: Array) -> Array:
+    """Integrate one segment of a period for each row; all rows form one system and share steps.
+
+    The rows are the last axis of the state, so that they are what the processor vectorises over.
+    """
+    size = setting.size
+
+    def flow_of(values: dict[str, Array]) -> Flow:
+        return Flow(at(setting, values))
+
+    length = jax.vmap(lambda v: flow_of(v).period)(values) / count
+    coefficients = length * jax.vmap(lambda v: flow_of(v).coefficients(), out_axes=-1)(values)
+
+    def slope(phase: Any, state: Any, args: Any) -> Array:
+        del args
+        inner = jnp.clip(phase, _EDGE, 1 - _EDGE)
+
+        def hessian_of(values: dict[str, Array], turns: Array) -> Array:
+            flow = flow_of(values)
+            process = flow.setting.process
+            return flow.hessian_at(process.origin + process.cycle * turns)
+
+        hessian = jax.vmap(hessian_of, out_axes=-1)(values, (segment + inner) / count)
+        weights, velocity = state
+        force = jnp.sum(hessian[:, :, None] * weights[None], axis=1)
+        return coefficients[:, 0, None, None] * force + coefficients[:, 1, None, None] * velocity
+
+    start = jnp.eye(2 * size).reshape(2, size, 2 * size, 1)
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(slope),
+        diffrax.Dopri8(),
+        t0=0.0,
+        t1=1.0,
+        dt0=0.1,
+        y0=jnp.broadcast_to(start, (2, size, 2 * size, len(segment))),
+        stepsize_controller=diffrax.PIDController(
+            rtol=_TOLERANCE, atol=_TOLERANCE, norm=lambda error: jnp.max(jnp.abs(error))
+        ),
+        adjoint=diffrax.ForwardMode(),
+        max_steps=2**14,
+    )
+    assert solution.ys is not None
+    return jnp.moveaxis(solution.ys[0], -1, 0).reshape(-1, 2 * size, 2 * size)
+
+
+def _product(segments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Multiply the segments of each cell, (cells, segments, n, n), the first one first."""
+    matrix, exponent = segments[:, 0], np.zeros(len(segments), dtype=int)
+    for number in range(1, segments.shape[1]):
+        matrix = segments[:, number] @ matrix
+        shift = np.frexp(np.abs(matrix).max(axis=(1, 2)))[1]
+        matrix, exponent = np.ldexp(matrix, -shift[:, None, None]), exponent + shift
+    return matrix, exponent
+
+
+def _segment_counts(setting: Setting, values: Values) -> np.ndarray:
+    """Return into how many segments, a multiple of the smooth pieces, each cell's period is cut."""
+    need = np.empty(len(next(iter(values.values()))))
+    for index, count in chunks(need, _ROWS if len(need) > 1 else 1):
+        need[index[:count]] = np.asarray(_stiffness(setting, take(values, index)))[:count]
+    pieces = setting.process.pieces
+    shares = np.maximum(need / _STIFFNESS / pieces, 1.0)
+    counts = pieces * 2 ** np.ceil(np.log2(shares)).astype(int)
+    if counts.max() > _MAX_SEGMENTS:
+        raise ArgumentError(
+            "period must be shorter for the flow criterion with this lr: "
+            f"at most about {_MAX_SEGMENTS / counts.max():.2g} times this; use the map criterion"
+        )
+    return counts
+
+
+def _integrate(
+    setting: Setting, values: Values, cells: np.ndarray, counts: np.ndarray
+) -> np.ndarray:
+    """Return the ends of all segments of some cells, one after the other."""
+    rows = np.repeat(cells, counts)
+    segment = np.concatenate([np.arange(count) for count in counts])
+    share = np.repeat(counts, counts).astype(float)
+    # Two compiled shapes serve everything: the last rows are repeated to fill up.
+    size = _FEW if len(rows) <= _FEW else _ROWS
+    ends = [
+        np.asarray(_segments(setting, take(values, rows[part]), segment[part], share[part]))
+        for part, _ in chunks(np.zeros(len(rows)), size)
+    ]
+    return np.concatenate(ends)[: len(rows)]
+
+
+@double_precision
+def flow_monodromy(setting: Setting, values: Values, advance: Advance | None = None) -> Scaled:
+    """Return the monodromy matrix of the flow of every cell."""
+    counts = _segment_counts(setting, values)
+    size = 2 * setting.size
+    matrix, exponent = np.empty((len(counts), size, size)), np.empty(len(counts), dtype=int)
+    order = np.argsort(counts, kind="stable")
+    # Blocks of about equal work keep the memory flat, however large the map.
+    block = np.cumsum(counts[order]) // _BLOCK
+    for cells in np.split(order, np.flatnonzero(np.diff(block)) + 1):
+        ends = _integrate(setting, values, cells, counts[cells])
+        start = np.cumsum(counts[cells]) - counts[cells]
+        for number in np.unique(counts[cells]):
+            same = counts[cells] == number
+            rows = start[same][:, None] + np.arange(number)
+            matrix[cells[same]], exponent[cells[same]] = _product(ends[rows])
+        if advance:
+            advance(len(cells))
+    return Scaled(jnp.asarray(matrix), jnp.asarray(exponent))
+
+
+@double_precision
+def flow_rates(setting: Setting, values: Values, advance: Advance | None = None) -> np.ndarray:
+    """Return the rate per step of every cell."""
+    product = flow_monodromy(setting, values, advance)
+    count = len(product.exponent)
+    periods = np.asarray(values.get("period", np.full(count, setting.process.cycle)), dtype=float)
+    return np.asarray(_log_radius(product)) / periods
+
+
+_log_radius = jax.jit(log_radius)

@@ -1,0 +1,111 @@
+"""Maps: the growth rate over two axes, as a labelled dataset."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from resonax.checks import ArgumentError, suggest
+from resonax.dynamics import Setting
+from resonax.labels import LABELS, versions
+from resonax.stability.cells import AXES, Advance, check_values
+from resonax.stability.criteria import check_criterion, rates
+from resonax.stability.interpolation import flow_grid_rates
+from resonax.stability.paths import lyapunov_rates
+
+__all__ = ["stability_map"]
+
+
+def _attributes(name: str) -> dict[str, str]:
+    meaning, symbol, unit = LABELS[name]
+    return {"long_name": meaning, "symbol": symbol, "units": unit}
+
+
+def _checked(setting: Setting, axes: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Return the two axes as increasing arrays within their bounds."""
+    for name in axes:
+        if name not in AXES:
+            raise suggest("axis", name, AXES)
+    if len(axes) != 2:
+        raise ArgumentError(f"a map needs two axes of {', '.join(AXES)}, got {len(axes)}")
+    arrays = {}
+    for name, given in axes.items():
+        array = np.asarray(given, dtype=float)
+        if array.ndim != 1 or array.size == 0:
+            raise ArgumentError(f"{name} must be a list of at least one number")
+        if not np.isfinite(array).all() or (np.diff(array) <= 0).any():
+            raise ArgumentError(f"{name} must be finite and increase from value to value")
+        if name == "batch" and (array != np.round(array)).any():
+            raise ArgumentError(f"batch must be a whole number, got {array[array % 1 != 0][0]:g}")
+        arrays[name] = array
+    if setting.process.name == "recorded" and "batch" in arrays:
+        raise ArgumentError("batch cannot vary in a map of a recording: make a map for each")
+    check_values(setting, arrays)
+    return arrays
+
+
+def stability_map(
+    setting: Setting,
+    criterion: str = "map",
+    *,
+    advance: Advance | None = None,
+    **axes: ArrayLike,
+) -> xr.Dataset:
+    """Return the growth rate over two of momentum, period, lr, amplitude and batch.
+
+    Parameters
+    ----------
+    setting
+        What is trained on what; the axes replace its numbers.
+    criterion
+        ``flow``, ``map``, ``mean_square`` or ``lyapunov``.
+    advance
+        Called with the number of cells just finished.
+    **axes
+        Two increasing lists of values by name; the first one is the vertical axis.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``rate`` per step (and ``low``, ``high`` for lyapunov) with labelled axes; the setting and
+        the versions are in the attributes.
+
+    Examples
+    --------
+    >>> from resonax import Setting, Sinusoid, heavy_ball
+    >>> setting = Setting(Sinusoid(period=22), heavy_ball(lr=0.01, momentum=0.97))
+    >>> rate = stability_map(setting, momentum=[0.9, 0.99], period=[22.0, 30.0]).rate
+    >>> (rate > 0).values.tolist()
+    [[False, False], [True, False]]
+    """
+    check_criterion(setting, criterion)
+    arrays = _checked(setting, axes)
+    first, second = np.meshgrid(*arrays.values(), indexing="ij")
+    values = dict(zip(arrays, (first.ravel(), second.ravel()), strict=True))
+    variables: dict[str, np.ndarray] = {}
+    if criterion == "lyapunov":
+        for name, column in zip(
+            ("rate", "low", "high"),
+            zip(*lyapunov_rates(setting, values, advance), strict=True),
+            strict=True,
+        ):
+            variables[name] = np.array(column).reshape(first.shape)
+    elif criterion == "flow":
+        variables["rate"] = flow_grid_rates(setting.grouped, arrays, advance)
+    else:
+        variables["rate"] = rates(setting, values, criterion, advance).reshape(first.shape)
+    return xr.Dataset(
+        {name: (tuple(arrays), array, _attributes(name)) for name, array in variables.items()},
+        coords={name: (name, array, _attributes(name)) for name, array in arrays.items()},
+        attrs={
+            "title": f"growth rate by the {criterion} criterion",
+            "criterion": criterion,
+            "process": setting.process.name,
+            "setting": json.dumps(setting.describe()),
+            **{f"version_{package}": number for package, number in versions().items()},
+        },
+    )

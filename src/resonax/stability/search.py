@@ -1,0 +1,129 @@
+"""Searches: where a setting turns unstable, which momentum is best, which periods resonate."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+
+from resonax.checks import ArgumentError, check_number
+from resonax.dynamics import Setting
+from resonax.stability.cells import check_values
+from resonax.stability.criteria import rates
+
+__all__ = ["Best", "Tongue", "best_momentum", "critical_lr", "critical_momentum", "tongues"]
+
+# Momenta from 0 to 1 - 1e-5, dense near 1, where the tongues are.
+_MOMENTA = 1.0 - np.geomspace(1.0, 1e-5, 241)
+_POINTS = 241
+
+
+class Best(NamedTuple):
+    """The momentum of least rate, and that rate."""
+
+    momentum: float
+    rate: float
+
+
+class Tongue(NamedTuple):
+    """A band of periods that diverges, with the period of largest rate."""
+
+    low: float
+    high: float
+    peak: float
+    rate: float
+
+
+def _rate(setting: Setting, name: str, criterion: str):
+    return lambda number: float(rates(setting, {name: np.array([number])}, criterion)[0])
+
+
+def _first_crossing(setting: Setting, name: str, grid: np.ndarray, criterion: str) -> float | None:
+    """Return the least value at which the rate turns positive; None where it never does."""
+    found = rates(setting, {name: grid}, criterion)
+    above = np.flatnonzero(found > 0)
+    if len(above) == 0:
+        return None
+    if above[0] == 0:
+        return float(grid[0])
+    low, high = grid[above[0] - 1], grid[above[0]]
+    return float(brentq(_rate(setting, name, criterion), low, high, xtol=1e-9))  # pyright: ignore[reportArgumentType]
+
+
+def critical_momentum(setting: Setting, criterion: str = "map") -> float | None:
+    """Return the least momentum that diverges; None where every momentum below 1 converges.
+
+    Examples
+    --------
+    >>> from resonax import Setting, Sinusoid, heavy_ball
+    >>> setting = Setting(Sinusoid(period=22), heavy_ball(lr=0.01, momentum=0.97), batch=20)
+    >>> print(f"{critical_momentum(setting):.4f}")
+    0.9660
+    """
+    return _first_crossing(setting, "momentum", _MOMENTA, criterion)
+
+
+def critical_lr(
+    setting: Setting, criterion: str = "map", *, low: float = 1e-6, high: float = 10.0
+) -> float | None:
+    """Return the least step size from ``low`` to ``high`` that diverges; None where none does."""
+    check_number("low", low, low=0, open_low=True)
+    check_number("high", high, low=low, open_low=True)
+    return _first_crossing(setting, "lr", np.geomspace(low, high, 2 * _POINTS), criterion)
+
+
+def best_momentum(setting: Setting, criterion: str = "map") -> Best:
+    """Return the momentum with the least growth rate, and the rate."""
+    found = rates(setting, {"momentum": _MOMENTA}, criterion)
+    place = int(np.argmin(found))
+    low, high = _MOMENTA[max(place - 1, 0)], _MOMENTA[min(place + 1, len(_MOMENTA) - 1)]
+    fine = minimize_scalar(
+        _rate(setting, "momentum", criterion),
+        bounds=(low, high),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    if fine.fun < found[place]:  # pyright: ignore[reportAttributeAccessIssue]
+        return Best(float(fine.x), float(fine.fun))  # pyright: ignore[reportAttributeAccessIssue]
+    return Best(float(_MOMENTA[place]), float(found[place]))
+
+
+def tongues(
+    setting: Setting, low: float, high: float, criterion: str = "map", *, points: int = 481
+) -> list[Tongue]:
+    """Return the bands of periods between ``low`` and ``high`` that diverge, in rising order.
+
+    A band narrower than the distance of two neighbouring points may be missed.
+
+    Examples
+    --------
+    >>> from resonax import Setting, Sinusoid, heavy_ball
+    >>> setting = Setting(Sinusoid(period=22), heavy_ball(lr=0.01, momentum=0.999), batch=20)
+    >>> [round(tongue.peak) for tongue in tongues(setting, 10, 60, "flow")]
+    [22, 45]
+    """
+    if setting.process.name in ("iid", "recorded"):
+        raise ArgumentError(f"period cannot vary: the process {setting.process.name} has none")
+    check_number("points", points, low=2)
+    check_number("high", high, low=low, open_low=True)
+    periods = np.linspace(low, high, points)
+    check_values(setting, {"period": periods})
+    found = rates(setting, {"period": periods}, criterion)
+    rate = _rate(setting, "period", criterion)
+    bands = []
+    inside = np.concatenate([[False], found > 0, [False]])
+    for start, stop in zip(
+        np.flatnonzero(inside[1:] & ~inside[:-1]),
+        np.flatnonzero(inside[:-1] & ~inside[1:]),
+        strict=True,
+    ):
+        edges = [
+            float(periods[at])
+            if beyond < 0 or beyond >= points
+            else float(brentq(rate, periods[beyond], periods[at], xtol=1e-6))  # pyright: ignore[reportArgumentType]
+            for at, beyond in ((start, start - 1), (stop - 1, stop))
+        ]
+        peak = start + int(np.argmax(found[start:stop]))
+        bands.append(Tongue(edges[0], edges[1], float(periods[peak]), float(found[peak])))
+    return bands
