@@ -339,7 +339,8 @@ def reproduce_command(
     from resonax.figures import save_figure
     from resonax.figures.theory_maps import plot_theory_maps
 
-    with progress("theory maps", len(PANELS) * points**2) as advance:
+    cells = sum(points**2 * panel.finer for panel in PANELS)
+    with progress("theory maps", cells) as advance:
         stored = compute_theory_maps(out, points, advance)
     figures = out / "figures"
     figures.mkdir(exist_ok=True)

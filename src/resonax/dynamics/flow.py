@@ -14,7 +14,7 @@ __all__ = ["Flow"]
 
 @value
 class Flow:
-    r"""The flow :math:`\dot\xi = A(t)\,\xi` of the error :math:`\xi = (\theta-\theta^*, \dot\theta)`.
+    r"""The flow :math:`\dot\xi = A(t)\,\xi` of :math:`\xi = (\theta-\theta^*, \dot\theta)`.
 
     In the symbols of `Momentum`, with :math:`H = B + \lambda I` and time :math:`t = \sqrt\eta\,k`,
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import TwoSlopeNorm
+from matplotlib.colors import Normalize
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -48,17 +48,17 @@ def _title(dataset: xr.Dataset) -> str:
     )
 
 
-def paint(dataset: xr.Dataset, axes: Axes, limit: float | None = None) -> Any:
+def paint(dataset: xr.Dataset, axes: Axes, norm: Normalize | None = None) -> Any:
     """Paint the growth rate of a map and its boundary into axes; return the image.
 
-    The colours are symmetric about 0 and reach to ``limit``, by default so far that the strongest
-    1% of the cells share the last colour.
+    The colours are symmetric about 0. By default they reach so far that the strongest 1% of the
+    cells share the last colour.
     """
     vertical, horizontal = dataset.rate.dims
     x, y = dataset[horizontal].values, dataset[vertical].values
     rate = dataset.rate.values * _PER
-    limit = limit or float(np.quantile(np.abs(rate), 0.99)) or 1.0
-    norm = TwoSlopeNorm(0.0, -limit, limit)
+    limit = float(np.quantile(np.abs(rate), 0.99)) or 1.0
+    norm = norm or Normalize(-limit, limit)
     image = axes.pcolormesh(
         x, y, rate, shading="nearest", cmap=DIVERGING, norm=norm, rasterized=True
     )
@@ -70,9 +70,11 @@ def paint(dataset: xr.Dataset, axes: Axes, limit: float | None = None) -> Any:
     return image
 
 
-def add_scale(figure: Figure, image: Any, axes: Axes | list[Axes]) -> None:
+def add_scale(figure: Figure, image: Any, axes: Any, ticks: list[float] | None = None) -> None:
     """Add the colour scale of a map."""
-    bar = figure.colorbar(image, ax=axes, extend="both", pad=0.02, aspect=30)
+    bar = figure.colorbar(image, ax=axes, extend="both", pad=0.02, aspect=30, ticks=ticks)
+    bar.ax.minorticks_off()
+    bar.formatter = "{x:g}"
     bar.set_label(f"growth rate per {_PER} steps:  ← converges    diverges →")
     bar.outline.set_linewidth(0.5)  # pyright: ignore[reportCallIssue]
 

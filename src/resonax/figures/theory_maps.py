@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import matplotlib
+from matplotlib.colors import AsinhNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -19,17 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_theory_maps"]
 
-_LIMITS = (30.0, 100.0)  # growth per 1000 steps at the ends of the two colour scales
+# Growth per 1000 steps: close to proportional near 0, logarithmic beyond, one scale for all.
+_TICKS = [-100.0, -30.0, -10.0, -3.0, 0.0, 3.0, 10.0, 30.0, 100.0]
 
 
 def plot_theory_maps(maps: Mapping[str, xr.Dataset]) -> Figure:
     """Return the maps of `compute_theory_maps`: a row for each step size, zoomed and wide."""
     with matplotlib.rc_context(STYLE):
         figure = new_figure(11.0, 9.6)
+        norm = AsinhNorm(linear_width=3.0, vmin=-160.0, vmax=160.0)
         grid = figure.subplots(len(maps) // 2, 2, sharex="col", sharey="col")
-        images = []
         for place, (dataset, axes) in enumerate(zip(maps.values(), grid.flat, strict=True)):
-            images.append(paint(dataset, axes, _LIMITS[place % 2]))
+            image = paint(dataset, axes, norm)
             lr = json.loads(dataset.attrs["setting"])["optimizer"]["lr"]
             axes.set_title(f"η = {lr:g}" + (", all momenta" if place % 2 else ", high momenta"))
             axes.set_ylabel(axis_label("momentum"))
@@ -38,9 +40,9 @@ def plot_theory_maps(maps: Mapping[str, xr.Dataset]) -> Figure:
                 low, high = zoom.period.values[[0, -1]], zoom.momentum.values[[0, -1]]
                 corner, size = (low[0], high[0]), (low[1] - low[0], high[1] - high[0])
                 axes.add_patch(Rectangle(corner, *size, fill=False, ls=":", lw=1.0, ec=INK))
-        for column in (0, 1):
-            grid[-1, column].set_xlabel(axis_label("period"))
-            add_scale(figure, images[column], list(grid[:, column]))
+        for axes in grid[-1]:
+            axes.set_xlabel(axis_label("period"))
+        add_scale(figure, image, grid, _TICKS)
         figure.suptitle(
             "Where the flow diverges: sinusoidal mean of amplitude 0.5, inputs of variance 1; "
             "the line is ρ = 1, the dotted frame the left panel",

@@ -246,8 +246,9 @@ class Radial(Features):
 
     Examples
     --------
-    >>> print(Radial.of([[0.0], [1.0]], width=1.0).apply(jnp.array([0.0])).round(3))
-    [1.    1.    0.607]
+    >>> features = Radial.of([[0.0], [1.0]], width=1.0).apply(jnp.array([0.0]))
+    >>> [f"{feature:.3f}" for feature in features.tolist()]
+    ['1.000', '1.000', '0.607']
     """
 
     centers: ArrayLike  # (count, dim)

@@ -79,9 +79,9 @@ class Verdict:
         if self.verdict == "diverges":
             return f"the error of almost every run doubles every {_steps(rate)} steps"
         if self.verdict == "converges":
+            halves = f"the error halves every {_steps(rate)} steps"
             floor = self.mean_square.noise_floor if self.mean_square else None
-            until = f", down to a distance of about {floor:.2g} that the noise keeps up"
-            return f"the error halves every {_steps(rate)} steps" + (until if floor else "")
+            return f"{halves}, until the noise holds it near {floor:.2g}" if floor else halves
         if self.lyapunov.high < 0:
             return "single runs converge, but rare ones grow so large that the mean square diverges"
         return "too close to the boundary to tell"

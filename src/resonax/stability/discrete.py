@@ -19,22 +19,27 @@ __all__ = ["closed", "closing", "discrete_rates", "monodromy", "rates_by"]
 _CHUNK = 1024
 _MAX_TURNS = 64
 _MAX_STEPS = 4096
+_TOLERANCE = 2e-4
 
 
 def closing(period: float) -> tuple[int, int]:
     """Return (steps, turns): after that many whole steps, that many periods have passed.
 
-    A period of p/q steps closes after p steps and q turns. Any other is replaced by the closest
-    such fraction with at most 64 turns (fewer for long periods, to keep the steps below about
-    4096): it differs from the period by less than 1/2 step in all those turns.
+    A period of p/q steps closes after p steps and q turns. Any other is replaced by the simplest
+    such fraction within 2e-4 of it, or by the closest one with at most 64 turns (fewer for long
+    periods, to keep the steps below about 4096).
 
     Examples
     --------
     >>> closing(22), closing(22.5), closing(15 + 5 / 11)
     ((22, 1), (45, 2), (170, 11))
     """
-    turns = int(np.clip(_MAX_STEPS / period, 1, _MAX_TURNS))
-    share = Fraction(float(period)).limit_denominator(turns)
+    most = int(np.clip(_MAX_STEPS / period, 1, _MAX_TURNS))
+    for turns in range(1, most + 1):
+        steps = round(turns * period)
+        if abs(steps / turns - period) <= _TOLERANCE * period:
+            return steps, turns
+    share = Fraction(float(period)).limit_denominator(most)
     return share.numerator, share.denominator
 
 

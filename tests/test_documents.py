@@ -1,0 +1,87 @@
+"""README and pages tell the truth: their commands run, their names exist, nothing is forgotten."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import resonax
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands() -> list[str]:
+    """Every `resonax` line of every shell block."""
+    blocks = [
+        block for page in PAGES for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.S)
+    ]
+    lines = [line for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.startswith("resonax ")]
+
+
+def test_there_are_commands():
+    assert len(commands()) >= 4
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_of_the_pages_runs(command, tmp_path):
+    # Coarser grids: what is tested is that the line works as written, not how long it takes.
+    words = [re.sub(r":\d+(:log)?$", r":4\1", word) for word in shlex.split(command)]
+    run = subprocess.run(
+        [sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    for word in words:
+        if word.endswith((".png", ".nc")):
+            assert (tmp_path / word).stat().st_size > 1000
+
+
+def test_the_readme_shows_what_the_command_prints():
+    readme = (ROOT / "README.md").read_text()
+    command = next(line for line in commands() if line.startswith("resonax stability"))
+    run = subprocess.run(
+        [sys.executable, "-m", *shlex.split(command)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"COLUMNS": "200", "PATH": "", "HOME": str(Path.home())},
+    )
+    shown = re.search(r"```text\n(.*?)```", readme, re.S)
+    assert shown is not None
+    assert [line.rstrip() for line in run.stdout.splitlines()] == shown[1].splitlines()
+
+
+def test_every_public_name_is_in_the_reference():
+    page = (ROOT / "docs" / "api.md").read_text()
+    missing = [name for name in resonax.__all__ if f"`{name}" not in page]
+    assert missing == []
+
+
+def test_every_public_name_exists_and_is_documented():
+    for name in resonax.__all__:
+        assert getattr(resonax, name).__doc__, name
+    assert dir(resonax) == sorted(resonax.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = resonax.nonsense
+
+
+def test_importing_costs_nothing():
+    """Neither the package nor the command line's start may load a heavy library."""
+    code = (
+        "import sys, resonax, resonax.cli.app;"
+        "print(sorted({'jax', 'numpy', 'xarray', 'matplotlib', 'scipy'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_links_between_the_pages_hold():
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"

@@ -1,0 +1,157 @@
+"""The flow criterion against other integrators, closed forms and invariants."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+from conftest import numpy_radius, sinusoid_curvature
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
+
+import resonax as rx
+from resonax.stability.floquet import flow_monodromy
+from resonax.stability.interpolation import _resolved, flow_grid_rates
+
+
+def rate(setting: rx.Setting) -> float:
+    return float(rx.rates(setting, {"momentum": [setting.optimizer.momentum]}, "flow")[0])
+
+
+def monodromy(setting: rx.Setting) -> np.ndarray:
+    product = flow_monodromy(setting, {"momentum": [setting.optimizer.momentum]})
+    return np.ldexp(np.asarray(product.matrix)[0], int(product.exponent[0]))
+
+
+def oracle(curvature, period: float, lr: float, momentum: float) -> np.ndarray:
+    """The paper's equation, in its own time, by scipy's DOP853."""
+    size = len(curvature(0.0))
+    root = np.sqrt(lr)
+    eye, zero = np.eye(size), np.zeros((size, size))
+
+    def slope(time, state):
+        matrix = np.block([[zero, eye], [-curvature(time / root), -(1 - momentum) / root * eye]])
+        return (matrix @ state.reshape(2 * size, 2 * size)).ravel()
+
+    span = (0.0, root * period)
+    start = np.eye(2 * size).ravel()
+    found = solve_ivp(slope, span, start, method="DOP853", rtol=1e-12, atol=1e-13)
+    return found.y[:, -1].reshape(2 * size, 2 * size)
+
+
+def test_agrees_with_scipy_on_random_settings():
+    random = np.random.default_rng(0)
+    worst = 0.0
+    for _ in range(30):
+        period, momentum = random.uniform(3, 120), random.uniform(0.5, 0.999)
+        lr, amplitude = 10 ** random.uniform(-3, -1.3), random.uniform(0, 1.5)
+        variance = random.uniform(0.1, 2)
+        process = rx.Sinusoid(period=period, amplitude=amplitude, variance=variance)
+        found = monodromy(rx.Setting(process, rx.heavy_ball(lr, momentum)))
+        exact = oracle(
+            lambda k, p=period, a=amplitude, c=variance: sinusoid_curvature(k, p, a, c),
+            period,
+            lr,
+            momentum,
+        )
+        worst = max(worst, abs(numpy_radius(found) - numpy_radius(exact)))
+        assert np.abs(found - exact).max() < 1e-8  # the whole matrix, velocities in paper's units
+    assert worst < 1e-8
+
+
+def test_square_wave_is_a_product_of_two_exponentials():
+    direction, lr, momentum, period = np.array([1.0, 2.0, 2.0]) / 3, 0.01, 0.95, 26.5
+    process = rx.Square(period=period, amplitude=0.5, variance=0.25, dim=3, direction=direction)
+    root = np.sqrt(lr)
+    halves = []
+    for sign in (1, -1):
+        mean = np.append(sign * 0.5 * direction, 1.0)
+        curvature = 2 * (np.diag([0.25] * 3 + [0.0]) + np.outer(mean, mean))
+        eye = np.eye(4)
+        flow = np.block([[0 * eye, eye], [-curvature, -(1 - momentum) / root * eye]])
+        halves.append(scipy.linalg.expm(flow * root * period / 2))
+    exact = halves[1] @ halves[0]
+    setting = rx.Setting(process, rx.heavy_ball(lr, momentum))
+    assert np.abs(monodromy(setting) - exact).max() < 1e-9
+
+
+@given(st.floats(0, 2 * np.pi), st.sampled_from([rx.Sinusoid, rx.Square]))
+def test_does_not_depend_on_the_phase(phase, kind):
+    rates = [
+        rate(rx.Setting(kind(period=21.3, phase=turn), rx.heavy_ball(0.01, 0.98)))
+        for turn in (0.0, phase)
+    ]
+    assert rates[0] == pytest.approx(rates[1], abs=1e-9)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=3, max_size=3).filter(lambda u: np.linalg.norm(u) > 0.1))
+def test_does_not_depend_on_the_direction_of_the_mean(direction):
+    rates = [
+        rate(
+            rx.Setting(
+                rx.Sinusoid(period=22, dim=3, direction=np.array(u)), rx.heavy_ball(0.01, 0.97)
+            )
+        )
+        for u in ([1.0, 0.0, 0.0], direction)
+    ]
+    assert rates[0] == pytest.approx(rates[1], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        rx.heavy_ball(0.02, 0.9, dampening=0.3, weight_decay=0.5),
+        rx.nesterov(0.02, 0.9),
+        rx.sgd(0.02),
+    ],
+)
+def test_liouville(optimizer):
+    """det of the monodromy matrix is exp of the integral of the trace of A."""
+    process = rx.Sinusoid(period=17, amplitude=0.7)
+    setting = rx.Setting(process, optimizer)
+    flow = rx.Flow(setting)
+    # The trace is a trigonometric polynomial of degree 2: a few equal steps integrate it exactly.
+    times = np.arange(16) / 16 * float(flow.period)
+    trace = np.mean([np.trace(np.asarray(flow.matrix(time))) for time in times])
+    _, log_det = np.linalg.slogdet(monodromy(setting))
+    assert log_det == pytest.approx(trace * float(flow.period), rel=1e-5)
+
+
+def test_constant_law_has_the_roots_of_the_companion_polynomial():
+    lr, momentum, variance = 0.01, 0.9, 3.0
+    setting = rx.Setting(
+        rx.Iid(variance=variance), rx.heavy_ball(lr, momentum), features=rx.Linear(bias=False)
+    )
+    friction = (1 - momentum) / np.sqrt(lr)
+    roots = np.roots([1.0, friction, 2 * variance])
+    assert rate(setting) == pytest.approx(np.sqrt(lr) * roots.real.max(), abs=1e-10)
+
+
+def test_any_length_of_period_stays_finite():
+    for period in (1.0, 1.5, 1e4):
+        for optimizer in (rx.heavy_ball(0.01, 0.999), rx.sgd(0.5), rx.heavy_ball(1e-4, 0.5)):
+            found = rate(rx.Setting(rx.Sinusoid(period=period), optimizer))
+            assert np.isfinite(found)
+    # A slow drift is a sequence of constant laws: the slowest root decides, on average.
+    slow = rx.Setting(rx.Sinusoid(period=1e4, amplitude=0.0), rx.heavy_ball(0.01, 0.5))
+    roots = np.roots([1.0, 0.5 / 0.1, 2.0])
+    assert rate(slow) == pytest.approx(0.1 * roots.real.max(), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"momentum": np.linspace(0.95, 0.999, 40), "period": np.linspace(15, 60, 50)},
+        {"amplitude": np.linspace(0, 1, 40), "momentum": np.linspace(0.9, 0.99, 40)},
+    ],
+)
+def test_interpolated_maps_equal_direct_integration(paper, axes):
+    grid = flow_grid_rates(paper, axes)
+    assert _resolved(paper, axes, grid.size) is not None  # this map does go by interpolation
+    first, second = np.meshgrid(*axes.values(), indexing="ij")
+    random = np.random.default_rng(1).choice(first.size, 60, replace=False)
+    values = {
+        name: array.ravel()[random] for name, array in zip(axes, (first, second), strict=True)
+    }
+    assert np.abs(rx.rates(paper, values, "flow") - grid.ravel()[random]).max() < 1e-9

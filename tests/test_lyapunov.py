@@ -1,0 +1,142 @@
+"""The almost-sure criterion: intervals that cover the exact rate at the level they state."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+import resonax as rx
+from resonax.stability.paths import RESOLUTION, lyapunov_rates
+
+
+def scalar_rate(setting: rx.Setting) -> float:
+    """One weight, batch 1, no momentum: the mean over the period of E log|1 - 2 eta x^2|."""
+    process, lr = setting.process, float(setting.optimizer.lr)
+    pole, total = 1 / np.sqrt(2 * lr), 0.0
+    steps = round(process.period)
+    for k in range(steps):
+        mean = float(process.amplitude) * np.sin(2 * np.pi * k / steps)
+        spread = np.sqrt(float(process.variance))
+
+        def density(x, mean=mean, spread=spread):
+            return np.log(abs(1 - 2 * lr * x**2)) * stats.norm.pdf(x, mean, spread)
+
+        # A logarithm has an integrable pole: the parts between the poles, each on its own.
+        cuts = [mean - 12 * spread, -pole, pole, mean + 12 * spread]
+        total += sum(
+            integrate.quad(density, a, b, limit=200, epsabs=1e-10)[0]
+            for a, b in itertools.pairwise(cuts)
+            if b > a
+        )
+    return total / steps
+
+
+@pytest.mark.parametrize("lr", [0.05, 0.6])
+def test_intervals_cover_the_exact_rate_at_the_stated_level(lr):
+    """400 independent intervals at 90%; fewer than 339 hits have a probability below 1e-3."""
+    process = rx.Sinusoid(period=4.0, amplitude=1.0, variance=0.5)
+    setting = rx.Setting(process, rx.sgd(lr), features=rx.Linear(bias=False))
+    exact = scalar_rate(setting)
+    hits = 0
+    for seed in range(400):
+        low, high = lyapunov_rates(
+            setting, {"momentum": [0.0]}, paths=12, steps=128, level=0.9, seed=seed
+        )[0][1:]
+        hits += low <= exact <= high
+    assert hits >= stats.binom.ppf(1e-3, 400, 0.9)
+    # Nor are they so wide that they say nothing.
+    assert high - low < 0.2 * abs(exact) + 0.1
+
+
+@pytest.mark.parametrize("period", [10.0, 22.0, 22.5, 30.0, 44.5])
+def test_without_randomness_the_interval_is_tight_around_the_map(period):
+    process = rx.Sinusoid(period=period, amplitude=1.0, variance=0.0)
+    momenta = np.linspace(0.0, 0.999, 20)
+    setting = rx.Setting(process, rx.heavy_ball(0.01, 0.9))
+    exact = rx.rates(setting, {"momentum": momenta}, "map")
+    found = lyapunov_rates(setting, {"momentum": momenta}, paths=16, steps=4096)
+    inside = [low <= rate <= high for rate, (_, low, high) in zip(exact, found, strict=True)]
+    assert np.mean(inside) >= 0.95
+    assert all(abs(rate - item.rate) < 1e-4 for rate, item in zip(exact, found, strict=True))
+
+
+def test_large_batches_approach_the_map(paper):
+    exact = rx.rates(paper, {"momentum": [0.97]}, "map")[0]
+    setting = rx.Setting(paper.process, paper.optimizer, batch=10**6)
+    rate, low, high = rx.lyapunov(setting, paths=32, steps=1024)
+    assert low - RESOLUTION <= exact <= high + RESOLUTION
+    assert rate == pytest.approx(exact, abs=5e-5)
+
+
+def test_agrees_with_a_plain_numpy_run_on_a_random_mean():
+    """Switching stream of the paper, d = 5, v = 0.25, T = 6: it diverges at momentum 0.95."""
+    setting = rx.Setting(rx.Switching(period=6, dim=5), rx.heavy_ball(0.01, 0.95))
+    found = rx.lyapunov(setting)
+    rng = np.random.default_rng(3)
+    runs, steps = 64, 6000
+    weights, velocity = rng.normal(size=(runs, 6)), np.zeros((runs, 6))
+    log = np.zeros(runs)
+    for k in range(steps):
+        if k % 6 == 0:
+            mean = 0.5 * rng.normal(size=(runs, 5))
+        if k == 2000:
+            log[:] = 0.0
+        x = np.concatenate([mean + 0.5 * rng.normal(size=(runs, 5)), np.ones((runs, 1))], axis=1)
+        velocity = 0.95 * velocity - 0.02 * x * (x * weights).sum(1, keepdims=True)
+        weights = weights + velocity
+        size = np.sqrt((weights**2).sum(1) + (velocity**2).sum(1))
+        weights, velocity, log = (
+            weights / size[:, None],
+            velocity / size[:, None],
+            log + np.log(size),
+        )
+    rates = log / (steps - 2000)
+    error = rates.std(ddof=1) / np.sqrt(runs)
+    assert found.low > 0
+    # Two independent estimates: 4 standard errors of their difference.
+    assert abs(rates.mean() - found.rate) < 4 * np.hypot(error, (found.high - found.low) / 4)
+
+
+def test_mean_square_bounds_the_almost_sure_rate(paper):
+    """Jensen: E log|x| <= log E|x|^2 / 2."""
+    setting = rx.Setting(paper.process, paper.optimizer, batch=2)
+    bound = rx.rates(setting, {"momentum": [0.97]}, "mean_square")[0]
+    assert rx.lyapunov(setting).low < bound
+
+
+def test_a_recording_is_followed_row_by_row():
+    """Against a product of plain matrices over the last part of the recording."""
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(3200, 1)) + np.sin(2 * np.pi * np.arange(3200) / 22)[:, None]
+    setting = rx.Setting(rx.Recorded.of(rows), rx.heavy_ball(0.01, 0.97))
+    rate, low, high = rx.lyapunov(setting)
+    vector, growth = np.array([1.0, 0.2, 0.1, 0.0]), []
+    for row in rows:
+        x = np.append(row, 1.0)
+        vector[2:] = 0.97 * vector[2:] - 0.02 * x * (x @ vector[:2])
+        vector[:2] += vector[2:]
+        growth.append(np.log(np.linalg.norm(vector)))
+        vector /= np.linalg.norm(vector)
+    kept = (3200 - 320) // 16 * 16
+    assert rate == pytest.approx(np.mean(growth[-kept:]), abs=2e-3)
+    assert low < rate < high
+
+
+def test_same_seed_same_bits_and_cells_do_not_depend_on_their_company():
+    setting = rx.Setting(rx.AR2(period=22), rx.heavy_ball(0.01, 0.97), batch=20)
+    together = lyapunov_rates(setting, {"momentum": np.array([0.9, 0.97])}, paths=8, steps=256)
+    again = lyapunov_rates(setting, {"momentum": np.array([0.9, 0.97])}, paths=8, steps=256)
+    alone = lyapunov_rates(setting, {"momentum": np.array([0.97])}, paths=8, steps=256)
+    assert together == again
+    assert together[1].rate == pytest.approx(alone[0].rate, abs=1e-12)
+    other = lyapunov_rates(setting, {"momentum": np.array([0.97])}, paths=8, steps=256, seed=1)
+    assert other[0].rate != alone[0].rate
+
+
+def test_the_callers_precision_is_left_alone(paper):
+    rx.lyapunov(paper, paths=2, steps=16)
+    assert jnp.zeros(1).dtype == jnp.float32
