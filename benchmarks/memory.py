@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import time
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,9 @@ def child(criterion: str, size: int) -> None:
     import resonax as rx
 
     setting = rx.Setting(rx.Sinusoid(period=22), rx.heavy_ball(0.01, 0.97))
-    axes = {name: np.linspace(*ends, size) for name, ends in MAPS[criterion].items()}
+    axes: dict[str, Any] = {
+        name: np.linspace(*ends, size) for name, ends in MAPS[criterion].items()
+    }
     start = time.perf_counter()
     rx.stability_map(setting, criterion, **axes)
     seconds = time.perf_counter() - start

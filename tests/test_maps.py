@@ -53,7 +53,9 @@ def test_a_map_does_not_depend_on_its_chunks(paper):
     momentum, period = np.linspace(0.9, 0.99, 30), np.linspace(15, 60, 40)
     whole = rx.stability_map(paper, momentum=momentum, period=period).rate
     part = rx.stability_map(paper, momentum=momentum[5:8], period=period[10:20]).rate
-    assert np.array_equal(whole.sel(momentum=part.momentum, period=part.period), part)
+    same = whole.sel(momentum=part.momentum, period=part.period)
+    # Another shape is another compiled program: the last bits may differ, no more.
+    np.testing.assert_allclose(same, part, rtol=1e-12)
 
 
 def test_lyapunov_maps_carry_their_interval():

@@ -16,10 +16,12 @@ __all__ = [
     "Scaled",
     "double_precision",
     "hermite_nodes",
+    "log_radii",
     "log_radius",
     "matrix_sqrt",
     "multiply",
     "scaled_identity",
+    "small_product",
 ]
 
 P = ParamSpec("P")
@@ -61,7 +63,16 @@ def scaled_identity(size: int) -> Scaled:
 
 def multiply(left: Array, right: Scaled) -> Scaled:
     """Return ``left @ right``, rescaled: a product of any length neither overflows nor vanishes."""
-    return rescaled(left @ right.matrix, right.exponent)
+    return rescaled(small_product(left, right.matrix), right.exponent)
+
+
+def small_product(left: Array, right: Array) -> Array:
+    """Return ``left @ right`` for small matrices in large numbers.
+
+    Written as a sum of products it fuses with what stands around it and vectorises over the
+    batch; a batched ``@`` calls a matrix routine for each tiny pair.
+    """
+    return jnp.sum(left[..., :, :, None] * right[..., None, :, :], axis=-2)
 
 
 def log_radius(product: Scaled) -> Array:
@@ -77,6 +88,15 @@ def log_radius(product: Scaled) -> Array:
     radius = jnp.max(jnp.abs(jnp.linalg.eigvals(product.matrix)), axis=-1)
     floor = jnp.finfo(product.matrix.dtype).tiny
     return jnp.log(jnp.maximum(radius, floor)) + product.exponent * jnp.log(2.0)
+
+
+def log_radii(products: Scaled) -> np.ndarray:
+    """Return `log_radius` of many products, on the CPU: a GPU takes eigenvalues one by one."""
+    cpu = jax.local_devices(backend="cpu")[0]
+    return np.asarray(_log_radius(jax.device_put(products, cpu)))
+
+
+_log_radius = jax.jit(log_radius)
 
 
 def matrix_sqrt(matrix: Array) -> Array:

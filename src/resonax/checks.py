@@ -1,7 +1,6 @@
 """Checks of what a person gives us: one sentence that names the argument and what is allowed.
 
-Only plain numbers are checked. Inside compiled code the same values are traced arrays, which
-were checked on their way in.
+jax arrays pass unchecked: inside compiled code they are traced, and were checked on their way in.
 """
 
 from __future__ import annotations
@@ -9,9 +8,20 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable
-from numbers import Real
+from numbers import Integral, Real
+from typing import TYPE_CHECKING
 
-__all__ = ["ArgumentError", "check_number", "check_numbers", "suggest"]
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "ArgumentError",
+    "as_array",
+    "check_number",
+    "check_numbers",
+    "check_whole",
+    "suggest",
+]
 
 
 class ArgumentError(ValueError):
@@ -46,10 +56,10 @@ def check_number(
     """
     import numpy as np  # here, as the command line must start before numpy is loaded
 
-    if isinstance(value, bool | str) or value is None:
-        raise ArgumentError(f"{name} must be a number, got {value!r}")
-    if not isinstance(value, Real | np.ndarray):
+    if hasattr(value, "aval"):  # a jax array
         return
+    if isinstance(value, bool) or not isinstance(value, Real | np.ndarray):
+        raise ArgumentError(f"{name} must be a number, got {value!r}")
     array = np.asarray(value, dtype=float)
     inside = np.isfinite(array)
     inside &= (array > low) if open_low else (array >= low)
@@ -61,13 +71,29 @@ def check_number(
         )
 
 
-def check_numbers(name: str, value: object, shape: tuple[int | None, ...]) -> None:
+def check_whole(name: str, value: object, *, low: int, high: float = math.inf) -> None:
+    """Raise `ArgumentError` unless a whole number lies within the bounds."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ArgumentError(f"{name} must be a whole number of at least {low}, got {value!r}")
+    check_number(name, value, low=low, high=high)
+
+
+def as_array(name: str, value: object) -> np.ndarray:
+    """Return lists and tuples as an array of numbers; raise `ArgumentError` for anything else."""
+    import numpy as np
+
+    try:
+        if isinstance(value, str):
+            raise TypeError
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{name} must be numbers, got {value!r}") from None
+
+
+def check_numbers(name: str, array: np.ndarray, shape: tuple[int | None, ...]) -> None:
     """Raise `ArgumentError` unless an array is finite and of this shape (None: any length)."""
     import numpy as np
 
-    if not isinstance(value, np.ndarray | tuple | list):
-        return
-    array = np.asarray(value, dtype=float)
     fits = array.ndim == len(shape) and all(
         want in (None, have) for want, have in zip(shape, array.shape, strict=True)
     )

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from resonax.algebra import small_product
 from resonax.values import static, value
 
 __all__ = ["Moments"]
@@ -27,18 +28,18 @@ class Moments:
     @property
     def covariance(self) -> Array:
         """Covariance of each component, (components, dim, dim)."""
-        return self.root @ jnp.swapaxes(self.root, -1, -2)
+        return small_product(self.root, jnp.swapaxes(self.root, -1, -2))
 
     def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
         """Draw inputs, ``shape + (dim,)``."""
         components, dim = self.mean.shape
         if components == 1:
             noise = jax.random.normal(key, (*shape, dim), self.mean.dtype)
-            return self.mean[0] + noise @ self.root[0].T
+            return self.mean[0] + jnp.sum(noise[..., None, :] * self.root[0], axis=-1)
         key, choice_key = jax.random.split(key)
         index = jax.random.choice(choice_key, components, shape, p=self.weight)
         noise = jax.random.normal(key, (*shape, dim), self.mean.dtype)
-        return self.mean[index] + jnp.einsum("...ij,...j->...i", self.root[index], noise)
+        return self.mean[index] + jnp.sum(noise[..., None, :] * self.root[index], axis=-1)
 
     def merged(self) -> tuple[Array, Array]:
         """Mean and covariance of the whole mixture."""

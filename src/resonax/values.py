@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
@@ -19,5 +19,24 @@ def static(*, default: Any) -> Any:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field, static))
 def value(cls: C) -> C:
-    """Make a frozen dataclass whose numbers flow through jax transformations."""
-    return jax.tree_util.register_dataclass(dataclass(frozen=True)(cls))
+    """Make a frozen dataclass that is a jax pytree.
+
+    jax rebuilds a value without calling it, so that ``__post_init__`` checks what people give,
+    not what transformations put in its place.
+    """
+    made = dataclass(frozen=True)(cls)
+    inner = [item.name for item in fields(made) if not item.metadata.get("static")]
+    outer = [item.name for item in fields(made) if item.metadata.get("static")]
+
+    def flatten(thing: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+        parts = [(jax.tree_util.GetAttrKey(name), getattr(thing, name)) for name in inner]
+        return parts, tuple(getattr(thing, name) for name in outer)
+
+    def unflatten(shape: tuple[Any, ...], parts: Any) -> Any:
+        thing = object.__new__(made)
+        for name, part in zip([*inner, *outer], [*parts, *shape], strict=True):
+            object.__setattr__(thing, name, part)
+        return thing
+
+    jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
+    return made

@@ -338,12 +338,12 @@ def reproduce_command(
     from resonax.experiments.theory_maps import PANELS, compute_theory_maps
     from resonax.figures import save_figure
     from resonax.figures.theory_maps import plot_theory_maps
+    from resonax.results import make_folder
 
     cells = sum(points**2 * panel.finer for panel in PANELS)
     with progress("theory maps", cells) as advance:
         stored = compute_theory_maps(out, points, advance)
-    figures = out / "figures"
-    figures.mkdir(exist_ok=True)
+    figures = make_folder(out / "figures")
     figure = plot_theory_maps(stored)
     paths = [figures / f"theory-maps.{ending}" for ending in ("png", "svg")]
     for path in paths:

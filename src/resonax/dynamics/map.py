@@ -62,7 +62,7 @@ class Map:
     def advance(self, hessian: Array, weights: Array, velocity: Array) -> tuple[Array, Array]:
         """Return the error of the weights and the velocity after one step."""
         opt = self.setting.optimizer
-        gradient = hessian @ weights
+        gradient = jnp.sum(hessian * weights, axis=-1)
         velocity = opt.momentum * velocity - opt.alpha * gradient
         return weights + opt.kappa * velocity - opt.beta * gradient, velocity
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from resonax.checks import ArgumentError
 from resonax.dynamics import Setting
 from resonax.learners import heavy_ball
 from resonax.processes import Sinusoid
-from resonax.results import open_dataset, save_dataset
+from resonax.results import make_folder, open_dataset, save_dataset
 from resonax.stability import stability_map
 from resonax.stability.cells import Advance
 
@@ -42,28 +42,26 @@ PANELS = tuple(
 
 def compute_theory_maps(out: Path, points: int, advance: Advance) -> dict[str, xr.Dataset]:
     """Compute the six maps, or read those that are stored already; return them by name."""
-    folder = out / "results"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ArgumentError(f"{folder} could not be made: {error.strerror}") from None
-    found = {}
-    for panel in PANELS:
-        path = folder / f"{panel.name}.nc"
-        momentum = np.linspace(*panel.momentum, points)
-        period = np.linspace(*panel.period, points * panel.finer)
-        if path.exists():
-            stored = open_dataset(path)
-            same = np.array_equal(stored.momentum, momentum) and np.array_equal(
-                stored.period, period
-            )
-            if same:
-                found[panel.name] = stored
-                advance(stored.rate.size)
-                continue
-        setting = Setting(Sinusoid(period=22.0), heavy_ball(panel.lr, 0.95), batch=20)
-        found[panel.name] = stability_map(
-            setting, "flow", advance=advance, momentum=momentum, period=period
-        )
-        save_dataset(found[panel.name], path)
-    return found
+    folder = make_folder(out / "results")
+    return {
+        panel.name: _panel(panel, points, folder / f"{panel.name}.nc", advance) for panel in PANELS
+    }
+
+
+def _panel(panel: Panel, points: int, path: Path, advance: Advance) -> xr.Dataset:
+    setting = Setting(Sinusoid(period=22.0), heavy_ball(panel.lr, 0.95), batch=20)
+    axes = {
+        "momentum": np.linspace(*panel.momentum, points),
+        "period": np.linspace(*panel.period, points * panel.finer),
+    }
+    if path.exists():
+        stored = open_dataset(path)
+        same = all(np.array_equal(stored[name], values) for name, values in axes.items())
+        if same and stored.attrs["setting"] == json.dumps(setting.describe()):
+            advance(stored.rate.size)
+            return stored
+    dataset = stability_map(
+        setting, "flow", advance=advance, momentum=axes["momentum"], period=axes["period"]
+    )
+    save_dataset(dataset, path)
+    return dataset

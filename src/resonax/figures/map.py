@@ -74,7 +74,7 @@ def add_scale(figure: Figure, image: Any, axes: Any, ticks: list[float] | None =
     """Add the colour scale of a map."""
     bar = figure.colorbar(image, ax=axes, extend="both", pad=0.02, aspect=30, ticks=ticks)
     bar.ax.minorticks_off()
-    bar.formatter = "{x:g}"
+    bar.ax.yaxis.set_major_formatter("{x:g}")
     bar.set_label(f"growth rate per {_PER} steps:  ← converges    diverges →")
     bar.outline.set_linewidth(0.5)  # pyright: ignore[reportCallIssue]
 

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import matplotlib
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import AsinhNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from resonax.figures.map import add_scale, paint
-from resonax.figures.style import INK, STYLE, new_figure
+from resonax.figures.style import DIVERGING, INK, STYLE, new_figure
 from resonax.labels import axis_label
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def plot_theory_maps(maps: Mapping[str, xr.Dataset]) -> Figure:
         norm = AsinhNorm(linear_width=3.0, vmin=-160.0, vmax=160.0)
         grid = figure.subplots(len(maps) // 2, 2, sharex="col", sharey="col")
         for place, (dataset, axes) in enumerate(zip(maps.values(), grid.flat, strict=True)):
-            image = paint(dataset, axes, norm)
+            paint(dataset, axes, norm)
             lr = json.loads(dataset.attrs["setting"])["optimizer"]["lr"]
             axes.set_title(f"η = {lr:g}" + (", all momenta" if place % 2 else ", high momenta"))
             axes.set_ylabel(axis_label("momentum"))
@@ -42,7 +43,7 @@ def plot_theory_maps(maps: Mapping[str, xr.Dataset]) -> Figure:
                 axes.add_patch(Rectangle(corner, *size, fill=False, ls=":", lw=1.0, ec=INK))
         for axes in grid[-1]:
             axes.set_xlabel(axis_label("period"))
-        add_scale(figure, image, grid, _TICKS)
+        add_scale(figure, ScalarMappable(norm, DIVERGING), grid, _TICKS)
         figure.suptitle(
             "Where the flow diverges: sinusoidal mean of amplitude 0.5, inputs of variance 1; "
             "the line is ρ = 1, the dotted frame the left panel",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +17,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from resonax.algebra import hermite_nodes
-from resonax.checks import ArgumentError, check_number, check_numbers
+from resonax.algebra import hermite_nodes, small_product
+from resonax.checks import ArgumentError, as_array, check_number, check_numbers, check_whole
 from resonax.moments import Moments
 from resonax.values import static, value
 
@@ -44,16 +45,15 @@ class Features:
 
     def _order(self, dim: int) -> int:
         """Return the number of quadrature nodes for each coordinate."""
-        return min(64, int(round(_QUADRATURE ** (1 / dim), 6)))
+        order = min(64, int(round(_QUADRATURE ** (1 / dim), 6)))
+        if order < 8:
+            raise ArgumentError(f"dim must be at most 4 for quadrature, got {dim}")
+        return order
 
     def _nodes(self, moments: Moments) -> tuple[Array, Array]:
         """Return features at the quadrature nodes, (components, nodes, size), and their weights."""
         dim = moments.mean.shape[-1]
         order = self._order(dim)
-        if order < 3:
-            raise ArgumentError(
-                f"dim must be at most 7 for features that need quadrature, got {dim}"
-            )
         nodes, weights = hermite_nodes(order)
         grid = jnp.asarray(np.array(list(itertools.product(nodes, repeat=dim))))
         weight = jnp.asarray(np.array([np.prod(w) for w in itertools.product(weights, repeat=dim)]))
@@ -81,8 +81,7 @@ class Features:
         r"""Draw a batch and return :math:`\frac1n\sum_i \phi(x_i)\phi(x_i)^\top`."""
         if not moments.drawn:
             return self.second(moments)
-        features = self.apply(moments.sample(key, (batch,)))
-        return features.T @ features / batch
+        return jnp.mean(_outer(self.apply(moments.sample(key, (batch,)))), axis=0)
 
 
 @value
@@ -129,22 +128,35 @@ class Linear(Features):
         return contract
 
     def sample(self, key: Array, moments: Moments, batch: int) -> Array:
-        # The mean and the scatter of a Gaussian batch are independent, normal and Wishart: exact
-        # in distribution, at a cost that does not depend on the batch (Bartlett, 1933).
-        components, dim = moments.mean.shape
-        if not moments.drawn or components > 1 or batch <= max(_SMALL_BATCH, 2 * dim):
+        if not moments.drawn or len(moments.mean) > 1 or batch <= moments.mean.shape[1]:
             return super().sample(key, moments, batch)
-        mean_key, chi_key, normal_key = jax.random.split(key, 3)
-        dtype, root = moments.mean.dtype, moments.root[0]
-        normal = jax.random.normal(mean_key, (dim,), dtype)
-        mean = moments.mean[0] + root @ normal / jnp.sqrt(batch)
-        chi = jnp.sqrt(jax.random.chisquare(chi_key, batch - 1.0 - jnp.arange(dim), dtype=dtype))
-        lower = jnp.tril(jax.random.normal(normal_key, (dim, dim), dtype), -1) + jnp.diag(chi)
-        spread = root @ lower
-        second = spread @ spread.T / batch + _outer(mean)
+        # x = m + R z, so mean and second moment of the standard normal z are all that is needed;
+        # they do not depend on the law, and settings that share a key share them.
+        center, spread = _standard_batch(key, batch, moments.mean.shape[1], moments.mean.dtype)
+        mean, root = moments.mean[0], moments.root[0]
+        middle = mean + jnp.sum(root * center, axis=1)
+        around = small_product(root, spread - _outer(center))
+        second = small_product(around, root.T) + _outer(middle)
         if not self.bias:
             return second
-        return jnp.block([[second, mean[:, None]], [mean[None, :], jnp.ones((1, 1), dtype)]])
+        one = jnp.ones((1, 1), second.dtype)
+        return jnp.block([[second, middle[:, None]], [middle[None, :], one]])
+
+
+def _standard_batch(key: Array, batch: int, dim: int, dtype: Any) -> tuple[Array, Array]:
+    """Draw the mean and the second moment of a batch of standard normal vectors.
+
+    In a large batch they come from their own laws, which are independent: a normal mean and a
+    Wishart scatter (Bartlett, 1933). That is exact, at a cost that does not depend on the batch.
+    """
+    if batch <= max(_SMALL_BATCH, 2 * dim):
+        draws = jax.random.normal(key, (batch, dim), dtype)
+        return draws.mean(0), draws.T @ draws / batch
+    mean_key, chi_key, normal_key = jax.random.split(key, 3)
+    center = jax.random.normal(mean_key, (dim,), dtype) / jnp.sqrt(batch)
+    chi = jnp.sqrt(jax.random.chisquare(chi_key, batch - 1.0 - jnp.arange(dim), dtype=dtype))
+    lower = jnp.tril(jax.random.normal(normal_key, (dim, dim), dtype), -1) + jnp.diag(chi)
+    return center, lower @ lower.T / batch + _outer(center)
 
 
 @value
@@ -160,7 +172,7 @@ class Polynomial(Features):
     degree: int = static(default=2)
 
     def __post_init__(self) -> None:
-        check_number("degree", self.degree, low=1, high=8)
+        check_whole("degree", self.degree, low=1, high=8)
 
     def _powers(self, dim: int) -> list[tuple[int, ...]]:
         picks = itertools.chain.from_iterable(
@@ -203,7 +215,7 @@ class Fourier(Features):
     @classmethod
     def of(cls, frequencies: ArrayLike) -> Fourier:
         """Check the frequencies, (count, dim)."""
-        array = np.asarray(frequencies, dtype=float)
+        array = as_array("frequencies", frequencies)
         check_numbers("frequencies", array, (None, None))
         return cls(array)
 
@@ -217,27 +229,38 @@ class Fourier(Features):
             [jnp.ones_like(angle[..., :1]), jnp.cos(angle), jnp.sin(angle)], axis=-1
         )
 
-    def second(self, moments: Moments) -> Array:
-        # phi = T e with waves e = (1, exp(i w x), exp(-i w x)), and the characteristic function
-        # E exp(i k x) = exp(i k m - k C k / 2) gives E[e e^H] exactly.
+    def _waves(self) -> tuple[Array, Array]:
+        """Return the wave vectors of e = (1, exp(i w x), exp(-i w x)), and T with phi = T e."""
         frequencies = jnp.asarray(self.frequencies)
         count, dim = frequencies.shape
         waves = jnp.concatenate([jnp.zeros((1, dim)), frequencies, -frequencies])
-        gap = waves[:, None] - waves[None, :]
-        phase = jnp.einsum("abi,ci->cab", gap, moments.mean)
-        decay = jnp.einsum("abi,cij,abj->cab", gap, moments.covariance, gap)
-        law = jnp.einsum("c,cab->ab", moments.weight, jnp.exp(1j * phase - 0.5 * decay))
         eye, none = np.eye(count), np.zeros((count, 1))
-        mix = jnp.asarray(
-            np.block(
-                [
-                    [np.ones((1, 1)), none.T, none.T],
-                    [none, eye / 2, eye / 2],
-                    [none, eye / 2j, -eye / 2j],
-                ]
-            )
-        )
+        first = [np.ones((1, 1)), none.T, none.T]
+        mix = [first, [none, eye / 2, eye / 2], [none, eye / 2j, -eye / 2j]]
+        return waves, jnp.asarray(np.block(mix))
+
+    def second(self, moments: Moments) -> Array:
+        waves, mix = self._waves()
+        law = _characteristic(moments, waves[:, None] - waves)
         return jnp.real(mix @ law @ mix.conj().T)
+
+    def fourth(self, moments: Moments) -> Callable[[Array], Array]:
+        waves, mix = self._waves()
+        pairs = waves[:, None] - waves
+        law = _characteristic(moments, pairs[:, :, None, None] + pairs)
+
+        def contract(matrix: Array) -> Array:
+            inner = mix.conj().T @ matrix @ mix
+            return jnp.real(mix @ jnp.einsum("abcd,bc->ad", law, inner) @ mix.conj().T)
+
+        return contract
+
+
+def _characteristic(moments: Moments, waves: Array) -> Array:
+    """Return E exp(i k x) = sum of w exp(i k m - |k R|^2 / 2) for many wave vectors k."""
+    phase = jnp.einsum("...i,ci->...c", waves, moments.mean)
+    decay = jnp.sum(jnp.einsum("...i,cij->...cj", waves, moments.root) ** 2, axis=-1)
+    return jnp.exp(1j * phase - 0.5 * decay) @ moments.weight.astype(complex)
 
 
 @value
@@ -257,7 +280,7 @@ class Radial(Features):
     @classmethod
     def of(cls, centers: ArrayLike, width: float = 1.0) -> Radial:
         """Check the centers, (count, dim), and the width."""
-        array = np.asarray(centers, dtype=float)
+        array = as_array("centers", centers)
         check_numbers("centers", array, (None, None))
         check_number("width", width, low=0, open_low=True)
         return cls(array, width)
@@ -272,23 +295,40 @@ class Radial(Features):
         return jnp.concatenate([jnp.ones_like(bumps[..., :1]), bumps], axis=-1)
 
     def second(self, moments: Moments) -> Array:
-        # A product of j bumps is one bump of precision j/s^2 around their mean center, times
-        # exp(-|c_i - c_j|^2 / 4s^2) for a pair; its mean over N(m, C) is
-        # det(I + j C/s^2)^(-1/2) exp(-(m-c)^T (s^2/j I + C)^(-1) (m-c) / 2).
+        return self._products(moments, 2)
+
+    def fourth(self, moments: Moments) -> Callable[[Array], Array]:
+        law = self._products(moments, 4)
+        return lambda matrix: jnp.einsum("abcd,bc->ad", law, matrix)
+
+    def _products(self, moments: Moments, factors: int) -> Array:
+        r"""Return the mean of every product of 2 or 4 features.
+
+        n bumps multiply to :math:`\exp(-\frac{n}{2s^2}|x|^2 + b^\top x - \frac{1}{2s^2}\sum|c|^2)`
+        with :math:`b = \sum c/s^2`; with :math:`A = nI/s^2` its mean over :math:`N(m, C)` is
+        :math:`\det(I+AC)^{-1/2}\exp(-\frac12 m^\top Am + b^\top m - \frac{1}{2s^2}\sum|c|^2
+        + \frac12 g^\top(I+CA)^{-1}Cg)`, :math:`g = b - Am`.
+        """
         centers = jnp.asarray(self.centers)
-        square = jnp.asarray(self.width) ** 2
-        eye = jnp.eye(centers.shape[1])
+        count, dim = centers.shape
+        precision = 1 / jnp.asarray(self.width) ** 2
+        # The constant is a bump that counts 0 times.
+        places = jnp.concatenate([jnp.zeros((1, dim)), centers])
+        picks = np.stack(np.meshgrid(*[np.arange(count + 1)] * factors, indexing="ij"), axis=-1)
+        number = (picks > 0).sum(axis=-1)
+        total = places[picks].sum(axis=-2)
+        squares = (places**2).sum(axis=-1)[picks].sum(axis=-1)
+        covariance, eye = moments.covariance, jnp.eye(dim)
+        shrunk = eye + jnp.arange(factors + 1)[:, None, None, None] * precision * covariance
+        log_det = jnp.linalg.slogdet(shrunk)[1]  # (number, component)
+        inner = jnp.linalg.solve(shrunk, jnp.broadcast_to(covariance, shrunk.shape))
 
-        def bump(center: Array, number: int) -> Array:
-            spread = square / number * eye + moments.covariance
-            off = moments.mean - center
-            near = jnp.einsum("ci,ci->c", off, jnp.linalg.solve(spread, off[..., None])[..., 0])
-            scale = jnp.linalg.det(eye + number / square * moments.covariance)
-            return moments.weight @ (jnp.exp(-0.5 * near) / jnp.sqrt(scale))
+        def mean_of(component: int) -> Array:
+            mean = moments.mean[component]
+            pull = precision * (total - number[..., None] * mean)
+            width = jnp.einsum("...i,...ij,...j->...", pull, inner[number, component], pull)
+            bump = -0.5 * precision * (number * (mean @ mean) + squares) + precision * total @ mean
+            return jnp.exp(bump + 0.5 * width - 0.5 * log_det[number, component])
 
-        one = jax.vmap(lambda c: bump(c, 1))(centers)
-        middle = 0.5 * (centers[:, None] + centers[None, :])
-        apart = jnp.sum((centers[:, None] - centers[None, :]) ** 2, axis=-1)
-        pair = jax.vmap(jax.vmap(lambda c: bump(c, 2)))(middle)
-        pair = pair * jnp.exp(-0.25 * apart / square)
-        return jnp.block([[jnp.ones((1, 1)), one[None]], [one[:, None], pair]])
+        each = [moments.weight[c] * mean_of(c) for c in range(len(moments.mean))]
+        return sum(each[1:], each[0])

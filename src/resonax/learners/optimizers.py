@@ -137,6 +137,8 @@ def from_torch(
     nesterov: bool = False,
 ) -> Momentum:
     """Return what ``torch.optim.SGD`` does with these arguments."""
+    if momentum == 0:
+        dampening = 0.0  # torch keeps no velocity then, and so dampens nothing
     if nesterov and (momentum <= 0 or dampening != 0):
         raise ArgumentError("nesterov needs a momentum above 0 and a dampening of 0")
     return Momentum(lr, momentum, dampening, weight_decay, lookahead=nesterov, full_start=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from resonax.algebra import matrix_sqrt
-from resonax.checks import ArgumentError, check_number, check_numbers
+from resonax.checks import ArgumentError, as_array, check_number, check_numbers, check_whole
 from resonax.moments import Moments
 
 __all__ = ["Process", "Spectrum", "State"]
@@ -78,7 +80,7 @@ class Process:
         return state, self.moments(index)
 
     def stationary(self) -> Moments:
-        """Return the law of an input at a random time: what the same rows shuffled would have."""
+        """Return the law of an input at a random real time: what is left without the order."""
         raise NotImplementedError
 
     def spectrum(self, frequency: ArrayLike) -> Spectrum:
@@ -87,59 +89,85 @@ class Process:
 
     def path(self, key: Array, steps: int) -> Array:
         """Return a sample path of the mean, (steps, dim)."""
-        init_key, walk_key = jax.random.split(key)
-
-        def advance(state: State, index: Array) -> tuple[State, Array]:
-            state, moments = self.step(jax.random.fold_in(walk_key, index), state, index)
-            return state, moments.merged()[0]
-
-        return jax.lax.scan(advance, self.init(init_key), jnp.arange(steps))[1]
+        return _walk(self, key, steps, 0)
 
     def sample(self, key: Array, steps: int, batch: int = 1) -> Array:
         """Return a sample path of the inputs, (steps, batch, dim)."""
-        init_key, walk_key, draw_key = jax.random.split(key, 3)
+        return _walk(self, key, steps, batch)
 
-        def advance(state: State, index: Array) -> tuple[State, Array]:
-            state, moments = self.step(jax.random.fold_in(walk_key, index), state, index)
-            return state, moments.sample(jax.random.fold_in(draw_key, index), (batch,))
 
-        return jax.lax.scan(advance, self.init(init_key), jnp.arange(steps))[1]
+@functools.partial(jax.jit, static_argnames=("steps", "batch"))
+def _walk(process: Process, key: Array, steps: int, batch: int) -> Array:
+    """Return the inputs along a sampled path, or the means for a batch of 0."""
+    init_key, walk_key, draw_key = jax.random.split(key, 3)
+
+    def advance(state: State, index: Array) -> tuple[State, Array]:
+        state, moments = process.step(jax.random.fold_in(walk_key, index), state, index)
+        if batch == 0:
+            return state, moments.merged()[0]
+        return state, moments.sample(jax.random.fold_in(draw_key, index), (batch,))
+
+    return jax.lax.scan(advance, process.init(init_key), jnp.arange(steps))[1]
 
 
 def check_inputs(process: Any) -> None:
-    """Check the fields that processes share: amplitude, variance, swing, dim, direction, period."""
-    dim = process.dim
-    if not isinstance(dim, int) or dim < 1:
-        raise ArgumentError(f"dim must be a whole number of at least 1, got {dim!r}")
-    names = {item.name for item in fields(process)}
-    if "period" in names:
-        check_number("period", process.period, low=1)
-    if "amplitude" in names:
-        check_number("amplitude", process.amplitude, low=0, high=1e6)
-    if "swing" in names:
-        check_number("swing", process.swing, low=0, high=20)
-    if "phase" in names:
-        check_number("phase", process.phase)
-    variance = process.variance
-    if isinstance(variance, np.ndarray | tuple | list):
-        array = np.asarray(variance, dtype=float)
-        check_numbers("variance", array, (dim,) if array.ndim == 1 else (dim, dim))
-        check_number(
-            "variance",
-            np.linalg.eigvalsh(np.diag(array) if array.ndim == 1 else array),
-            low=-1e-12,
-            high=1e12,
-        )
-        if array.ndim == 2 and not np.allclose(array, array.T):
-            raise ArgumentError("variance must be a symmetric matrix when it is a matrix")
-    else:
-        check_number("variance", variance, low=0, high=1e12)
-    if "direction" in names and process.direction is not None:
-        check_numbers("direction", process.direction, (dim,))
-        if isinstance(process.direction, tuple | list | np.ndarray) and not np.any(
-            process.direction
-        ):
+    """Check the fields that processes share, and turn what a person writes into one form.
+
+    Whole numbers become floats, so that ``period=22`` and ``period=22.0`` compile once; lists and
+    tuples become arrays.
+    """
+    check_whole("dim", process.dim, low=1)
+    bounds = {"period": (1.0, math.inf), "amplitude": (0.0, 1e6), "swing": (0.0, 20.0)}
+    for item in fields(process):
+        given = getattr(process, item.name)
+        if item.name in bounds or item.name == "phase":
+            low, high = bounds.get(item.name, (-math.inf, math.inf))
+            check_number(item.name, given, low=low, high=high)
+        if isinstance(given, int) and not item.metadata.get("static"):
+            object.__setattr__(process, item.name, float(given))
+    _check_variance(process)
+    direction = getattr(process, "direction", None)
+    if direction is not None and not hasattr(direction, "aval"):
+        direction = as_array("direction", direction)
+        check_numbers("direction", direction, (process.dim,))
+        if not direction.any():
             raise ArgumentError("direction must not be the zero vector")
+        object.__setattr__(process, "direction", direction)
+
+
+def _check_variance(process: Any) -> None:
+    variance, dim = process.variance, process.dim
+    if hasattr(variance, "aval"):
+        return
+    array = as_array("variance", variance)
+    if array.ndim == 0:
+        check_number("variance", float(array), low=0, high=1e12)
+        object.__setattr__(process, "variance", float(array))
+        return
+    check_numbers("variance", array, (dim,) if array.ndim == 1 else (dim, dim))
+    if array.ndim == 1:
+        check_number("variance", array, low=0, high=1e12)
+    elif not np.allclose(array, array.T):
+        raise ArgumentError("variance must be symmetric where it is a matrix")
+    else:
+        least = float(np.linalg.eigvalsh(array)[0])
+        if least < -1e-12 * np.abs(array).max():
+            raise ArgumentError(
+                f"variance must have eigenvalues of at least 0 where it is a matrix, got {least:g}"
+            )
+    object.__setattr__(process, "variance", array)
+
+
+def whole_blocks(index: ArrayLike, length: ArrayLike) -> Array:
+    """Return how many whole blocks of a length have passed, ``floor(index / length)``.
+
+    A compiled quotient may round to the wrong side of a whole number (49 times 1/49 is below 1);
+    the products that decide here do not.
+    """
+    index = jnp.asarray(index, dtype=float)
+    count = jnp.floor(index / length)
+    count = count + ((count + 1) * length <= index)
+    return count - (count * length > index)
 
 
 def unit_direction(direction: ArrayLike | None, dim: int) -> Array:
@@ -152,8 +180,6 @@ def unit_direction(direction: ArrayLike | None, dim: int) -> Array:
 
 def variance_root(variance: ArrayLike, dim: int) -> Array:
     """Return a root of the covariance given as a number, a diagonal or a matrix."""
-    if isinstance(variance, tuple | list):
-        variance = np.asarray(variance, dtype=float)
     array = jnp.asarray(variance, dtype=float)
     if array.ndim < 2:
         return jnp.sqrt(array) * jnp.eye(dim)

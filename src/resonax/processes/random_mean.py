@@ -21,6 +21,7 @@ from resonax.processes.base import (
     check_inputs,
     unit_direction,
     variance_root,
+    whole_blocks,
 )
 from resonax.values import static, value
 
@@ -33,6 +34,27 @@ def _white(process: AR2 | Switching) -> float:
     """Return the mean variance of the inputs around their mean, over all coordinates."""
     root = np.asarray(variance_root(process.variance, process.dim))
     return float(np.sum(root**2) * np.exp(0.5 * float(process.swing) ** 2))
+
+
+@jax.jit
+def _coefficients(period: Array, innovation: Array) -> tuple[Array, Array]:
+    """Solve for the coefficients; see `AR2.coefficients`."""
+    half = jnp.pi / jnp.asarray(period, dtype=float)
+    share = jnp.asarray(innovation, dtype=float)
+
+    def excess(log_gap: Array, args: None) -> Array:
+        del args
+        gap = jnp.exp(log_gap)
+        room = gap**2 + 8 * (1 - gap) * jnp.sin(half) ** 2
+        room *= gap**2 + 8 * (1 - gap) * jnp.cos(half) ** 2
+        return log_gap + jnp.log(room) - jnp.log(share) - 3 * jnp.log(2 - gap)
+
+    low = jnp.log(share) - 2.0  # the last factor is at most 4, so the gap exceeds share / 4
+    bounds = {"lower": low, "upper": jnp.zeros_like(low)}
+    solver = optimistix.Bisection(rtol=1e-15, atol=1e-15)
+    root = optimistix.root_find(excess, solver, low, options=bounds, max_steps=200, throw=False)
+    phi2 = jnp.expm1(root.value)
+    return 4 * phi2 * jnp.cos(2 * half) / (phi2 - 1), phi2
 
 
 @value
@@ -81,22 +103,7 @@ class AR2(Process):
         written without a difference of nearly equal numbers:
         :math:`(g^2+8(1-g)\sin^2\tfrac\omega2)\,(g^2+8(1-g)\cos^2\tfrac\omega2)/(2-g)^2`.
         """
-        half = jnp.pi / jnp.asarray(self.period, dtype=float)
-        share = jnp.asarray(self.innovation, dtype=float)
-
-        def excess(log_gap: Array, args: None) -> Array:
-            del args
-            gap = jnp.exp(log_gap)
-            room = gap**2 + 8 * (1 - gap) * jnp.sin(half) ** 2
-            room *= gap**2 + 8 * (1 - gap) * jnp.cos(half) ** 2
-            return log_gap + jnp.log(room) - jnp.log(share) - 3 * jnp.log(2 - gap)
-
-        low = jnp.log(share) - 2.0  # the last factor is at most 4, so the gap exceeds share / 4
-        bounds = {"lower": low, "upper": jnp.zeros_like(low)}
-        solver = optimistix.Bisection(rtol=1e-15, atol=1e-15)
-        root = optimistix.root_find(excess, solver, low, options=bounds, max_steps=200, throw=False)
-        phi2 = jnp.expm1(root.value)
-        return 4 * phi2 * jnp.cos(2 * half) / (phi2 - 1), phi2
+        return _coefficients(self.period, self.innovation)
 
     def _moments(self, latent: Array) -> tuple[Array, Array]:
         mean = self.amplitude * latent * unit_direction(self.direction, self.dim)
@@ -168,7 +175,7 @@ class Switching(Process):
 
     def step(self, key: Array, state: State, index: ArrayLike) -> tuple[State, Moments]:
         index = jnp.asarray(index)
-        block, before = jnp.floor(index / self.period), jnp.floor((index - 1) / self.period)
+        block, before = (whole_blocks(at, self.period) for at in (index, index - 1))
         fresh = jax.random.normal(key, state.shape, dtype=state.dtype)
         state = jnp.where(block > before, fresh, state)
         mean, root = self.amplitude * state[:-1], variance_root(self.variance, self.dim)

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from resonax.checks import ArgumentError, check_numbers
+from resonax.checks import ArgumentError, as_array, check_numbers, check_whole
 from resonax.moments import Moments
 from resonax.processes.base import Process, State
 from resonax.values import static, value
@@ -40,10 +40,7 @@ class Recorded(Process):
     @classmethod
     def of(cls, data: ArrayLike, *, repeat: bool = False) -> Recorded:
         """Check a recording and take it as one row a step."""
-        try:
-            array = np.asarray(data, dtype=float)
-        except (TypeError, ValueError):
-            raise ArgumentError("data must be an array of numbers, rows by columns") from None
+        array = as_array("data", data)
         if array.ndim == 1:
             array = array[:, None]
         check_numbers("data", array, (None, None))
@@ -53,6 +50,7 @@ class Recorded(Process):
 
     def grouped(self, batch: int) -> Recorded:
         """Return the same rows, ``batch`` of them a step; an incomplete last step is left out."""
+        check_whole("batch", batch, low=1)
         rows = self.data.reshape(-1, self.dim)
         steps = len(rows) // batch
         if steps < 2:
@@ -113,10 +111,14 @@ class Recorded(Process):
     def path(self, key: Array, steps: int) -> Array:
         """Return the first steps of the recording, (steps, dim): nothing is random."""
         del key
-        return jnp.asarray(self.data)[jnp.arange(steps) % self.steps].mean(1)
+        return self._first(steps).mean(1)
 
     def sample(self, key: Array, steps: int, batch: int = 1) -> Array:
         """Return the first steps of the recording, (steps, batch, dim): nothing is random."""
         del key
-        data = jnp.asarray(self.grouped(batch).data)
-        return data[jnp.arange(steps) % len(data)]
+        return self.grouped(batch)._first(steps)
+
+    def _first(self, steps: int) -> Array:
+        if steps > self.steps and not self.repeat:
+            raise ArgumentError(f"steps must be at most {self.steps} for one pass, got {steps}")
+        return jnp.asarray(self.data)[jnp.arange(steps) % self.steps]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import ClassVar
 
 import jax
@@ -17,6 +18,7 @@ from resonax.processes.base import (
     check_inputs,
     unit_direction,
     variance_root,
+    whole_blocks,
 )
 from resonax.values import static, value
 
@@ -64,9 +66,12 @@ class Wave(Process):
         mean = self.amplitude * wave * unit_direction(self.direction, self.dim)
         return mean, jnp.exp(0.5 * self.swing * wave) * variance_root(self.variance, self.dim)
 
+    def wave_at(self, index: ArrayLike) -> Array:
+        """Return the wave at a real index, in steps."""
+        return self.wave(jnp.asarray(index) / self.period + self.phase / (2 * jnp.pi))
+
     def moments(self, index: ArrayLike) -> Moments:
-        turns = jnp.asarray(index) / self.period + self.phase / (2 * jnp.pi)
-        mean, root = self._moments(self.wave(turns))
+        mean, root = self._moments(self.wave_at(index))
         return Moments(mean[None], root[None], jnp.ones(1))
 
     def stationary(self) -> Moments:
@@ -74,9 +79,21 @@ class Wave(Process):
         mean, root = jax.vmap(self._moments)(waves)
         return Moments(mean, root, jnp.full(_PHASES, 1 / _PHASES))
 
-    def lines(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return frequencies and powers of the wave itself, as sampled once a step."""
+    def harmonics(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return numbers and powers of the harmonics of the wave in continuous time."""
         raise NotImplementedError
+
+    def lines(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return frequencies and powers of the wave itself, as seen once a step."""
+        share = Fraction(float(self.period)).limit_denominator(64)
+        if abs(float(share) - float(self.period)) < 1e-12:  # it repeats after whole steps
+            wave = np.asarray(self.wave_at(np.arange(share.numerator)), dtype=float)
+            power = np.abs(np.fft.rfft(wave) / len(wave)) ** 2
+            kept = power > 1e-12
+            return np.flatnonzero(kept) / len(wave), power[kept]
+        number, power = self.harmonics()
+        frequency = (number / float(self.period)) % 1.0
+        return np.minimum(frequency, 1.0 - frequency), power
 
     def spectrum(self, frequency: ArrayLike) -> Spectrum:
         frequency = np.asarray(frequency, dtype=float)
@@ -86,12 +103,6 @@ class Wave(Process):
         flat = np.zeros_like(frequency)
         power = line_power * float(self.amplitude) ** 2
         return Spectrum(frequency, flat, flat + white, line_frequency, power)
-
-
-def _folded(frequency: np.ndarray) -> np.ndarray:
-    """Return where a frequency appears when the signal is seen only once a step."""
-    frequency = frequency % 1.0
-    return np.minimum(frequency, 1.0 - frequency)
 
 
 @value
@@ -110,8 +121,8 @@ class Sinusoid(Wave):
     def wave(self, turns: ArrayLike) -> Array:
         return jnp.sin(2 * jnp.pi * jnp.asarray(turns))
 
-    def lines(self) -> tuple[np.ndarray, np.ndarray]:
-        return _folded(np.array([1.0 / float(self.period)])), np.array([0.25])
+    def harmonics(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.array([1]), np.array([0.25])
 
 
 @value
@@ -131,16 +142,13 @@ class Square(Wave):
     def wave(self, turns: ArrayLike) -> Array:
         return 1.0 - 2.0 * (jnp.floor(2 * jnp.asarray(turns)) % 2)
 
-    def lines(self) -> tuple[np.ndarray, np.ndarray]:
-        period = float(self.period)
-        if period == round(period):
-            steps = round(period)
-            wave = np.where(np.floor(2 * np.arange(steps) / period) % 2 == 0, 1.0, -1.0)
-            power = np.abs(np.fft.rfft(wave) / steps) ** 2
-            return np.arange(len(power)) / period, power
-        # A period that is not a whole number: the odd harmonics, folded, with powers (2/(pi m))^2.
-        harmonic = np.arange(1, 200, 2)
-        return _folded(harmonic / period), (2 / (np.pi * harmonic)) ** 2
+    def wave_at(self, index: ArrayLike) -> Array:
+        index = jnp.asarray(index) + self.phase / (2 * jnp.pi) * self.period
+        return 1.0 - 2.0 * (whole_blocks(index, self.period / 2) % 2)
+
+    def harmonics(self) -> tuple[np.ndarray, np.ndarray]:
+        number = np.arange(1, 2000, 2)
+        return number, (2 / (np.pi * number)) ** 2
 
 
 @value

@@ -14,7 +14,7 @@ from resonax.checks import ArgumentError
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["check_folder", "open_dataset", "replacing", "save_dataset"]
+__all__ = ["check_folder", "make_folder", "open_dataset", "replacing", "save_dataset"]
 
 
 def check_folder(path: str | Path) -> Path:
@@ -27,6 +27,15 @@ def check_folder(path: str | Path) -> Path:
         raise ArgumentError(f"{path} is a folder: name a file")
     if not os.access(folder, os.W_OK):
         raise ArgumentError(f"the folder of {path} cannot be written to: choose another")
+    return path
+
+
+def make_folder(path: Path) -> Path:
+    """Make a folder, with those above it, unless it is there; return its path."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArgumentError(f"the folder {path} could not be made: {error.strerror}") from None
     return path
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from resonax.algebra import Scaled, double_precision, log_radius, multiply, scaled_identity
+from resonax.algebra import Scaled, double_precision, log_radii, multiply, scaled_identity
 from resonax.dynamics import Map, Setting
 from resonax.stability.cells import Advance, Values, at, chunks, take
 
@@ -68,15 +68,14 @@ def monodromy(setting: Setting, steps: Array | int, limit: Array | int) -> Scale
 
 
 @jax.jit
-def _log_radii(setting: Setting, values: dict[str, Array], steps: Array) -> Array:
+def _products(setting: Setting, values: dict[str, Array], steps: Array) -> Scaled:
     limit = jnp.max(steps)
-    products = jax.vmap(lambda v, n: monodromy(at(setting, v), n, limit))(values, steps)
-    return log_radius(products)
+    return jax.vmap(lambda v, n: monodromy(at(setting, v), n, limit))(values, steps)
 
 
 @double_precision
 def rates_by(
-    log_radii: Callable[[Setting, dict[str, np.ndarray], np.ndarray], Array],
+    products: Callable[[Setting, dict[str, np.ndarray], np.ndarray], Scaled],
     setting: Setting,
     values: Values,
     size: int,
@@ -86,7 +85,7 @@ def rates_by(
     values, steps = closed(setting, values)
     rates = np.empty(len(steps))
     for index, count in chunks(steps, min(size, len(steps))):
-        logs = np.asarray(log_radii(setting, take(values, index), steps[index]))
+        logs = log_radii(products(setting, take(values, index), steps[index]))
         rates[index[:count]] = (logs / steps[index])[:count]
         if advance:
             advance(count)
@@ -95,4 +94,4 @@ def rates_by(
 
 def discrete_rates(setting: Setting, values: Values, advance: Advance | None = None) -> np.ndarray:
     """Return the rate per step of every cell."""
-    return rates_by(_log_radii, setting, values, _CHUNK, advance)
+    return rates_by(_products, setting, values, _CHUNK, advance)

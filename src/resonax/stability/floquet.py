@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from resonax.algebra import Scaled, double_precision, log_radius
+from resonax.algebra import Scaled, double_precision, log_radii
 from resonax.checks import ArgumentError
 from resonax.dynamics import Flow, Setting
 from resonax.stability.cells import Advance, Values, at, chunks, take
@@ -156,7 +156,4 @@ def flow_rates(setting: Setting, values: Values, advance: Advance | None = None)
     product = flow_monodromy(setting, values, advance)
     count = len(product.exponent)
     periods = np.asarray(values.get("period", np.full(count, setting.process.cycle)), dtype=float)
-    return np.asarray(_log_radius(product)) / periods
-
-
-_log_radius = jax.jit(log_radius)
+    return log_radii(product) / periods

@@ -11,13 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from scipy.interpolate import BarycentricInterpolator
 
-from resonax.algebra import Scaled, double_precision, log_radius
+from resonax.algebra import Scaled, double_precision, log_radii
 from resonax.dynamics import Setting
 from resonax.stability.cells import Advance, Values
 from resonax.stability.floquet import flow_monodromy, flow_rates
@@ -96,12 +93,6 @@ def _resolved(setting: Setting, axes: Mapping[str, np.ndarray], budget: int) -> 
     return grid
 
 
-@jax.jit
-def _radii(left: Array, matrices: Array, right: Array) -> Array:
-    blocks = jnp.einsum("xm,mnij,yn->xyij", left, matrices, right, optimize="optimal")
-    return log_radius(Scaled(blocks, jnp.zeros(blocks.shape[:2], jnp.int64)))
-
-
 @double_precision
 def flow_grid_rates(
     setting: Setting, axes: Mapping[str, np.ndarray], advance: Advance | None = None
@@ -122,7 +113,10 @@ def flow_grid_rates(
         # The last block overlaps the one before it, so that one compiled shape serves all.
         begin = max(0, min(start, shape[0] - rows))
         block = slice(begin, begin + rows)
-        logs[block] = np.asarray(_radii(left[block], grid.matrices, right))
+        # Rows times the nodes of the first axis, then columns times those of the second.
+        partly = np.tensordot(left[block], grid.matrices, 1)
+        matrices = np.einsum("xnij,yn->xyij", partly, right, optimize=True)
+        logs[block] = log_radii(Scaled(matrices, np.zeros(matrices.shape[:2], int)))  # pyright: ignore[reportArgumentType]
         if advance:
             advance(min(rows, shape[0] - start) * shape[1])
     periods = np.asarray(values.get("period", setting.process.cycle), dtype=float)

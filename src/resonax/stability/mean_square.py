@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from resonax.algebra import Scaled, double_precision, log_radius, rescaled
+from resonax.algebra import Scaled, double_precision, rescaled
 from resonax.dynamics import Map, Setting
 from resonax.stability.cells import Advance, Values, at
 from resonax.stability.discrete import closed, rates_by
@@ -49,17 +49,16 @@ def _propagator(setting: Setting, steps: Array | int, limit: Array | int) -> Sca
 
 
 @jax.jit
-def _log_radii(setting: Setting, values: dict[str, Array], steps: Array) -> Array:
+def _products(setting: Setting, values: dict[str, Array], steps: Array) -> Scaled:
     limit = jnp.max(steps)
-    products = jax.vmap(lambda v, n: _propagator(at(setting, v), n, limit))(values, steps)
-    return log_radius(products)
+    return jax.vmap(lambda v, n: _propagator(at(setting, v), n, limit))(values, steps)
 
 
 def mean_square_rates(
     setting: Setting, values: Values, advance: Advance | None = None
 ) -> np.ndarray:
     """Return the rate per step of every cell: half that of the second moment."""
-    return rates_by(_log_radii, setting, values, _CHUNK, advance) / 2
+    return rates_by(_products, setting, values, _CHUNK, advance) / 2
 
 
 @jax.jit

@@ -1,0 +1,224 @@
+"""Exact moments of features against quadrature, known Gaussian moments and plain sampling."""
+
+from math import prod
+
+import jax
+import numpy as np
+import pytest
+import scipy.stats
+
+import resonax as rx
+from resonax.learners import Features
+from resonax.moments import Moments
+
+laws = pytest.mark.parametrize(("dim", "components"), [(1, 1), (2, 1), (2, 3)])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def make_law(dim, components, seed=0, drawn=True):
+    """Return a random Gaussian mixture, narrow enough for the quadrature to converge."""
+    rng = np.random.default_rng(seed)
+    root = 0.3 * rng.normal(size=(components, dim, dim))
+    weight = rng.dirichlet(np.ones(components))
+    parts = (rng.normal(size=(components, dim)), root if drawn else 0 * root, weight)
+    return Moments(*(jax.numpy.asarray(part) for part in parts), drawn=drawn)
+
+
+def numpy_draws(law, count, seed):
+    rng = np.random.default_rng(seed)
+    index = rng.choice(len(law.weight), count, p=np.asarray(law.weight))
+    noise = rng.normal(size=(count, law.mean.shape[1]))
+    return np.asarray(law.mean)[index] + np.einsum("kij,kj->ki", np.asarray(law.root)[index], noise)
+
+
+def some_matrix(size):
+    root = np.random.default_rng(size).normal(size=(size, size))
+    return root @ root.T
+
+
+def features_in(dim):
+    places = np.random.default_rng(dim).normal(size=(3, dim))
+    bumps = rx.Radial.of(places, width=2.0)
+    return [rx.Linear(), rx.Linear(bias=False), rx.Fourier.of(places), bumps, rx.Polynomial(2)]
+
+
+@jax.jit
+def both_moments(features, law, matrix):
+    return features.second(law), features.fourth(law)(matrix)
+
+
+@jax.jit
+def quadrature(features, law, matrix):
+    return Features.second(features, law), Features.fourth(features, law)(matrix)
+
+
+@jax.jit
+def large_batch(features, law, key):
+    return features.sample(key, law, 200)
+
+
+@laws
+def test_closed_forms_agree_with_the_quadrature_of_the_base_class(dim, components):
+    for features in features_in(dim)[:4]:
+        size = features.size(dim)
+        for seed in range(3):
+            arguments = features, make_law(dim, components, seed), some_matrix(size)
+            for found, want in zip(both_moments(*arguments), quadrature(*arguments), strict=True):
+                assert want.shape == (size, size)
+                np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-12)
+
+
+@laws
+def test_moments_agree_with_plain_averages_over_draws(dim, components):
+    law = make_law(dim, components)
+    draws = numpy_draws(law, 100_000, seed=1)
+    for features in features_in(dim):
+        phi = np.asarray(features.apply(draws))
+        matrix = some_matrix(phi.shape[1])
+        outer = phi[:, :, None] * phi[:, None, :]
+        inner = np.einsum("ki,ij,kj->k", phi, matrix, phi)[:, None, None]
+        second, fourth = both_moments(features, law, matrix)
+        for each, want in ((outer, second), (inner * outer, fourth)):
+            error = each.std(0) / np.sqrt(len(each))
+            assert np.all(np.abs(each.mean(0) - want) <= 5 * error + 1e-12)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_fourth_moment_with_the_constant_alone_is_the_second(dim):
+    # The first feature is 1, so S = e e^T with its unit vector e leaves E[phi phi^T].
+    law = Moments(np.ones((1, dim)), 2 * np.eye(dim)[None], np.ones(1))
+    for features in features_in(dim)[2:]:
+        corner = np.zeros((features.size(dim),) * 2)
+        corner[0, 0] = 1.0
+        second, fourth = both_moments(features, law, corner)
+        np.testing.assert_allclose(fourth, second, atol=1e-6)
+
+
+def test_polynomial_moments_on_a_line_follow_the_recursion_of_gaussian_moments():
+    mean, deviation, degree = 0.7, 1.3, 3
+    raw = [1.0, mean]
+    for power in range(2, 4 * degree + 1):  # Stein: E x^p = m E x^(p-1) + (p-1) s^2 E x^(p-2)
+        raw.append(mean * raw[-1] + (power - 1) * deviation**2 * raw[-2])
+    law = Moments(np.array([[mean]]), np.array([[[deviation]]]), np.ones(1))
+    features = rx.Polynomial(degree)
+    powers = np.add.outer(np.arange(degree + 1), np.arange(degree + 1))
+    np.testing.assert_allclose(features.second(law), np.array(raw)[powers], rtol=1e-12)
+    top = np.zeros((degree + 1, degree + 1))
+    top[degree, degree] = 1.0  # picks E[phi phi^T x^(2 degree)]
+    want = np.array(raw)[powers + 2 * degree]
+    np.testing.assert_allclose(features.fourth(law)(top), want, rtol=1e-11)
+
+
+def test_polynomial_moments_in_the_plane_are_those_of_isserlis():
+    root = np.array([[1.2, 0.0], [-0.5, 0.8]])
+    (a, b), (_, c) = root @ root.T
+    law = Moments(np.zeros((1, 2)), root[None], np.ones(1))
+    second = np.asarray(rx.Polynomial(2).second(law))  # of 1, x, y, x^2, xy, y^2
+    quartic = [
+        [3 * a * a, 3 * a * b, a * c + 2 * b * b],
+        [3 * a * b, a * c + 2 * b * b, 3 * b * c],
+        [a * c + 2 * b * b, 3 * b * c, 3 * c * c],
+    ]
+    np.testing.assert_allclose(second[3:, 3:], quartic, rtol=1e-12)
+    np.testing.assert_allclose(second[0], [1, 0, 0, a, b, c], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(second[1:3, 3:], 0, atol=1e-13)
+
+
+def test_fourier_moments_are_those_of_the_characteristic_function():
+    # E exp(ikwx) = exp(ikwm - k^2 w^2 s^2 / 2); squares of cosines have the doubled wave.
+    wave, mean, deviation = 1.7, 0.4, 0.9
+    law = Moments(np.array([[mean]]), np.array([[[deviation]]]), np.ones(1))
+    second = np.asarray(rx.Fourier.of([[wave]]).second(law))
+    one, two = (np.exp(1j * k * wave * mean - (k * wave * deviation) ** 2 / 2) for k in (1, 2))
+    want = [
+        [1, one.real, one.imag],
+        [one.real, (1 + two.real) / 2, two.imag / 2],
+        [one.imag, two.imag / 2, (1 - two.real) / 2],
+    ]
+    np.testing.assert_allclose(second, want, rtol=1e-13)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_large_batch_has_the_law_of_inputs_drawn_one_by_one(bias):
+    features, law, batch, runs = rx.Linear(bias=bias), make_law(2, 1, seed=5), 65, 300_000
+    keys = jax.random.split(jax.random.key(0), runs)
+    short = np.asarray(jax.jit(jax.vmap(lambda key: features.sample(key, law, batch)))(keys))
+    np.testing.assert_allclose(short, np.swapaxes(short, 1, 2), rtol=1e-12, atol=1e-15)
+    pairs = [(0, 0), (0, 1), (1, 1)] + [(0, 2), (1, 2)] * bias  # the corner is 1
+    short = np.stack([short[:, i, j] for i, j in pairs], axis=1)
+    mean = np.append(np.asarray(law.mean[0]), 1.0)
+    spread = np.pad(np.asarray(law.covariance[0]), (0, 1))
+    moment = spread + np.outer(mean, mean)
+
+    def covariance(i, j, k, m):  # Isserlis: of phi_i phi_j and phi_k phi_m, over the batch
+        crossed = moment[i, k] * moment[j, m] + moment[i, m] * moment[j, k]
+        return (crossed - 2 * mean[i] * mean[j] * mean[k] * mean[m]) / batch
+
+    want = np.array([[covariance(*one, *other) for other in pairs] for one in pairs])
+    scale = np.diag(want)
+    error = short.mean(0) - [moment[pair] for pair in pairs]
+    assert np.all(np.abs(error) < 5 * np.sqrt(scale / runs))
+    # The variance of a sample covariance, with a tenth more as the entries are not quite normal.
+    tolerance = 5 * np.sqrt(1.1 * (np.outer(scale, scale) + want**2) / runs)
+    assert np.all(np.abs(np.cov(short.T) - want) < tolerance)
+    # The law itself: every entry, and mixtures that see how they depend; level 1e-4 each.
+    draws = numpy_draws(law, 4000 * batch, seed=2).reshape(4000, batch, 2)
+    phi = np.concatenate([draws, np.ones((4000, batch, 1))], axis=-1)
+    long = np.stack([np.mean(phi[..., i] * phi[..., j], axis=1) for i, j in pairs], axis=1)
+    for mixture in np.concatenate([np.eye(len(pairs)), some_matrix(len(pairs))]):
+        assert scipy.stats.ks_2samp(short[:4000] @ mixture, long @ mixture).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(("components", "batch"), [(1, 64), (3, 200)])
+def test_small_batches_and_mixtures_are_drawn_one_by_one(components, batch):
+    law, key = make_law(2, components), jax.random.key(1)
+    found = rx.Linear().sample(key, law, batch)
+    inputs = np.asarray(law.sample(key, (batch,)))
+    phi = np.concatenate([inputs, np.ones((batch, 1))], axis=1)
+    np.testing.assert_allclose(found, phi.T @ phi / batch, rtol=1e-12)
+
+
+def test_fixed_rows_are_not_drawn_from():
+    law = make_law(2, 6, drawn=False)
+    for features in features_in(2):
+        phi, weight = np.asarray(features.apply(law.mean)), np.asarray(law.weight)
+        want = np.einsum("c,ci,cj->ij", weight, phi, phi)
+        matrix = some_matrix(phi.shape[1])
+        second, fourth = both_moments(features, law, matrix)
+        np.testing.assert_allclose(second, want, rtol=1e-12, atol=1e-14)
+        drawn = [large_batch(features, law, jax.random.key(seed)) for seed in (0, 1)]
+        assert np.array_equal(*drawn)
+        np.testing.assert_allclose(drawn[0], want, rtol=1e-12, atol=1e-14)
+        inner = weight * np.einsum("ci,ij,cj->c", phi, matrix, phi)
+        want = np.einsum("c,ci,cj->ij", inner, phi, phi)
+        np.testing.assert_allclose(fourth, want, rtol=1e-12, atol=1e-12)
+
+
+def test_polynomial_features_are_all_monomials():
+    x, y = 1.5, -0.5
+    want = [prod(pick) for pick in ((), (x,), (y,), (x, x), (x, y), (y, y), (x,) * 3)]
+    want += [x * x * y, x * y * y, y**3]
+    np.testing.assert_allclose(rx.Polynomial(3).apply(np.array([x, y])), want, rtol=1e-14)
+
+
+WRONG = {
+    "degree must be at least 1 and at most 8": lambda: rx.Polynomial(0),
+    "degree must be": lambda: rx.Polynomial(2.5),
+    "degree must be lower for 5 inputs": lambda: rx.Polynomial(8).second(make_law(5, 1)),
+    "dim must be at most 4": lambda: Features.second(rx.Linear(), make_law(8, 1)),
+    "frequencies must be an array of shape any x any": lambda: rx.Fourier.of([1.0, 2.0]),
+    "frequencies must be finite": lambda: rx.Fourier.of([[np.nan]]),
+    "centers must not be empty": lambda: rx.Radial.of(np.zeros((0, 1))),
+    "width must be above 0": lambda: rx.Radial.of([[0.0]], width=0.0),
+}
+
+
+@pytest.mark.parametrize(("message", "call"), WRONG.items(), ids=WRONG)
+def test_a_wrong_argument_is_named_with_what_is_allowed(message, call):
+    with pytest.raises(rx.ArgumentError, match=message):
+        call()

@@ -1,0 +1,332 @@
+"""Every process against NumPy formulas, its own sample paths and a table of wrong arguments."""
+
+from dataclasses import replace
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.signal
+
+import resonax as rx
+from resonax.processes import PROCESSES
+
+MATRIX = np.array([[2.0, 0.6], [0.6, 0.5]])
+SLOPE = np.array([3.0, 4.0])  # a direction that is not of unit length
+ROWS = np.random.default_rng(0).normal(size=(12, 2))
+FULL = {"amplitude": 0.7, "variance": MATRIX, "dim": 2}
+MEMBERS = {
+    "iid": rx.Iid(direction=SLOPE, **FULL),
+    "sinusoid": rx.Sinusoid(period=7.2, swing=0.8, phase=0.4, direction=SLOPE, **FULL),
+    "square": rx.Square(period=7.2, swing=0.8, phase=0.4, direction=SLOPE, **FULL),
+    "ar2": rx.AR2(period=9.0, swing=0.5, innovation=0.05, direction=SLOPE, **FULL),
+    "switching": rx.Switching(period=3.6, swing=0.5, **FULL),
+    "recorded": rx.Recorded.of(ROWS, repeat=True),
+}
+member = pytest.mark.parametrize("process", MEMBERS.values(), ids=MEMBERS)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def numpy_wave(process, index):
+    turns = np.asarray(index) / process.period + process.phase / (2 * np.pi)
+    return np.sin(2 * np.pi * turns) if process.name == "sinusoid" else np.sign(0.5 - turns % 1)
+
+
+def numpy_law(process, latent):
+    """Return mean and covariance for one value of the wave or of the latent variable."""
+    along = np.array([1.0, 0.0] if process.direction is None else process.direction)
+    variance = np.asarray(process.variance)
+    spread = variance * np.eye(2) if variance.ndim < 2 else variance
+    mean = process.amplitude * latent * along / np.linalg.norm(along)
+    return mean, np.exp(process.swing * latent) * spread
+
+
+def monomials(inputs):
+    """Return x, y, x^2, xy, y^2: all that a mean and a covariance are made of."""
+    x, y = np.moveaxis(np.asarray(inputs), -1, 0)
+    return np.stack([x, y, x**2, x * y, y**2], axis=-1)
+
+
+def merged_monomials(moments):
+    mean, spread = (np.asarray(part) for part in moments.merged())
+    second = spread + np.outer(mean, mean)
+    return np.array([*mean, second[0, 0], second[0, 1], second[1, 1]])
+
+
+def assert_within_error(draws, expected, sigmas=5.0, floor=1e-12):
+    """Compare the mean over independent draws (first axis) with what it should be."""
+    error = draws.std(0) / np.sqrt(len(draws))
+    assert np.all(np.abs(draws.mean(0) - expected) <= sigmas * error + floor)
+
+
+def test_the_battery_holds_every_process():
+    assert set(MEMBERS) == set(PROCESSES)
+
+
+@jax.jit
+def walks(process, keys):
+    """Return means and inputs over 180 steps: whole cycles of every process in this file."""
+    means = jax.vmap(lambda key: process.path(key, 180))(keys)
+    return means, jax.vmap(lambda key: process.sample(key, 180)[:, 0])(keys)
+
+
+@member
+def test_stationary_law_is_the_time_average_of_sample_paths(process):
+    keys = jax.random.split(jax.random.key(3), 1000)
+    means, inputs = walks(process, keys)
+    # Steps of one path depend on each other, so the error comes from independent paths.
+    assert_within_error(monomials(inputs).mean(1), merged_monomials(process.stationary()))
+    same, other = walks(process, keys), walks(process, keys[::-1])
+    assert np.array_equal(means, same[0])
+    assert np.array_equal(inputs, same[1])
+    assert np.array_equal(inputs, other[1]) == (process.name == "recorded")
+
+
+@member
+def test_shuffled_draws_have_the_stationary_law(process):
+    baseline = rx.shuffled(process)
+    assert (baseline.name, baseline.dim, baseline.cycle) == ("iid", 2, 1.0)
+    law = merged_monomials(process.stationary())
+    np.testing.assert_allclose(merged_monomials(baseline.moments(7)), law, rtol=1e-14)
+    draws = baseline.moments(7).sample(jax.random.key(4), (20_000,))
+    assert_within_error(monomials(draws), law)
+
+
+@pytest.mark.parametrize(
+    "process",
+    [*MEMBERS.values(), rx.Square(period=6.0, variance=(1.0, 2.0), direction=(3.0, 4.0), dim=2)],
+    ids=[*MEMBERS, "fields given as tuples"],
+)
+def test_a_process_goes_through_jit_and_vmap_and_compiles_once(process):
+    traces = []
+
+    def law(process, key):
+        traces.append(process)
+        return process.step(key, process.init(key), 3)[1].merged()
+
+    key, compiled = jax.random.key(5), jax.jit(law)
+    near = jax.tree.map(lambda number: number * 1.01, process)
+    results = zip(compiled(process, key), compiled(near, key), strict=True)
+    assert len(traces) == 1
+    stacked = jax.tree.map(lambda *numbers: jnp.asarray(numbers), process, near)
+    together = jax.vmap(law, in_axes=(0, None))(stacked, key)
+    for part, mapped in zip(results, together, strict=True):
+        np.testing.assert_allclose(mapped, part, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["iid", "sinusoid", "square", "recorded"])
+def test_a_fixed_law_repeats_after_a_cycle_and_is_what_step_gives(name):
+    process = MEMBERS[name]
+    assert process.periodic
+    for index in (0.3, 2.0, 5.9):
+        law = merged_monomials(process.moments(index))
+        later = merged_monomials(process.moments(index + process.cycle))
+        np.testing.assert_allclose(later, law, rtol=1e-12, atol=1e-13)
+    step = process.step(jax.random.key(0), (), 2)[1]
+    np.testing.assert_allclose(
+        merged_monomials(step), merged_monomials(process.moments(2.0)), rtol=1e-14
+    )
+
+
+@pytest.mark.parametrize("variance", [0.3, (0.3, 2.0), MATRIX], ids=["number", "diagonal", "full"])
+@pytest.mark.parametrize("direction", [None, (-1.0, 2.0)])
+@pytest.mark.parametrize("kind", [rx.Sinusoid, rx.Square])
+def test_moments_of_a_wave(kind, direction, variance):
+    process = kind(period=7, variance=variance, swing=1.3, phase=0.4, direction=direction, dim=2)
+    for index in (-2.6, 0.0, 3.0, 11.7):
+        moments = process.moments(index)
+        mean, spread = numpy_law(process, numpy_wave(process, index))
+        np.testing.assert_allclose(moments.mean[0], mean, rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(moments.covariance[0], spread, rtol=1e-12)
+    fine = [numpy_law(process, w) for w in numpy_wave(process, np.arange(0.5, 700) / 100)]
+    means, spreads = (np.array(part) for part in zip(*fine, strict=True))
+    mean, spread = process.stationary().merged()
+    np.testing.assert_allclose(mean, means.mean(0), atol=1e-14)
+    np.testing.assert_allclose(spread, spreads.mean(0) + np.cov(means.T, bias=True), rtol=1e-12)
+
+
+@pytest.mark.parametrize("period", [22, 49])
+def test_jumps_fall_on_the_step(period):
+    # 49 * (1 / 49) < 1 in floating point: a compiler may divide so, and must not move the jump.
+    index = np.arange(4 * period)
+    sign = np.asarray(rx.Square(period=period).path(jax.random.key(0), len(index)))[:, 0]
+    np.testing.assert_array_equal(sign, np.where(2 * index // period % 2 == 0, 0.5, -0.5))
+    held = np.asarray(rx.Switching(period=period).path(jax.random.key(0), len(index)))[:, 0]
+    np.testing.assert_array_equal(np.flatnonzero(np.diff(held)) + 1, period * np.arange(1, 4))
+
+
+@pytest.mark.parametrize("name", ["ar2", "switching"])
+def test_law_given_the_state_and_stationary_law_of_a_random_mean(name):
+    process, key = MEMBERS[name], jax.random.key(6)
+    state, moments = process.step(key, process.init(key), 0)
+    mean, spread = np.asarray(moments.mean[0]), np.asarray(moments.covariance[0])
+    unit = SLOPE / 5
+    if name == "ar2":
+        want_mean, want_spread = numpy_law(process, float(state[0]))
+        moving = np.outer(unit, unit)
+    else:
+        want_mean, want_spread = 0.7 * state[:2], np.exp(0.5 * state[2]) * MATRIX
+        moving = np.eye(2)
+    np.testing.assert_allclose(mean, want_mean, rtol=1e-12)
+    np.testing.assert_allclose(spread, want_spread, rtol=1e-12)
+    mean, spread = process.stationary().merged()
+    np.testing.assert_allclose(mean, 0, atol=1e-14)
+    # A log-normal factor exp(s z) has mean exp(s^2 / 2).
+    np.testing.assert_allclose(spread, np.exp(0.125) * MATRIX + 0.49 * moving, rtol=1e-12)
+
+
+@jax.jit
+def coefficients(period, innovation):
+    return rx.AR2(period=period, innovation=innovation).coefficients()
+
+
+def test_coefficients_of_the_paper():
+    phi1, phi2 = coefficients(1 / 0.045, 1e-4)
+    assert (f"{phi1:.5f}", f"{phi2:.6f}") == ("1.91997", "-0.999357")
+
+
+@hypothesis.given(st.floats(2, 500), st.floats(-8, -0.31))
+@hypothesis.settings(deadline=None)
+def test_ar2_has_variance_one_and_its_peak_where_it_is_asked(period, log_innovation):
+    innovation = 10**log_innovation
+    phi1, phi2 = (float(phi) for phi in coefficients(period, innovation))
+    assert np.all(np.abs(np.roots([1, -phi1, -phi2])) < 1)
+    variance = innovation * (1 - phi2) / ((1 + phi2) * ((1 - phi2) ** 2 - phi1**2))
+    assert variance == pytest.approx(1, rel=1e-6)  # 1 + phi2 loses up to 9 digits
+    # One over the density is a parabola in cos(w), least at phi1 (phi2 - 1) / (4 phi2).
+    assert phi1 * (phi2 - 1) / (4 * phi2) == pytest.approx(np.cos(2 * np.pi / period), abs=1e-12)
+
+
+@pytest.mark.parametrize(("period", "innovation"), [(1 / 0.045, 1e-4), (9, 0.05), (2.5, 0.3)])
+def test_ar2_density_peaks_at_one_over_the_period(period, innovation):
+    frequency = np.minimum(np.linspace(0.5, 1.5, 2001) / period, 0.5)
+    density = rx.AR2(period=period, innovation=innovation).spectrum(frequency).mean_density
+    assert np.argmax(density) == 1000
+
+
+def test_ar2_starts_with_a_stationary_pair():
+    start = jax.jit(jax.vmap(rx.AR2(period=1 / 0.045).init))
+    last, before, phi1, phi2 = start(jax.random.split(jax.random.key(7), 20_000))
+    lag1 = float(phi1[0] / (1 - phi2[0]))
+    for draws, variance in ((last, 1), (before, 1), (last - before, 2 - 2 * lag1)):
+        assert_within_error(np.asarray(draws) ** 2, variance)
+
+
+def fejer(density, steps):
+    """Return the expected periodogram of a stationary path, from its density on a full grid."""
+    lags = np.arange(steps)
+    taper = np.fft.ifft(density).real[:steps] * (1 - lags / steps) * np.where(lags, 2, 1)
+    return np.cos(2 * np.pi * np.outer(lags, lags) / steps) @ taper
+
+
+@pytest.mark.parametrize(
+    "process",
+    [replace(MEMBERS["ar2"], period=1 / f, innovation=s) for f, s in ((0.11, 0.05), (0.045, 1e-4))]
+    + [replace(MEMBERS["switching"], period=period) for period in (1.0, 6.0, 2.5)],
+    ids=["broad ar2", "narrow ar2", "switching 1", "switching 6", "switching 2.5"],
+)
+def test_spectrum_is_the_mean_periodogram(process):
+    grid, bins = (process.spectrum(np.arange(count) / count) for count in (2**16, 180))
+    paths = walks(process, jax.random.split(jax.random.key(8), 1000))
+    for name, path in zip(("mean_density", "input_density"), paths, strict=True):
+        _, power = scipy.signal.periodogram(path, axis=1, detrend=False, return_onesided=False)
+        # Whole blocks of a switching mean fit into the path: nothing leaks, and no taper.
+        exact = process.name == "switching"
+        want = getattr(bins, name) if exact else fejer(getattr(grid, name), 180)
+        assert_within_error(power.sum(-1), want)
+
+
+# Harmonics above the 199th of a square wave are left out when the period is not whole; together
+# they hold 8 / pi^2 * sum 1 / m^2 = 0.002 of the power.
+TAIL = 2.1e-3
+
+
+@pytest.mark.parametrize("phase", [0.0, 0.7])
+@pytest.mark.parametrize(
+    ("kind", "period", "steps"),
+    [(kind, period, period) for kind in (rx.Sinusoid, rx.Square) for period in (2, 3, 7, 8)]
+    + [(rx.Sinusoid, 1.5, 3), (rx.Sinusoid, 2.5, 5), (rx.Square, 2.5, 5), (rx.Square, 7.5, 15)],
+)
+def test_lines_of_a_wave_are_its_discrete_fourier_transform(kind, period, steps, phase):
+    process = kind(period=period, amplitude=1.0, phase=phase)
+    index = np.arange(steps) + 1e-9  # a jump belongs to the step on which it falls
+    want = np.abs(np.fft.rfft(numpy_wave(process, index)) / steps) ** 2
+    spectrum = process.spectrum(np.zeros(1))
+    found = np.zeros_like(want)
+    np.add.at(found, np.rint(spectrum.line_frequency * steps).astype(int), spectrum.line_power)
+    folded = kind is rx.Square and period != steps
+    np.testing.assert_allclose(found, want, atol=TAIL if folded else 1e-8)
+
+
+@pytest.mark.parametrize("name", sorted(set(MEMBERS) - {"recorded"}))
+def test_spectrum_holds_all_of_the_variance(name):
+    process = MEMBERS[name]
+    spectrum = process.spectrum(np.arange(2**14) / 2**14)
+    total = spectrum.input_density.mean()
+    once = np.isin(spectrum.line_frequency, [0.0, 0.5])
+    total += np.sum(np.where(once, 1, 2) * spectrum.line_power)
+    variance = float(np.trace(process.stationary().merged()[1]))
+    tolerance = TAIL * 0.49 if name == "square" else 1e-12
+    assert total == pytest.approx(variance, abs=tolerance, rel=1e-12)
+
+
+def test_recording_groups_rows_and_interpolates_between_steps():
+    process = MEMBERS["recorded"].grouped(3)
+    assert (process.steps, process.cycle, process.dim) == (4, 4.0, 2)
+    assert rx.Recorded.of(ROWS).grouped(5).steps == 2  # two rows are left out
+    batches = ROWS.reshape(4, 3, 2)
+    np.testing.assert_array_equal(process.sample(None, 6, batch=3), batches[[0, 1, 2, 3, 0, 1]])
+    np.testing.assert_allclose(process.path(None, 4), batches.mean(1), rtol=1e-14)
+    second = np.einsum("kbi,kbj->kij", batches, batches) / 3
+    for index, want in ((1, second[1]), (3.25, 0.75 * second[3] + 0.25 * second[0])):
+        moments = process.moments(index)
+        assert not moments.drawn
+        found = np.einsum("c,ci,cj->ij", moments.weight, moments.mean, moments.mean)
+        np.testing.assert_allclose(found, want, rtol=1e-12)
+    assert not rx.Recorded.of(ROWS).periodic
+
+
+SINE = MEMBERS["sinusoid"]
+WRONG = {
+    "period must be at least 1": lambda: rx.Sinusoid(period=0.5),
+    "period must be at least 1, got inf": lambda: rx.Square(period=np.inf),
+    "period must be a number": lambda: rx.Switching(period="20"),
+    "period must be at least 2": lambda: rx.AR2(period=1.5),
+    "innovation must be .* at most 0.5": lambda: rx.AR2(period=5, innovation=0.9),
+    "amplitude must be at least 0": lambda: rx.Iid(amplitude=-1.0),
+    "swing must be at least 0": lambda: rx.Switching(period=5, swing=-1.0),
+    "phase must be a finite number": lambda: replace(SINE, phase=np.nan),
+    "dim must be at least 1, got 0": lambda: rx.Iid(dim=0),
+    "dim must be a whole number of at least 1, got 2.0": lambda: rx.Iid(dim=2.0),
+    "variance must be at least 0": lambda: rx.Iid(variance=-1.0),
+    "variance must be at least 0 ": lambda: rx.Iid(variance=(1.0, -1.0), dim=2),
+    "variance must be symmetric": lambda: rx.Iid(variance=[[1, 2], [0, 1]], dim=2),
+    "variance must be an array of shape 2,": lambda: rx.Iid(variance=(1, 2, 3), dim=2),
+    "variance must be": lambda: rx.Iid(variance=("large",)),
+    "direction must not be the zero": lambda: replace(SINE, direction=(0, 0)),
+    "direction must be an array of shape 2,": lambda: replace(SINE, direction=(1, 2, 3)),
+    "direction must be finite": lambda: replace(SINE, direction=(1, np.nan)),
+    "direction must be": lambda: replace(SINE, direction="up"),
+    "data must have at least 2 rows": lambda: rx.Recorded.of([[1.0]]),
+    "data must be numbers": lambda: rx.Recorded.of("rows"),
+    r"data must be finite, got nan at index \(1, 0\)": lambda: rx.Recorded.of([1.0, np.nan]),
+    "batch must be at most 6": lambda: rx.Recorded.of(ROWS).grouped(7),
+    "batch must be": lambda: rx.Recorded.of(ROWS).grouped(0),
+    "mean of ar2 is random": lambda: MEMBERS["ar2"].moments(0),
+    "switching never repeats": lambda: MEMBERS["switching"].cycle,
+    "recorded never repeats": lambda: rx.Recorded.of(ROWS).cycle,
+    "recorded has no power spectral density": lambda: rx.Recorded.of(ROWS).spectrum([0.1]),
+}
+
+
+@pytest.mark.parametrize(("message", "call"), WRONG.items(), ids=WRONG)
+def test_a_wrong_argument_is_named_with_what_is_allowed(message, call):
+    with pytest.raises(rx.ArgumentError, match=message):
+        call()
