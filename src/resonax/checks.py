@@ -34,7 +34,7 @@ def _bounds(low: float, high: float, open_low: bool, open_high: bool) -> str:
         parts.append(f"above {low:g}" if open_low else f"at least {low:g}")
     if math.isfinite(high):
         parts.append(f"below {high:g}" if open_high else f"at most {high:g}")
-    return " and ".join(parts) or "a finite number"
+    return " and ".join(parts)
 
 
 def check_number(
@@ -61,7 +61,10 @@ def check_number(
     if isinstance(value, bool) or not isinstance(value, Real | np.ndarray):
         raise ArgumentError(f"{name} must be a number, got {value!r}")
     array = np.asarray(value, dtype=float)
-    inside = np.isfinite(array)
+    if not np.isfinite(array).all():
+        rule = ", ".join(filter(None, ["finite", _bounds(low, high, open_low, open_high)]))
+        raise ArgumentError(f"{name} must be {rule}, got {_short(value)}")
+    inside = np.ones(array.shape, bool)
     inside &= (array > low) if open_low else (array >= low)
     inside &= (array < high) if open_high else (array <= high)
     if not inside.all():
@@ -78,6 +81,11 @@ def check_whole(name: str, value: object, *, low: int, high: float = math.inf) -
     check_number(name, value, low=low, high=high)
 
 
+def _short(value: object) -> str:
+    text = repr(value).replace("\n", " ")
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def as_array(name: str, value: object) -> np.ndarray:
     """Return lists and tuples as an array of numbers; raise `ArgumentError` for anything else."""
     import numpy as np
@@ -85,9 +93,16 @@ def as_array(name: str, value: object) -> np.ndarray:
     try:
         if isinstance(value, str):
             raise TypeError
-        return np.asarray(value, dtype=float)
+        array = np.asarray(value)
+        if np.iscomplexobj(array):
+            raise ArgumentError(f"{name} must be real numbers, got complex ones")
+        if array.dtype.kind in "mM":
+            raise TypeError
+        return array.astype(float)
+    except ArgumentError:
+        raise
     except (TypeError, ValueError):
-        raise ArgumentError(f"{name} must be numbers, got {value!r}") from None
+        raise ArgumentError(f"{name} must be real numbers, got {_short(value)}") from None
 
 
 def check_numbers(name: str, array: np.ndarray, shape: tuple[int | None, ...]) -> None:
@@ -98,8 +113,11 @@ def check_numbers(name: str, array: np.ndarray, shape: tuple[int | None, ...]) -
         want in (None, have) for want, have in zip(shape, array.shape, strict=True)
     )
     if not fits:
-        wanted = " x ".join("any" if want is None else str(want) for want in shape)
-        raise ArgumentError(f"{name} must be an array of shape {wanted}, got {array.shape}")
+        if None in shape:
+            raise ArgumentError(f"{name} must be a table, rows by columns, got {array.ndim} axes")
+        wanted = " x ".join(str(want) for want in shape)
+        found = " x ".join(str(have) for have in array.shape)
+        raise ArgumentError(f"{name} must have {wanted} numbers for {shape[0]} inputs, got {found}")
     if array.size == 0:
         raise ArgumentError(f"{name} must not be empty")
     if not np.isfinite(array).all():
@@ -119,6 +137,8 @@ def suggest(kind: str, given: str, allowed: Iterable[str]) -> ArgumentError:
     unknown process 'sinusoidd', did you mean 'sinusoid'? (one of: iid, sinusoid)
     """
     allowed = list(allowed)
-    close = difflib.get_close_matches(given, allowed, n=1)
-    hint = f", did you mean {close[0]!r}?" if close else "; choose one of those that exist"
+    word = given.lower()
+    close = [name for name in allowed if name == word or name.startswith(word[:3])]
+    close = difflib.get_close_matches(word, allowed, n=1) or (close if word else [])
+    hint = f", did you mean {close[0]!r}?" if close else ""
     return ArgumentError(f"unknown {kind} {given!r}{hint} (one of: {', '.join(allowed)})")

@@ -7,208 +7,94 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from resonax.checks import ArgumentError
-from resonax.cli.build import build_setting, parse_axis
+from resonax.cli.build import parse_axis
+from resonax.cli.options import Options, option, taking_options, whole
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     help="Will SGD with momentum blow up because of the order in which the data arrives?",
-    no_args_is_help=True,
+    epilog="Rates are per step: the error grows by e^rate each step, so a negative rate converges. "
+    "The radius per period is the factor of one period: below 1 converges.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_STREAM, _LEARNER, _RESULT = "Stream", "Learner", "Result"
+_RESULT = "Result"
 
 
-def _option(*names: str, panel: str, help: str, **rest: Any) -> Any:  # noqa: A002
-    return typer.Option(*names, rich_help_panel=panel, help=help, show_default=False, **rest)
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"resonax {version('resonax')}")
+        raise typer.Exit
 
 
-Process = Annotated[
-    str,
-    typer.Argument(
-        help="How the inputs move: iid, sinusoid, square, ar2, switching or recorded.",
-        show_default=False,
-    ),
-]
-Number = Annotated[str | None, "a number, or for a map a range first:last:count[:log]"]
-Period = Annotated[str | None, _option("--period", panel=_STREAM, help="Period, in steps.")]
-Amplitude = Annotated[
-    str | None,
-    _option("--amplitude", panel=_STREAM, help="Amplitude (or standard deviation) of the mean."),
-]
-Variance = Annotated[
-    str | None,
-    _option(
-        "--variance",
-        panel=_STREAM,
-        help="Variance of the inputs around their mean; "
-        "one number, or one for each coordinate: 1,0.5.",
-    ),
-]
-Swing = Annotated[
-    float | None,
-    _option("--swing", panel=_STREAM, help="How far the logarithm of the variance swings (0)."),
-]
-Phase = Annotated[float | None, _option("--phase", panel=_STREAM, help="Phase at step 0 (0).")]
-Innovation = Annotated[
-    float | None,
-    _option(
-        "--innovation",
-        panel=_STREAM,
-        help="ar2: variance of the innovations, as a share of the mean's (0.0001).",
-    ),
-]
-Dim = Annotated[int | None, _option("--dim", panel=_STREAM, help="Number of inputs (1).")]
-Direction = Annotated[
-    str | None,
-    _option("--direction", panel=_STREAM, help="Direction in which the mean moves: 1,0,2."),
-]
-Data = Annotated[
-    Path | None, _option("--data", panel=_STREAM, help="recorded: a .npy or .csv file of inputs.")
-]
-Repeat = Annotated[
-    bool | None,
-    _option("--repeat", panel=_STREAM, help="recorded: replay the file again and again."),
-]
-Lr = Annotated[str | None, _option("--lr", panel=_LEARNER, help="Step size.")]
-MomentumOption = Annotated[
-    str | None, _option("--momentum", panel=_LEARNER, help="Momentum, from 0 to below 1.")
-]
-OptimizerOption = Annotated[
-    str,
-    _option("--optimizer", panel=_LEARNER, help="heavy_ball (the default), nesterov or sgd."),
-]
-Dampening = Annotated[
-    float, _option("--dampening", panel=_LEARNER, help="Dampening of heavy_ball (0).")
-]
-WeightDecay = Annotated[float, _option("--weight-decay", panel=_LEARNER, help="Weight decay (0).")]
-Batch = Annotated[str, _option("--batch", panel=_LEARNER, help="Samples drawn for each step (1).")]
-Noise = Annotated[
-    float, _option("--noise", panel=_LEARNER, help="Variance of the observation noise (1).")
-]
-Basis = Annotated[
-    str,
-    _option(
-        "--basis",
-        panel=_LEARNER,
-        help="linear (the default), polynomial:DEGREE, fourier:FREQUENCIES or radial:CENTERS.",
-    ),
-]
-Bias = Annotated[
-    bool, _option("--bias/--no-bias", panel=_LEARNER, help="Whether the model has a bias (it has).")
-]
-Width = Annotated[float, _option("--width", panel=_LEARNER, help="Width of the radial basis (1).")]
-
-
-def _single(name: str, text: str | None) -> float | None:
-    """Return an option that must be one number here."""
-    if text is None:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise ArgumentError(f"{name} must be a number, got {text!r}") from None
-
-
-def _whole(name: str, text: str) -> int:
-    number = _single(name, text)
-    if number is None or number != number or number % 1 != 0:
-        raise ArgumentError(f"{name} must be a whole number, got {text!r}")
-    return int(number)
-
-
-def _needed(name: str, number: float | None) -> float:
-    if number is None:
-        raise ArgumentError(f"--{name} is needed, a number above 0")
-    return number
+@app.callback()
+def top(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Hold the options that belong to no command."""
+    del version
 
 
 def _keep_compiled() -> None:
     """Let jax keep what it compiled, so that the second call of a command is quick."""
     import jax
 
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    jax.config.update("jax_compilation_cache_dir", str(Path(home) / "resonax" / "jax"))
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "resonax" / "jax"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # no place to keep it: compile anew each time
+    if not os.access(home, os.W_OK):
+        return
+    jax.config.update("jax_compilation_cache_dir", str(home))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
 @app.command("stability")
+@taking_options
 def stability_command(
-    process: Process,
-    lr: Lr = None,
-    momentum: MomentumOption = None,
-    batch: Batch = "1",
-    period: Period = None,
-    amplitude: Amplitude = None,
-    variance: Variance = None,
-    swing: Swing = None,
-    phase: Phase = None,
-    innovation: Innovation = None,
-    dim: Dim = None,
-    direction: Direction = None,
-    data: Data = None,
-    repeat: Repeat = None,
-    optimizer: OptimizerOption = "heavy_ball",
-    dampening: Dampening = 0.0,
-    weight_decay: WeightDecay = 0.0,
-    noise: Noise = 1.0,
-    basis: Basis = "linear",
-    bias: Bias = True,
-    width: Width = 1.0,
-    paths: Annotated[
-        int, _option("--paths", panel=_RESULT, help="Sampled paths for lyapunov (64).")
-    ] = 64,
+    options: Options,
+    paths: Annotated[str, option("--paths", _RESULT, "Sampled paths for lyapunov (64).")] = "64",
     steps: Annotated[
-        int, _option("--steps", panel=_RESULT, help="Steps of each path for lyapunov (4096).")
-    ] = 4096,
-    seed: Annotated[int, _option("--seed", panel=_RESULT, help="Seed of the paths (0).")] = 0,
-    as_json: Annotated[bool, _option("--json", panel=_RESULT, help="Print one object.")] = False,
+        str | None,
+        option("--steps", _RESULT, "Steps of each path for lyapunov (4096, or more if slow)."),
+    ] = None,
+    seed: Annotated[str, option("--seed", _RESULT, "Seed of the paths (0).")] = "0",
+    as_json: Annotated[bool, option("--json", _RESULT, "Print one JSON object.")] = False,
 ) -> None:
     """Judge one setting: does it converge, and how fast?
 
     resonax stability sinusoid --period 22 --amplitude 0.5 --lr 0.01 --momentum 0.97 --batch 20
     """
-    setting = build_setting(
-        process,
-        {
-            "period": _single("period", period),
-            "amplitude": _single("amplitude", amplitude),
-            "variance": variance,
-            "swing": swing,
-            "phase": phase,
-            "innovation": innovation,
-            "dim": dim,
-            "direction": direction,
-            "data": data,
-            "repeat": repeat,
-        },
-        lr=_needed("lr", _single("lr", lr)),
-        momentum=_single("momentum", momentum),
-        optimizer=optimizer,
-        dampening=dampening,
-        weight_decay=weight_decay,
-        batch=_whole("batch", batch),
-        noise=noise,
-        basis=basis,
-        bias=bias,
-        width=width,
-    )
+    sampling = {
+        "paths": whole("paths", paths),
+        "steps": whole("steps", steps),
+        "seed": whole("seed", seed),
+    }
+    setting = options.setting()
     _keep_compiled()
     from resonax.stability import verdict
 
-    found = verdict(setting, paths=paths, steps=steps, seed=seed)
+    found = verdict(setting, **sampling)  # pyright: ignore[reportArgumentType]
     if as_json:
-        print(json.dumps(found.to_dict()))
+        print(json.dumps(found.to_dict(), allow_nan=False))
         return
     from resonax.cli.show import show_verdict
 
@@ -216,39 +102,16 @@ def stability_command(
 
 
 @app.command("map")
+@taking_options
 def map_command(
-    process: Process,
-    lr: Lr = None,
-    momentum: MomentumOption = None,
-    batch: Batch = "1",
-    period: Period = None,
-    amplitude: Amplitude = None,
-    variance: Variance = None,
-    swing: Swing = None,
-    phase: Phase = None,
-    innovation: Innovation = None,
-    dim: Dim = None,
-    direction: Direction = None,
-    data: Data = None,
-    repeat: Repeat = None,
-    optimizer: OptimizerOption = "heavy_ball",
-    dampening: Dampening = 0.0,
-    weight_decay: WeightDecay = 0.0,
-    noise: Noise = 1.0,
-    basis: Basis = "linear",
-    bias: Bias = True,
-    width: Width = 1.0,
+    options: Options,
     criterion: Annotated[
         str,
-        _option(
-            "--criterion", panel=_RESULT, help="flow, map (the default), mean_square or lyapunov."
-        ),
+        option("--criterion", _RESULT, "flow, map (the default), mean_square or lyapunov."),
     ] = "map",
-    out: Annotated[
-        Path | None, _option("--out", panel=_RESULT, help="Write the numbers: a .nc file.")
-    ] = None,
+    out: Annotated[Path | None, option("--out", _RESULT, "Write the numbers: a .nc file.")] = None,
     plot: Annotated[
-        Path | None, _option("--plot", panel=_RESULT, help="Draw: a .png, .svg or .pdf file.")
+        Path | None, option("--plot", _RESULT, "Draw: a .png, .svg or .pdf file.")
     ] = None,
 ) -> None:
     """Map the growth rate over two axes: give two options as ranges first:last:count[:log].
@@ -259,58 +122,33 @@ def map_command(
 
     if out is None and plot is None:
         raise ArgumentError("a map needs --out FILE.nc, --plot FILE.png or both")
-    for path, endings in ((out, (".nc",)), (plot, (".png", ".svg", ".pdf"))):
+    for name, path, endings in (("out", out, (".nc",)), ("plot", plot, (".png", ".svg", ".pdf"))):
         if path is not None:
-            if path.suffix not in endings:
-                raise ArgumentError(f"{path} must end in {' or '.join(endings)}")
+            if path.suffix.lower() not in endings:
+                raise ArgumentError(f"--{name} must end in {' or '.join(endings)}, got {path}")
             check_folder(path)
-    swept = {
-        "momentum": momentum,
-        "period": period,
-        "lr": lr,
-        "amplitude": amplitude,
-        "batch": batch,
+    axes = {
+        name: parse_axis(name, text)
+        for name in ("momentum", "period", "lr", "amplitude", "batch")
+        if (text := getattr(options, name)) and ":" in text
     }
-    axes = {name: parse_axis(name, text) for name, text in swept.items() if text is not None}
-    ranges = {name: axes[name] for name, text in swept.items() if text and ":" in text}
-    if len(ranges) != 2:
+    if len(axes) != 2:
         raise ArgumentError(
-            f"a map needs two options as ranges first:last:count, got {len(ranges)}"
-            + (f" ({', '.join(ranges)})" if ranges else "")
+            f"a map needs two options as ranges first:last:count, got {len(axes)}"
+            + (f" ({', '.join(axes)})" if axes else "")
         )
-    first = {name: float(array[0]) for name, array in axes.items()}
-    setting = build_setting(
-        process,
-        {
-            "period": first.get("period"),
-            "amplitude": first.get("amplitude"),
-            "variance": variance,
-            "swing": swing,
-            "phase": phase,
-            "innovation": innovation,
-            "dim": dim,
-            "direction": direction,
-            "data": data,
-            "repeat": repeat,
-        },
-        lr=_needed("lr", first.get("lr")),
-        momentum=first.get("momentum"),
-        optimizer=optimizer,
-        dampening=dampening,
-        weight_decay=weight_decay,
-        batch=_whole("batch", str(first["batch"])),
-        noise=noise,
-        basis=basis,
-        bias=bias,
-        width=width,
-    )
+    if options.optimizer == "sgd" and "momentum" in axes:
+        raise ArgumentError("momentum must be 0 for the optimizer sgd, got a range")
+    if "batch" in axes:
+        axes["batch"] = axes["batch"].round(9)
+    setting = options.setting(**{name: float(array[0]) for name, array in axes.items()})
     _keep_compiled()
     from resonax.cli.show import progress, show_map
     from resonax.stability import stability_map
 
-    cells = math.prod(len(array) for array in ranges.values())
+    cells = math.prod(len(array) for array in axes.values())
     with progress(f"{criterion} map", cells) as advance:
-        dataset = stability_map(setting, criterion, advance=advance, **ranges)
+        dataset = stability_map(setting, criterion, advance=advance, **axes)
     if out is not None:
         save_dataset(dataset, out)
     if plot is not None:
@@ -322,44 +160,70 @@ def map_command(
 
 @app.command("reproduce")
 def reproduce_command(
-    out: Annotated[
-        Path, _option("--out", panel=_RESULT, help="Folder for results and figures (out).")
-    ] = Path("out"),
-    points: Annotated[
-        int, _option("--points", panel=_RESULT, help="Points of each axis of a map (100).")
-    ] = 100,
+    out: Annotated[Path, option("--out", _RESULT, "Folder for results and figures (out).")] = Path(
+        "out"
+    ),
+    points: Annotated[str, option("--points", _RESULT, "Points of each axis of a map (100).")] = (
+        "100"
+    ),
 ) -> None:
     """Make the paper's theory maps; finished panels are kept and not computed again."""
-    from resonax.checks import check_number
+    from resonax.checks import check_whole
 
-    check_number("points", points, low=2, high=2000)
+    count = whole("points", points) or 0
+    check_whole("points", count, low=2, high=500)
     _keep_compiled()
-    from resonax.cli.show import progress
+    from resonax.cli.show import progress, show_line
     from resonax.experiments.theory_maps import PANELS, compute_theory_maps
     from resonax.figures import save_figure
     from resonax.figures.theory_maps import plot_theory_maps
     from resonax.results import make_folder
 
-    cells = sum(points**2 * panel.finer for panel in PANELS)
-    with progress("theory maps", cells) as advance:
-        stored = compute_theory_maps(out, points, advance)
     figures = make_folder(out / "figures")
+    cells = sum(count**2 * panel.finer for panel in PANELS)
+    with progress("theory maps", cells) as advance:
+        stored = compute_theory_maps(out, count, advance)
     figure = plot_theory_maps(stored)
     paths = [figures / f"theory-maps.{ending}" for ending in ("png", "svg")]
     for path in paths:
         save_figure(figure, path)
     console = Console()
-    console.print(f"figures: {', '.join(str(path) for path in paths)}", soft_wrap=True)
-    console.print(f"numbers: {out / 'results'}", soft_wrap=True)
+    show_line(f"figures: {', '.join(str(path) for path in paths)}", console)
+    show_line(f"numbers: {out / 'results'}", console)
 
 
 def main() -> None:
     """Run the command line; a mistake of the caller is one sentence and exit status 2."""
+    status, sentence = _run(sys.argv[1:] or ["--help"])
+    if sentence:
+        print(f"resonax: {' '.join(sentence.split())}", file=sys.stderr)
+    if status:
+        raise SystemExit(status)
+
+
+def _run(arguments: list[str]) -> tuple[int, str]:
+    """Return the exit status, and what to say of a failure."""
+    interrupted = "interrupted, nothing unfinished was written"
     try:
-        app()
+        status = app(arguments, standalone_mode=False) or 0
+        return status, interrupted if status == 130 else ""
     except ArgumentError as error:
-        print(f"resonax: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("resonax: interrupted, nothing unfinished was written", file=sys.stderr)
-        raise SystemExit(130) from None
+        return 2, str(error)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130, interrupted
+    except MemoryError:
+        return 2, "not enough memory: use fewer points, paths or inputs"
+    except BrokenPipeError:  # the reader has seen enough
+        sys.stderr.close()
+        return 1, ""
+    except OSError as error:
+        return 2, f"could not write: {error.strerror or error}"
+    except Exception as error:
+        # The parser's own errors (of click, or of typer's own) all have this method.
+        message = getattr(error, "format_message", None)
+        if message is None:
+            raise
+        name, close = (getattr(error, key, None) for key in ("option_name", "possibilities"))
+        if name and close:
+            return 2, f"no such option {name}, did you mean {close[0]}?"
+        return 2, f"{message().rstrip('.')}; see resonax --help"

@@ -73,29 +73,53 @@ def read_recording(path: Path) -> np.ndarray:
     """Return the rows of a .npy or .csv file (a header line is allowed)."""
     import numpy as np
 
-    if not path.is_file():
-        raise ArgumentError(f"data must name a file that exists, got {path}")
+    ending = path.suffix.lower()
+    if ending not in (".npy", ".csv", ".txt"):
+        raise ArgumentError(f"data must be a .npy or .csv file, got {path}")
     try:
-        if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False)
-        if path.suffix in (".csv", ".txt"):
-            return _read_csv(path)
+        if path.is_dir():
+            raise ArgumentError(f"data must be a file, but {path} is a folder")
+        if not path.is_file():
+            raise ArgumentError(f"data must name a file that exists, got {path}")
+        return np.load(path, allow_pickle=False) if ending == ".npy" else _read_csv(path)
     except (OSError, ValueError, EOFError) as error:
-        raise ArgumentError(f"data could not be read from {path}: {error}") from None
-    raise ArgumentError(f"data must be a .npy or .csv file, got {path}")
+        if isinstance(error, ArgumentError):
+            raise
+        text = " ".join(str(error).split())
+        raise ArgumentError(f"data could not be read from {path}: {text}") from None
 
 
 def _read_csv(path: Path) -> np.ndarray:
+    """Return the numbers of a file with commas; a first line without any number is a header."""
+    import csv
+
     import numpy as np
 
-    with path.open(encoding="utf-8") as file:
-        first = file.readline()
+    rows: list[list[float]] = []
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for line, fields in enumerate(csv.reader(file), start=1):
+            if not fields or (line == 1 and not any(_is_number(field) for field in fields)):
+                continue
+            bad = next((field for field in fields if not _is_number(field)), None)
+            if bad is not None:
+                raise ArgumentError(f"data must be numbers, got {bad!r} in line {line} of {path}")
+            if rows and len(fields) != len(rows[0]):
+                raise ArgumentError(
+                    f"data must have {len(rows[0])} columns in every line, got {len(fields)} "
+                    f"in line {line} of {path}"
+                )
+            rows.append([float(field) for field in fields])
+    if not rows:
+        raise ArgumentError(f"data must not be empty, got no row of numbers in {path}")
+    return np.array(rows)
+
+
+def _is_number(field: str) -> bool:
     try:
-        [float(part) for part in first.split(",")]
-        header = 0
+        float(field)
     except ValueError:
-        header = 1
-    return np.loadtxt(path, delimiter=",", skiprows=header, ndmin=2)
+        return False
+    return True
 
 
 def _build_process(name: str, given: dict[str, Any]) -> Process:
@@ -123,6 +147,11 @@ def _build_process(name: str, given: dict[str, Any]) -> Process:
     if "variance" in given:
         variance = parse_list("variance", given["variance"])
         given["variance"] = float(variance[0]) if len(variance) == 1 else variance
+        if len(variance) not in (1, given.get("dim", 1)):
+            raise ArgumentError(
+                f"variance must be one number, or one for each of the --dim inputs, "
+                f"got {len(variance)} for --dim {given.get('dim', 1)}"
+            )
     return kind(**given)
 
 
@@ -136,6 +165,8 @@ def _build_optimizer(
     if kind == "sgd":
         if momentum:
             raise ArgumentError(f"momentum must be 0 for the optimizer sgd, got {momentum:g}")
+        if dampening:
+            raise ArgumentError(f"dampening must be 0 for the optimizer sgd, got {dampening:g}")
         return sgd(lr, weight_decay=weight_decay)
     if momentum is None:
         raise ArgumentError(f"the optimizer {kind} needs --momentum, at least 0 and below 1")
@@ -148,7 +179,7 @@ def _build_optimizer(
     return heavy_ball(lr, momentum, dampening=dampening, weight_decay=weight_decay)
 
 
-def _build_features(text: str, bias: bool, width: float, dim: int) -> Features:
+def _build_features(text: str, bias: bool, width: float | None, dim: int) -> Features:
     """Return a basis given as ``name`` or ``name:numbers``; numbers go along each coordinate."""
     import numpy as np
 
@@ -157,15 +188,24 @@ def _build_features(text: str, bias: bool, width: float, dim: int) -> Features:
     name, _, numbers = text.partition(":")
     if name not in BASES:
         raise suggest("basis", name, BASES)
+    if name != "radial" and width is not None:
+        raise ArgumentError(f"width belongs to the radial basis, the basis is {name}")
     if name == "linear":
+        if numbers:
+            raise ArgumentError(f"the linear basis takes no numbers, got {text!r}")
         return Linear(bias)
+    if not bias:
+        raise ArgumentError(f"--no-bias belongs to the linear basis, the basis is {name}")
     if name == "polynomial":
-        degree = parse_list("degree", numbers or "2")
-        if len(degree) != 1 or degree[0] != int(degree[0]):
-            raise ArgumentError(f"the degree of the basis must be a whole number, got {numbers}")
-        return Polynomial(int(degree[0]))
+        if not (numbers or "2").isdigit():
+            raise ArgumentError(
+                f"the degree of a polynomial must be a whole number, got {numbers!r}"
+            )
+        return Polynomial(int(numbers or "2"))
     grid = np.kron(np.eye(dim), parse_list("basis", numbers or "1")[:, None])
-    return Fourier.of(grid) if name == "fourier" else Radial.of(grid, width)
+    return (
+        Fourier.of(grid) if name == "fourier" else Radial.of(grid, 1.0 if width is None else width)
+    )
 
 
 def build_setting(
@@ -181,7 +221,7 @@ def build_setting(
     noise: float = 1.0,
     basis: str = "linear",
     bias: bool = True,
-    width: float = 1.0,
+    width: float | None = None,
 ) -> Setting:
     """Return the setting that the options of a command describe."""
     from resonax.dynamics import Setting

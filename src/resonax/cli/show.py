@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from resonax.stability import Verdict
 
-__all__ = ["progress", "show_map", "show_verdict"]
+__all__ = ["progress", "show_line", "show_map", "show_verdict"]
 
 _COLOURS = {"converges": "green", "diverges": "red", "marginal": "yellow"}
 
@@ -42,7 +42,10 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
         task = bar.add_task(title, total=total)
         yield lambda count: bar.advance(task, count)
 
@@ -52,37 +55,50 @@ def show_verdict(verdict: Verdict, console: Console) -> None:
     colour = _COLOURS[verdict.verdict]
     console.print(f"[bold {colour}]{verdict.verdict}[/]: {verdict.meaning()}.", soft_wrap=True)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("criterion")
-    table.add_column("rate per step", justify="right")
-    table.add_column("radius per period", justify="right")
+    table.add_column("criterion", no_wrap=True, min_width=11)
+    table.add_column("rate per step", justify="right", no_wrap=True, min_width=13)
+    table.add_column("radius per period", justify="right", no_wrap=True, min_width=17)
     table.add_column("judges")
     for name, growth in (
         ("flow", verdict.flow),
         ("map", verdict.map),
         ("mean_square", verdict.mean_square),
     ):
-        rate = f"{growth.rate:+.5f}" if growth else "-"
-        radius = f"{growth.radius:.5g}" if growth else "-"
-        table.add_row(name, rate, radius, CRITERIA[name] if growth else "never repeats: no period")
+        rate = f"{growth.rate:+.3g}" if growth else "-"
+        radius = _factor(growth.radius) if growth else "-"
+        table.add_row(name, rate, radius, CRITERIA[name] if growth else "does not apply")
     interval = verdict.lyapunov
     table.add_row(
         "lyapunov",
-        f"{interval.rate:+.5f}",
+        f"{interval.rate:+.3g}",
         "",
-        f"{CRITERIA['lyapunov']}; 95% interval {interval.low:+.5f} to {interval.high:+.5f}",
+        f"{CRITERIA['lyapunov']}; 95% interval {interval.low:+.3g} to {interval.high:+.3g}",
     )
     console.print(table)
+    for note in verdict.notes:
+        console.print(f"not computed: {note}.", soft_wrap=True, markup=False, highlight=False)
+
+
+def _factor(radius: float) -> str:
+    if radius > 1e300:
+        return "above 1e+300"
+    return f"{radius:.5g}" if radius > 1e-300 else "below 1e-300"
 
 
 def show_map(dataset: xr.Dataset, paths: list[Path], console: Console) -> None:
     """Print in a line what a map shows, and where it is."""
     rate = dataset.rate
     share = float((rate > 0).mean())
-    worst = rate.where(rate == rate.max(), drop=True)
-    place = ", ".join(f"{name} {float(worst[name][0]):g}" for name in rate.dims)
-    console.print(
-        f"{share:.1%} of {rate.size} cells diverge; largest rate {float(rate.max()):+.5f} per step "
-        f"at {place}.",
-        soft_wrap=True,
+    place = rate.argmax(...)
+    where = ", ".join(f"{name} {float(rate[name][place[name]]):g}" for name in rate.dims)  # pyright: ignore[reportCallIssue,reportArgumentType]
+    show_line(
+        f"{share:.1%} of {rate.size} cells diverge; "
+        f"largest rate {float(rate.max()):+.3g} per step at {where}.",
+        console,
     )
-    console.print(f"written: {', '.join(str(path) for path in paths)}", soft_wrap=True)
+    show_line(f"written: {', '.join(str(path) for path in paths)}", console)
+
+
+def show_line(text: str, console: Console) -> None:
+    """Print a line as it is: names of files are not markup."""
+    console.print(text, soft_wrap=True, markup=False, highlight=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -42,7 +43,7 @@ class Setting:
     reduction: str = static(default="mean")
 
     def __post_init__(self) -> None:
-        check_number("batch", self.batch, low=1)
+        check_number("batch", self.batch, low=1, high=1e12)
         if isinstance(self.batch, float) and self.batch != int(self.batch):
             raise ArgumentError(f"batch must be a whole number, got {self.batch:g}")
         check_number("noise", self.noise, low=0, high=1e12)
@@ -83,5 +84,6 @@ def _plain(thing: Any) -> Any:
         return thing
     array = np.asarray(thing)
     if array.size > 64:
-        return f"array of shape {array.shape}"
+        digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+        return f"array of shape {array.shape}, sha256 {digest}"
     return array.tolist()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,8 +12,8 @@ from resonax.dynamics import Setting
 from resonax.learners import heavy_ball
 from resonax.processes import Sinusoid
 from resonax.results import make_folder, open_dataset, save_dataset
-from resonax.stability import stability_map
 from resonax.stability.cells import Advance
+from resonax.stability.maps import describe_map, stability_map
 
 __all__ = ["PANELS", "Panel", "compute_theory_maps"]
 
@@ -56,8 +55,10 @@ def _panel(panel: Panel, points: int, path: Path, advance: Advance) -> xr.Datase
     }
     if path.exists():
         stored = open_dataset(path)
-        same = all(np.array_equal(stored[name], values) for name, values in axes.items())
-        if same and stored.attrs["setting"] == json.dumps(setting.describe()):
+        same = set(axes) <= set(stored.coords) and all(
+            np.array_equal(stored[name], values) for name, values in axes.items()
+        )
+        if same and stored.attrs.get("setting") == describe_map(setting, axes):
             advance(stored.rate.size)
             return stored
     dataset = stability_map(

@@ -37,7 +37,7 @@ def _title(dataset: xr.Dataset) -> str:
         ("variance", process),
         ("batch", setting),
     ):
-        if name in home and name not in dataset.dims and np.ndim(home[name]) == 0:
+        if isinstance(home.get(name), int | float):
             symbol = LABELS[name][1] if name in LABELS else name
             fixed.append(f"{symbol} = {home[name]:.4g}")
     method = "Nesterov momentum" if optimizer["lookahead"] else "momentum"
@@ -46,6 +46,13 @@ def _title(dataset: xr.Dataset) -> str:
         f"SGD with {method}, {dataset.attrs['process']} inputs ({', '.join(fixed)})\n"
         f"criterion {criterion}: {CRITERIA[criterion]}"
     )
+
+
+def _geometric(values: np.ndarray) -> bool:
+    """Whether neighbours have a constant ratio, so that a logarithmic axis shows them evenly."""
+    if len(values) < 3 or values[0] <= 0 or values[-1] < 3 * values[0]:
+        return False
+    return bool(np.ptp(np.diff(np.log(values))) < 1e-6)
 
 
 def paint(dataset: xr.Dataset, axes: Axes, norm: Normalize | None = None) -> Any:
@@ -64,8 +71,8 @@ def paint(dataset: xr.Dataset, axes: Axes, norm: Normalize | None = None) -> Any
     )
     if min(rate.shape) > 1 and rate.min() < 0 < rate.max():
         axes.contour(x, y, rate, levels=[0.0], colors=INK, linewidths=1.2)
-    for name, values, scale in ((horizontal, x, axes.set_xscale), (vertical, y, axes.set_yscale)):
-        if name in ("lr", "batch") and values[0] > 0 and values[-1] / values[0] > 20:
+    for values, scale in ((x, axes.set_xscale), (y, axes.set_yscale)):
+        if _geometric(values):
             scale("log")
     return image
 

@@ -81,7 +81,10 @@ class Features:
         r"""Draw a batch and return :math:`\frac1n\sum_i \phi(x_i)\phi(x_i)^\top`."""
         if not moments.drawn:
             return self.second(moments)
-        return jnp.mean(_outer(self.apply(moments.sample(key, (batch,)))), axis=0)
+        features = self.apply(moments.sample(key, (batch,)))
+        if batch > _SMALL_BATCH:
+            return features.T @ features / batch
+        return jnp.mean(_outer(features), axis=0)
 
 
 @value
@@ -282,7 +285,7 @@ class Radial(Features):
         """Check the centers, (count, dim), and the width."""
         array = as_array("centers", centers)
         check_numbers("centers", array, (None, None))
-        check_number("width", width, low=0, open_low=True)
+        check_number("width", width, low=1e-6, high=1e6)
         return cls(array, width)
 
     def size(self, dim: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple
 
@@ -116,12 +115,17 @@ def check_inputs(process: Any) -> None:
     Whole numbers become floats, so that ``period=22`` and ``period=22.0`` compile once; lists and
     tuples become arrays.
     """
-    check_whole("dim", process.dim, low=1)
-    bounds = {"period": (1.0, math.inf), "amplitude": (0.0, 1e6), "swing": (0.0, 20.0)}
+    check_whole("dim", process.dim, low=1, high=1000)
+    bounds = {
+        "period": (1.0, 1e5),
+        "amplitude": (0.0, 1e6),
+        "swing": (0.0, 20.0),
+        "phase": (-1e6, 1e6),
+    }
     for item in fields(process):
         given = getattr(process, item.name)
-        if item.name in bounds or item.name == "phase":
-            low, high = bounds.get(item.name, (-math.inf, math.inf))
+        if item.name in bounds:
+            low, high = bounds[item.name]
             check_number(item.name, given, low=low, high=high)
         if isinstance(given, int) and not item.metadata.get("static"):
             object.__setattr__(process, item.name, float(given))
@@ -175,6 +179,7 @@ def unit_direction(direction: ArrayLike | None, dim: int) -> Array:
     if direction is None:
         return jnp.eye(dim)[0]
     vector = jnp.asarray(direction, dtype=float)
+    vector = vector / jnp.max(jnp.abs(vector))  # first, so that no square is too small or large
     return vector / jnp.linalg.norm(vector)
 
 

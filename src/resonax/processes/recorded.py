@@ -9,7 +9,13 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from resonax.checks import ArgumentError, as_array, check_numbers, check_whole
+from resonax.checks import (
+    ArgumentError,
+    as_array,
+    check_number,
+    check_numbers,
+    check_whole,
+)
 from resonax.moments import Moments
 from resonax.processes.base import Process, State
 from resonax.values import static, value
@@ -44,6 +50,7 @@ class Recorded(Process):
         if array.ndim == 1:
             array = array[:, None]
         check_numbers("data", array, (None, None))
+        check_number("data", array, low=-1e6, high=1e6)
         if len(array) < 2:
             raise ArgumentError(f"data must have at least 2 rows, got {len(array)}")
         return cls(array[:, None, :], repeat=repeat)

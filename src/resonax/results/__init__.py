@@ -21,10 +21,13 @@ def check_folder(path: str | Path) -> Path:
     """Return a path to write to, after seeing that its folder is there and may be written."""
     path = Path(path)
     folder = path.parent
-    if not folder.is_dir():
-        raise ArgumentError(f"the folder of {path} does not exist: make it first")
-    if path.is_dir():
-        raise ArgumentError(f"{path} is a folder: name a file")
+    try:
+        if not folder.is_dir():
+            raise ArgumentError(f"the folder of {path} does not exist: make it first")
+        if path.is_dir():
+            raise ArgumentError(f"{path} is a folder: name a file")
+    except OSError as error:
+        raise ArgumentError(f"{path} cannot be written: {error.strerror}") from None
     if not os.access(folder, os.W_OK):
         raise ArgumentError(f"the folder of {path} cannot be written to: choose another")
     return path
@@ -46,10 +49,13 @@ def replacing(path: str | Path) -> Iterator[Path]:
     An error or an interrupt leaves the old file, or none: never half of one.
     """
     path = check_folder(path)
-    handle, name = tempfile.mkstemp(
-        dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix or ".tmp"
-    )
-    os.close(handle)
+    try:
+        handle, name = tempfile.mkstemp(
+            dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix or ".tmp"
+        )
+        os.close(handle)
+    except OSError as error:
+        raise ArgumentError(f"{path} cannot be written: {error.strerror}") from None
     temporary = Path(name)
     try:
         yield temporary
@@ -78,5 +84,7 @@ def open_dataset(path: str | Path) -> xr.Dataset:
     try:
         with xr.open_dataset(path, engine="scipy") as dataset:
             return dataset.load()
-    except (OSError, TypeError, ValueError) as error:
-        raise ArgumentError(f"{path} is not a dataset of resonax: {error}") from None
+    except (OSError, TypeError, ValueError):
+        raise ArgumentError(
+            f"{path} is not a dataset of resonax: delete it or name another"
+        ) from None

@@ -52,6 +52,7 @@ class Verdict:
     map: Growth | None
     mean_square: MeanSquare | None
     lyapunov: Interval
+    notes: tuple[str, ...] = ()  # why a criterion that should apply is missing
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
@@ -79,7 +80,7 @@ class Verdict:
         if self.verdict == "diverges":
             return f"the error of almost every run doubles every {_steps(rate)} steps"
         if self.verdict == "converges":
-            halves = f"the error halves every {_steps(rate)} steps"
+            halves = f"the error halves every {_steps(min(rate, -1e-12))} steps"
             floor = self.mean_square.noise_floor if self.mean_square else None
             return f"{halves}, until the noise holds it near {floor:.2g}" if floor else halves
         if self.lyapunov.high < 0:
@@ -88,7 +89,8 @@ class Verdict:
 
 
 def _steps(rate: float) -> str:
-    return f"{math.log(2) / max(abs(rate), 1e-12):.3g}"
+    steps = math.log(2) / max(abs(rate), 1e-12)
+    return f"{steps:,.0f}" if steps >= 100 else f"{steps:.3g}"
 
 
 def check_criterion(setting: Setting, criterion: str) -> None:
@@ -119,15 +121,21 @@ def radius(rate: float, cycle: float) -> float:
 
 
 def _word(mean_square: MeanSquare | None, lyapunov: Interval) -> str:
+    # The mean square is exact and bounds every run (Jensen): where it falls, nothing else counts.
+    if mean_square is not None and mean_square.rate < -MARGIN:
+        return "converges"
     if lyapunov.low > 0:
         return "diverges"
-    if mean_square is not None:
-        return "converges" if mean_square.rate < -MARGIN else "marginal"
-    return "converges" if lyapunov.high < 0 else "marginal"
+    return "converges" if mean_square is None and lyapunov.high < 0 else "marginal"
 
 
 def verdict(
-    setting: Setting, *, paths: int = 64, steps: int = 4096, level: float = 0.95, seed: int = 0
+    setting: Setting,
+    *,
+    paths: int = 64,
+    steps: int | None = None,
+    level: float = 0.95,
+    seed: int = 0,
 ) -> Verdict:
     """Judge one setting by four criteria.
 
@@ -152,15 +160,21 @@ def verdict(
         return Verdict(_word(None, almost_sure), None, None, None, almost_sure)
     cycle = float(grouped.process.cycle)
     own = {"momentum": np.array([setting.optimizer.momentum], dtype=float)}
-    flow, exact, square = (
-        float(rates(setting, own, criterion)[0]) for criterion in ("flow", "map", "mean_square")
+    found: dict[str, float] = {}
+    notes = []
+    for criterion in ("flow", "map", "mean_square"):
+        try:
+            found[criterion] = float(rates(setting, own, criterion)[0])
+        except ArgumentError as error:  # one criterion out of reach does not silence the others
+            notes.append(f"{criterion}: {error}")
+    mean_square = None
+    if "mean_square" in found:
+        square = found["mean_square"]
+        floor = noise_floor(grouped) if square < -MARGIN else None
+        mean_square = MeanSquare(square, radius(2 * square, cycle), floor)
+    flow, exact = (
+        Growth(found[name], radius(found[name], cycle)) if name in found else None
+        for name in ("flow", "map")
     )
-    floor = noise_floor(grouped) if square < -MARGIN else None
-    mean_square = MeanSquare(square, radius(2 * square, cycle), floor)
-    return Verdict(
-        verdict=_word(mean_square, almost_sure),
-        flow=Growth(flow, radius(flow, cycle)),
-        map=Growth(exact, radius(exact, cycle)),
-        mean_square=mean_square,
-        lyapunov=almost_sure,
-    )
+    word = _word(mean_square, almost_sure)
+    return Verdict(word, flow, exact, mean_square, almost_sure, tuple(notes))

@@ -104,13 +104,12 @@ def _segment_counts(setting: Setting, values: Values) -> np.ndarray:
         need[index[:count]] = np.asarray(_stiffness(setting, take(values, index)))[:count]
     pieces = setting.process.pieces
     shares = np.maximum(need / _STIFFNESS / pieces, 1.0)
-    counts = pieces * 2 ** np.ceil(np.log2(shares)).astype(int)
-    if counts.max() > _MAX_SEGMENTS:
+    if not shares.max() * pieces <= _MAX_SEGMENTS:
         raise ArgumentError(
-            "period must be shorter for the flow criterion with this lr: "
-            f"at most about {_MAX_SEGMENTS / counts.max():.2g} times this; use the map criterion"
+            "the flow is too stiff to be integrated: lower the period, the lr or the inputs, "
+            "or use the map criterion"
         )
-    return counts
+    return pieces * 2 ** np.ceil(np.log2(shares)).astype(int)
 
 
 def _integrate(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,9 +17,12 @@ from resonax.labels import LABELS, versions
 from resonax.stability.cells import AXES, Advance, check_values
 from resonax.stability.criteria import check_criterion, rates
 from resonax.stability.interpolation import flow_grid_rates
-from resonax.stability.paths import lyapunov_rates
+from resonax.stability.paths import MAP_PATHS, MAP_STEPS, lyapunov_rates
 
-__all__ = ["stability_map"]
+__all__ = ["describe_map", "stability_map"]
+
+
+_MAX_CELLS = 4_000_000
 
 
 def _attributes(name: str) -> dict[str, str]:
@@ -39,13 +44,28 @@ def _checked(setting: Setting, axes: dict[str, Any]) -> dict[str, np.ndarray]:
             raise ArgumentError(f"{name} must be a list of at least one number")
         if not np.isfinite(array).all() or (np.diff(array) <= 0).any():
             raise ArgumentError(f"{name} must be finite and increase from value to value")
-        if name == "batch" and (array != np.round(array)).any():
-            raise ArgumentError(f"batch must be a whole number, got {array[array % 1 != 0][0]:g}")
+        if name == "batch":
+            whole = np.round(array)
+            if (np.abs(array - whole) > 1e-9 * whole).any():
+                bad = array[np.abs(array - whole) > 1e-9 * whole][0]
+                raise ArgumentError(f"batch must be a whole number, got {bad:.6g}")
+            array = whole
         arrays[name] = array
     if setting.process.name == "recorded" and "batch" in arrays:
         raise ArgumentError("batch cannot vary in a map of a recording: make a map for each")
+    cells = math.prod(len(array) for array in arrays.values())
+    if cells > _MAX_CELLS:
+        raise ArgumentError(f"a map has at most {_MAX_CELLS} cells, got {cells}: use fewer points")
     check_values(setting, arrays)
     return arrays
+
+
+def describe_map(setting: Setting, axes: Iterable[str]) -> str:
+    """Return the setting of a map as JSON, with the word "axis" for the numbers that vary."""
+    described = setting.describe()
+    for home in (described, described["process"], described["optimizer"]):
+        home.update({name: "axis" for name in axes if name in home})
+    return json.dumps(described)
 
 
 def stability_map(
@@ -87,7 +107,9 @@ def stability_map(
     first, second = np.meshgrid(*arrays.values(), indexing="ij")
     values = dict(zip(arrays, (first.ravel(), second.ravel()), strict=True))
     variables: dict[str, np.ndarray] = {}
+    sampling: dict[str, Any] = {}
     if criterion == "lyapunov":
+        sampling = {"paths": MAP_PATHS, "steps": MAP_STEPS, "seed": 0, "level": 0.95}
         for name, column in zip(
             ("rate", "low", "high"),
             zip(*lyapunov_rates(setting, values, advance), strict=True),
@@ -105,7 +127,8 @@ def stability_map(
             "title": f"growth rate by the {criterion} criterion",
             "criterion": criterion,
             "process": setting.process.name,
-            "setting": json.dumps(setting.describe()),
+            "setting": describe_map(setting, arrays),
+            **sampling,
             **{f"version_{package}": number for package, number in versions().items()},
         },
     )

@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from resonax.algebra import Scaled, double_precision, rescaled
+from resonax.checks import ArgumentError
 from resonax.dynamics import Map, Setting
 from resonax.stability.cells import Advance, Values, at
 from resonax.stability.discrete import closed, rates_by
@@ -17,6 +18,7 @@ from resonax.stability.discrete import closed, rates_by
 __all__ = ["mean_square_rates", "noise_floor"]
 
 _CHUNK = 256
+_MAX_WEIGHTS = 24  # the second moment has (2 p)^2 / 2 entries, its propagator the square of that
 
 
 def _symmetric_basis(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -58,6 +60,11 @@ def mean_square_rates(
     setting: Setting, values: Values, advance: Advance | None = None
 ) -> np.ndarray:
     """Return the rate per step of every cell: half that of the second moment."""
+    if setting.size > _MAX_WEIGHTS:
+        raise ArgumentError(
+            f"the mean_square criterion takes at most {_MAX_WEIGHTS} weights, got {setting.size}: "
+            "use another criterion"
+        )
     return rates_by(_products, setting, values, _CHUNK, advance) / 2
 
 
@@ -89,12 +96,14 @@ def _floor(setting: Setting, steps: Array) -> Array:
 
 
 @double_precision
-def noise_floor(setting: Setting) -> float:
+def noise_floor(setting: Setting) -> float | None:
     r"""Return the :math:`\sqrt{E\|\theta-\theta^*\|^2}` at which a convergent run settles.
 
     Averaged over a period. Weight decay moves the point that the run settles around as well; that
-    part, which depends on the unknown target, is not counted.
+    part, which depends on the unknown target, is not counted. None where it exceeds all numbers.
     """
     values, steps = closed(setting, {"momentum": np.array([float(setting.optimizer.momentum)])})  # pyright: ignore[reportArgumentType]
     single = at(setting, {name: float(array[0]) for name, array in values.items()})
-    return math.sqrt(max(float(_floor(single, jnp.asarray(int(steps[0])))), 0.0))
+    square = float(_floor(single, jnp.asarray(int(steps[0]))))
+    # A run may grow without bounds inside one period and still converge from period to period.
+    return math.sqrt(max(square, 0.0)) if math.isfinite(square) else None

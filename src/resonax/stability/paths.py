@@ -10,18 +10,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from scipy import stats
+from scipy.signal import fftconvolve
 
-from resonax.algebra import double_precision
-from resonax.checks import ArgumentError, check_number
+from resonax.algebra import double_precision, multiply
+from resonax.checks import ArgumentError, check_number, check_whole
 from resonax.dynamics import Map, Setting
+from resonax.learners import Linear
 from resonax.processes import Recorded
 from resonax.stability.cells import Advance, Values, at, chunks, take
+from resonax.stability.discrete import closing, discrete_rates, monodromy
 
-__all__ = ["Interval", "lyapunov", "lyapunov_rates"]
+__all__ = ["MAP_PATHS", "MAP_STEPS", "Interval", "lyapunov", "lyapunov_rates"]
 
+MAP_PATHS, MAP_STEPS = 32, 2048  # for each cell of a map
+RESOLUTION = 1e-7  # no interval is claimed to be narrower than this, on either side
 _CHUNK = 64
 _BLOCKS = 16  # of a recording, for its interval
-RESOLUTION = 1e-7  # no interval is claimed to be narrower than this, on either side
+_MAX_STEPS = 2**17
+_MAX_DRAWS = 2**33  # paths x steps x weights^2, above which a call would take hours
 
 
 class Interval(NamedTuple):
@@ -32,22 +38,39 @@ class Interval(NamedTuple):
     high: float
 
 
-def _window(steps: int) -> np.ndarray:
-    r"""Return weights :math:`\propto e^{-1/(t(1-t))}`, which sum to 1.
+def _window(steps: int, cycle: int) -> np.ndarray:
+    r"""Return weights for the steps of a path, which sum to 1.
 
-    Averages of a quasi-periodic signal converge faster than any power of the length with them
-    (Das et al., Nonlinearity 30, 2017), where the plain mean leaves an error of order 1/steps.
+    They are :math:`\propto e^{-1/(t(1-t))}`: with them averages of a quasi-periodic signal
+    converge faster than any power of the length (Das et al., Nonlinearity 30, 2017), where the
+    plain mean leaves an error of order 1/steps. Smeared over one cycle, they see every part of it
+    equally often, however few cycles there are.
     """
-    time = (np.arange(steps) + 0.5) / steps
+    time = (np.arange(steps - cycle + 1) + 0.5) / (steps - cycle + 1)
     weight = np.exp(-1.0 / (time * (1.0 - time)))
-    return weight / weight.sum()
+    smeared = fftconvolve(weight, np.ones(cycle)).clip(0.0)
+    return smeared / smeared.sum()
 
 
-def _growth(setting: Setting, key: Array, batch: int, steps: int) -> Array:
-    """Return the logarithmic growth of a random tangent vector in each step of one sampled path."""
+def _start(setting: Setting, key: Array, cycle: int | None) -> Array:
+    """Return a random tangent vector, turned where it can be into the slowest direction.
+
+    For a periodic law that is the dominant space of the expected monodromy matrix, by repeated
+    squaring: a start in it needs no time to forget the other directions.
+    """
+    vector = jax.random.normal(key, (2, setting.size))
+    if cycle is not None:
+        product = monodromy(setting, cycle, cycle)
+        power = jax.lax.fori_loop(0, 30, lambda _, p: multiply(p.matrix, p), product)
+        turned = (power.matrix @ vector.ravel()).reshape(vector.shape)
+        vector = jnp.where(jnp.linalg.norm(turned) > 1e-6, turned, vector)
+    return vector / jnp.linalg.norm(vector)
+
+
+def _growth(setting: Setting, key: Array, batch: int, steps: int, start: Array) -> Array:
+    """Return the logarithmic growth of a tangent vector in each step of one sampled path."""
     discrete = Map(setting)
-    vector_key, init_key, walk_key, draw_key = jax.random.split(key, 4)
-    start = jax.random.normal(vector_key, (2, setting.size))
+    init_key, walk_key, draw_key = jax.random.split(key, 3)
 
     def advance(carry: tuple[Array, Array], index: Array) -> tuple[tuple[Array, Array], Array]:
         state, vector = carry
@@ -58,22 +81,31 @@ def _growth(setting: Setting, key: Array, batch: int, steps: int) -> Array:
         norm = jnp.maximum(jnp.linalg.norm(vector), jnp.finfo(vector.dtype).tiny)
         return (state, vector / norm), jnp.log(norm)
 
-    carry = (setting.process.init(init_key), start / jnp.linalg.norm(start))
+    carry = (setting.process.init(init_key), start)
     return jax.lax.scan(advance, carry, jnp.arange(steps))[1]
 
 
-@functools.partial(jax.jit, static_argnames=("batch", "steps", "burn"))
+@functools.partial(jax.jit, static_argnames=("batch", "steps", "burn", "cycle"))
 def _averages(
-    setting: Setting, values: dict[str, Array], keys: Array, *, batch: int, steps: int, burn: int
+    setting: Setting,
+    values: dict[str, Array],
+    keys: Array,
+    *,
+    batch: int,
+    steps: int,
+    burn: int,
+    cycle: int | None,
 ) -> Array:
     """Return the rate of each path of each cell over all its steps and over the later half."""
     half = steps // 2
     windows = np.zeros((2, burn + steps))
-    windows[0, burn:], windows[1, -half:] = _window(steps), _window(half)
+    windows[0, burn:], windows[1, -half:] = _window(steps, cycle or 1), _window(half, cycle or 1)
     window = jnp.asarray(windows)
 
     def path(values: dict[str, Array], key: Array) -> Array:
-        return window @ _growth(at(setting, values), key, batch, burn + steps)
+        cell = at(setting, values)
+        start = _start(cell, jax.random.fold_in(key, 1), cycle)
+        return window @ _growth(cell, key, batch, burn + steps, start)
 
     over_paths = jax.vmap(path, in_axes=(None, 0))
     return jax.vmap(over_paths, in_axes=(0, None))(values, keys)
@@ -83,7 +115,9 @@ def _averages(
 def _recorded_growth(
     setting: Setting, values: dict[str, Array], key: Array, *, batch: int, steps: int
 ) -> Array:
-    return jax.vmap(lambda v: _growth(at(setting, v), key, batch, steps))(values)
+    start = jax.random.normal(key, (2, setting.size))
+    start = start / jnp.linalg.norm(start)
+    return jax.vmap(lambda v: _growth(at(setting, v), key, batch, steps, start))(values)
 
 
 def _interval(samples: np.ndarray, level: float, drift: float = 0.0) -> Interval:
@@ -93,9 +127,66 @@ def _interval(samples: np.ndarray, level: float, drift: float = 0.0) -> Interval
     independent error, and is what remains where nothing is random.
     """
     mean, count = float(samples.mean()), len(samples)
+    if not np.isfinite(mean):
+        raise ArgumentError("the growth exceeds all numbers: lower the lr, the inputs or the basis")
     error = float(samples.std(ddof=1) / np.sqrt(count) * stats.t.ppf(0.5 + level / 2, count - 1))
     half = float(np.hypot(error, drift)) + RESOLUTION
     return Interval(mean, mean - half, mean + half)
+
+
+def _sampled(
+    setting: Setting,
+    values: dict[str, np.ndarray],
+    keys: Array,
+    batch: int,
+    steps: int,
+    level: float,
+) -> list[Interval]:
+    """Return rates of cells along sampled paths."""
+    cycle = None  # where all cells share one, the window and the start take account of it
+    if setting.process.periodic:
+        cycles = values.get("period", np.array([setting.process.cycle], dtype=float))
+        if len(np.unique(cycles)) == 1:
+            cycle = closing(float(cycles[0]))[0]
+        steps = max(steps, 2 * (cycle or int(np.ceil(cycles.max()))))
+    averages = _averages(
+        setting, values, keys, batch=batch, steps=steps, burn=steps // 2, cycle=cycle
+    )
+    return [
+        _interval(whole, level, float(whole.mean() - later.mean()))
+        for whole, later in np.moveaxis(np.asarray(averages), -1, 1)
+    ]
+
+
+def _recording(
+    setting: Setting, values: dict[str, np.ndarray], key: Array, batch: int, level: float
+) -> list[Interval]:
+    """Return rates along a recording, with intervals from the spread between its parts."""
+    assert isinstance(setting.process, Recorded)
+    if setting.process.repeat:  # nothing is random: the growth of a pass is exact
+        rates = discrete_rates(setting, values)
+        return [Interval(float(r), float(r) - RESOLUTION, float(r) + RESOLUTION) for r in rates]
+    steps = setting.process.steps
+    length = (steps - steps // 10) // _BLOCKS
+    if length < 4:
+        raise ArgumentError(
+            f"data must have at least {72 * batch} rows for a batch of {batch}, "
+            f"got {steps * batch}: use a smaller batch or more rows"
+        )
+    growth = _recorded_growth(setting, values, key, batch=batch, steps=steps)
+    kept = np.asarray(growth)[:, steps - length * _BLOCKS :]
+    blocks = kept.reshape(len(kept), _BLOCKS, length).mean(axis=2)
+    return [_interval(row, level) for row in blocks]
+
+
+def _check_sampling(setting: Setting, paths: int, steps: int, level: float, seed: int) -> None:
+    check_whole("paths", paths, low=2)
+    check_whole("steps", steps, low=16)
+    check_whole("seed", seed, low=0, high=2**63 - 1)
+    check_number("level", level, low=0, high=1, open_low=True, open_high=True)
+    if paths * steps * setting.size**2 > _MAX_DRAWS:
+        most = _MAX_DRAWS // (paths * setting.size**2)
+        raise ArgumentError(f"steps must be at most {most} for {paths} paths, got {steps}")
 
 
 @double_precision
@@ -104,21 +195,21 @@ def lyapunov_rates(
     values: Values,
     advance: Advance | None = None,
     *,
-    paths: int = 32,
-    steps: int = 2048,
+    paths: int = MAP_PATHS,
+    steps: int = MAP_STEPS,
     level: float = 0.95,
     seed: int = 0,
 ) -> list[Interval]:
     """Return rate and interval of every cell. All cells see the same random numbers."""
-    check_number("paths", paths, low=2)
-    check_number("steps", steps, low=16)
-    check_number("level", level, low=0, high=1, open_low=True, open_high=True)
+    _check_sampling(setting, paths, steps, level, seed)
     values = {name: np.asarray(array, dtype=float) for name, array in values.items()}
     count = len(next(iter(values.values())))
     batches = np.asarray(values.pop("batch", np.full(count, setting.batch)), dtype=int)
+    if batches.max() > 10**5 and not isinstance(setting.features, Linear):
+        raise ArgumentError(f"batch must be at most 100000 for this basis, got {batches.max()}")
     if not values:
-        values = {"momentum": np.full(count, float(setting.optimizer.momentum))}  # pyright: ignore[reportArgumentType]
-    result: list[Interval | None] = [None] * count
+        values = {"momentum": np.full(count, float(setting.optimizer.momentum))}
+    result: list[Interval] = [Interval(0.0, 0.0, 0.0)] * count
     key = jax.random.key(seed)
     for batch in np.unique(batches):
         members = np.flatnonzero(batches == batch)
@@ -126,48 +217,36 @@ def lyapunov_rates(
         for index, real in chunks(members * 0, min(_CHUNK, len(members))):
             cell = members[index]
             if isinstance(one.process, Recorded):
-                intervals = _recording(one, take(values, cell), key, int(batch), level)
+                found = _recording(one, take(values, cell), key, int(batch), level)
             else:
-                averages = _averages(
-                    one,
-                    take(values, cell),
-                    jax.random.split(key, paths),
-                    batch=int(batch),
-                    steps=steps,
-                    burn=steps // 2,
-                )
-                intervals = [
-                    _interval(whole, level, float(whole.mean() - later.mean()))
-                    for whole, later in np.moveaxis(np.asarray(averages), -1, 1)
-                ]
-            for place, interval in zip(cell[:real], intervals, strict=False):
+                keys = jax.random.split(key, paths)
+                found = _sampled(one, take(values, cell), keys, int(batch), steps, level)
+            for place, interval in zip(cell[:real], found, strict=False):
                 result[place] = interval
             if advance:
                 advance(real)
-    return [interval for interval in result if interval is not None]
+    return result
 
 
-def _recording(
-    setting: Setting, values: dict[str, np.ndarray], key: Array, batch: int, level: float
-) -> list[Interval]:
-    """Return rates along a recording, with intervals from the spread between its parts."""
-    assert isinstance(setting.process, Recorded)
-    steps = setting.process.steps
-    burn = steps // 10
-    length = (steps - burn) // _BLOCKS
-    if length < 4:
-        raise ArgumentError(
-            f"data must have at least {5 * _BLOCKS * batch} rows for a rate with an interval, "
-            f"got {steps * batch}"
-        )
-    growth = _recorded_growth(setting, values, key, batch=batch, steps=steps)
-    kept = np.asarray(growth)[:, steps - length * _BLOCKS :]
-    blocks = kept.reshape(len(kept), _BLOCKS, length).mean(axis=2)
-    return [_interval(row, level) for row in blocks]
+@double_precision
+def _natural_steps(setting: Setting) -> int:
+    """Return enough steps for the slowest time scales: 16 swings, and 8 times the friction's."""
+    if isinstance(setting.process, Recorded):
+        return 16  # the recording has its own length
+    opt = setting.optimizer
+    trace = float(jnp.trace(setting.curvature(setting.process.stationary()))) / setting.size
+    swing = 2 * np.pi / np.sqrt(max(float(opt.alpha) * trace, 1e-12))
+    need = max(4096.0, 16 * swing, 8 / (1 - float(opt.momentum)))
+    return int(min(need, _MAX_STEPS))
 
 
 def lyapunov(
-    setting: Setting, *, paths: int = 64, steps: int = 4096, level: float = 0.95, seed: int = 0
+    setting: Setting,
+    *,
+    paths: int = 64,
+    steps: int | None = None,
+    level: float = 0.95,
+    seed: int = 0,
 ) -> Interval:
     """Return the almost-sure rate per step of one setting, with its confidence interval.
 
@@ -178,8 +257,11 @@ def lyapunov(
     ----------
     setting
         What is trained on what.
-    paths, steps
-        Number of sampled paths, and steps of each (half as many again go before, unmeasured).
+    paths
+        Number of sampled paths.
+    steps
+        Steps of each path; half as many again go before, unmeasured. By default 4096, or more
+        where the weights swing slowly.
     level
         Confidence level of the interval.
     seed
@@ -193,5 +275,6 @@ def lyapunov(
     >>> bool(0 < low < rate < high)  # every run diverges
     True
     """
+    steps = _natural_steps(setting) if steps is None else steps
     values = {"momentum": np.array([setting.optimizer.momentum], dtype=float)}
     return lyapunov_rates(setting, values, paths=paths, steps=steps, level=level, seed=seed)[0]

@@ -1,0 +1,726 @@
+"""The command line: good runs, and one clear sentence for everything that cannot be run."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import resonax
+from resonax.cli.app import main
+
+STREAM = "stability sinusoid --period 22 "
+SINUSOID = STREAM + "--lr 0.01 --momentum 0.9 "
+RECORDED = "stability recorded --lr 0.01 --momentum 0.9 --data "
+MAP = "map sinusoid --lr 0.01 --momentum 0.1:0.9:2 --period 5:9:2 "
+SMALL_MAP = "map iid --lr 0.01:10:2 --momentum 0:0.5:2 "
+QUICK = " --paths 8"
+LONG = (
+    "stability square --period 20000 --amplitude 0 --swing 1 --lr 0.5575 --momentum 0.5 --batch 64 "
+)
+
+GROWTH, SQUARE, INTERVAL = {"rate", "radius"}, {"rate", "radius", "noise_floor"}, {"low", "high"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cache(tmp_path_factory):
+    """Compiled code goes to a folder of the tests, and jax is left as it was."""
+    import jax
+
+    names = [
+        "jax_compilation_cache_dir",
+        "jax_persistent_cache_min_compile_time_secs",
+        "jax_persistent_cache_min_entry_size_bytes",
+    ]
+    before = {name: getattr(jax.config, name) for name in names}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+    for name, option in before.items():
+        jax.config.update(name, option)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    """Recordings, good and bad."""
+    folder = tmp_path_factory.mktemp("recordings")
+    rows = np.random.default_rng(0).normal(size=(200, 2))
+    np.save(folder / "good.npy", rows)
+    np.savetxt(folder / "good.csv", rows, delimiter=",", header="first,second", comments="")
+    whole = (folder / "good.npy").read_bytes()
+    (folder / "truncated.npy").write_bytes(whole[:500])
+    (folder / "headless.npy").write_bytes(whole[:20])
+    (folder / "nothing.npy").write_bytes(b"")
+    spoiled = rows.copy()
+    spoiled[7, 1] = np.nan
+    np.save(folder / "nan.npy", spoiled)
+    np.save(folder / "huge.npy", np.full((200, 1), 1e200))
+    np.save(folder / "complex.npy", rows + 1j)
+    np.save(folder / "words.npy", np.array(["a", "b", "c"]))
+    np.save(folder / "pickled.npy", np.array([{}, 1], dtype=object), allow_pickle=True)
+    np.save(folder / "cube.npy", np.zeros((3, 3, 3)))
+    np.save(folder / "number.npy", np.array(3.0))
+    for name, text in {
+        "empty.csv": "",
+        "header.csv": "first,second\n",
+        "text.csv": "1,2\n3,oops\n5,6\n",
+        "ragged.csv": "1,2\n3\n5,6\n",
+        "nan.csv": "1\n2\nnan\n4\n",
+        "one.csv": "1\n",
+        "short.csv": "1\n2\n3\n",
+        "semicolons.csv": "1;2\n3;4\n",
+        "ending.dat": "1\n2\n",
+    }.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "binary.csv").write_bytes(b"\xff\xfe\x00\x01")
+    return folder
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys, tmp_path):
+    """Call the command inside this process: status, output and errors of a command line."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(line: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["resonax", *shlex.split(line)])
+        capsys.readouterr()
+        try:
+            main()
+            status = 0
+        except SystemExit as stop:
+            status = stop.code or 0
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return call
+
+
+def resonax_process(*args: str, folder: Path, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "resonax", *args],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def sentence(errors: str) -> str:
+    """Return what was said, after seeing that it is one line of plain text."""
+    lines = [line for line in errors.splitlines() if line.strip()]
+    assert len(lines) == 1, errors
+    assert "Traceback" not in lines[0]
+    assert lines[0].startswith("resonax: ")
+    return lines[0]
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def finite(thing) -> bool:
+    if isinstance(thing, dict):
+        return all(finite(part) for part in thing.values())
+    return not isinstance(thing, float) or math.isfinite(thing)
+
+
+def judged(text: str) -> dict:
+    """Return a verdict read from JSON, after a look at its shape."""
+    found = json.loads(text, parse_constant=refuse)
+    assert set(found) == {"flow", "map", "mean_square", "lyapunov", "verdict"}
+    assert found["verdict"] in ("converges", "diverges", "marginal")
+    for name, keys in (("flow", GROWTH), ("map", GROWTH), ("mean_square", SQUARE)):
+        assert found[name] is None or set(found[name]) == keys
+    assert set(found["lyapunov"]) == {"rate"} | INTERVAL
+    assert found["lyapunov"]["low"] < found["lyapunov"]["rate"] < found["lyapunov"]["high"]
+    assert finite(found)
+    return found
+
+
+# What cannot be run: the command line, and words that the sentence must have.
+
+BAD = {
+    # The learner.
+    "momentum above 1": (
+        STREAM + "--lr 0.01 --momentum 1.2",
+        "momentum|at least 0 and below 1|1.2",
+    ),
+    "momentum 1": (STREAM + "--lr 0.01 --momentum 1", "momentum|at least 0 and below 1"),
+    "momentum negative": (STREAM + "--lr 0.01 --momentum -0.1", "momentum|at least 0 and below 1"),
+    "momentum nan": (STREAM + "--lr 0.01 --momentum nan", "momentum|at least 0 and below 1|nan"),
+    "momentum text": (STREAM + "--lr 0.01 --momentum abc", "momentum|number|abc"),
+    "momentum missing": (STREAM + "--lr 0.01", "--momentum|at least 0 and below 1"),
+    "lr missing": (STREAM + "--momentum 0.9", "--lr|above 0"),
+    "lr zero": (STREAM + "--lr 0 --momentum 0.9", "lr|above 0|got 0"),
+    "lr infinite": (STREAM + "--lr inf --momentum 0.9", "lr|above 0|inf"),
+    "lr empty": (STREAM + "--lr '' --momentum 0.9", "lr|number"),
+    "optimizer unknown": (SINUSOID + "--optimizer adam", "optimizer|adam|heavy_ball|nesterov|sgd"),
+    "sgd with momentum": (SINUSOID + "--optimizer sgd", "momentum|must be 0|sgd"),
+    "sgd with dampening": (
+        STREAM + "--lr 0.01 --optimizer sgd --dampening 0.5" + QUICK,
+        "dampening|must be 0|sgd",
+    ),
+    "nesterov with dampening": (
+        SINUSOID + "--optimizer nesterov --dampening 0.5",
+        "dampening|must be 0|nesterov",
+    ),
+    "dampening 1": (SINUSOID + "--dampening 1", "dampening|at least 0 and below 1"),
+    "dampening text": (SINUSOID + "--dampening x", "dampening|number|x"),
+    "weight decay negative": (SINUSOID + "--weight-decay -1", "weight|decay|at least 0"),
+    "batch zero": (SINUSOID + "--batch 0", "batch|at least 1|got 0"),
+    "batch of a half": (SINUSOID + "--batch 2.5", "batch|whole number|2.5"),
+    "batch infinite": (SINUSOID + "--batch inf", "batch|whole number|inf"),
+    "batch text": (SINUSOID + "--batch abc", "batch|number|abc"),
+    "batch beyond the integers": (SINUSOID + "--batch 1e19" + QUICK, "batch|at most"),
+    "batch far beyond them": (SINUSOID + "--batch 1e30" + QUICK, "batch|at most"),
+    "noise negative": (SINUSOID + "--noise -1", "noise|at least 0"),
+    "noise text": (SINUSOID + "--noise loud", "noise|number|loud"),
+    "basis unknown": (SINUSOID + "--basis splines", "basis|splines|polynomial|fourier|radial"),
+    "degree zero": (SINUSOID + "--basis polynomial:0", "degree|at least 1"),
+    "degree too high": (SINUSOID + "--basis polynomial:9", "degree|at most 8"),
+    "degree of a half": (SINUSOID + "--basis polynomial:1.5", "degree|whole number|1.5"),
+    "degree nan": (SINUSOID + "--basis polynomial:nan", "degree|whole number|nan"),
+    "degree infinite": (SINUSOID + "--basis polynomial:inf", "degree|whole number|inf"),
+    "degree text": (SINUSOID + "--basis polynomial:x", "degree|number|x"),
+    "frequencies text": (SINUSOID + "--basis fourier:x", "numbers separated by commas|x"),
+    "frequencies nan": (SINUSOID + "--basis fourier:nan", "frequencies|finite|nan"),
+    "numbers for a linear basis": (SINUSOID + "--basis linear:3" + QUICK, "basis|linear|3"),
+    "width zero": (SINUSOID + "--basis radial:0 --width 0", "width|at least 1e-06"),
+    "width text": (SINUSOID + "--basis radial:0 --width x", "width|number|x"),
+    # The stream.
+    "process missing": ("stability --lr 0.01 --momentum 0.9", "process|sinusoid|recorded"),
+    "process unknown": ("stability tides --lr 0.01", "process|tides|iid|sinusoid|square|recorded"),
+    "period below a step": (
+        "stability sinusoid --period 0.3 --lr 0.01 --momentum 0.9",
+        "period|at least 1|0.3",
+    ),
+    "period of ar2 below 2": (
+        "stability ar2 --period 1.5 --lr 0.01 --momentum 0.9",
+        "period|at least 2|1.5",
+    ),
+    "period missing": ("stability square --lr 0.01 --momentum 0.9", "square|--period"),
+    "period as a range": (
+        "stability square --period 5:9:3 --lr 0.01 --momentum 0.9",
+        "period|number|5:9:3",
+    ),
+    "amplitude negative": (SINUSOID + "--amplitude -1", "amplitude|at least 0"),
+    "variance negative": (SINUSOID + "--variance -1", "variance|at least 0|-1"),
+    "one variance negative": (SINUSOID + "--dim 2 --variance 1,-1", "variance|at least 0|-1"),
+    "too few variances": (SINUSOID + "--dim 3 --variance 1,1", "variance|3|2"),
+    "variances without dim": (SINUSOID + "--variance 1,1", "variance|dim"),
+    "variance text": (SINUSOID + "--variance a", "variance|numbers|a"),
+    "swing negative": (SINUSOID + "--swing -1", "swing|at least 0"),
+    "swing text": (SINUSOID + "--swing wide", "swing|number|wide"),
+    "phase infinite": (SINUSOID + "--phase inf", "phase|finite"),
+    "phase text": (SINUSOID + "--phase abc", "phase|number|abc"),
+    "innovation zero": (
+        "stability ar2 --period 22 --innovation 0 --lr 0.01 --momentum 0.9",
+        "innovation|at least 1e-12 and at most 0.5",
+    ),
+    "dim zero": (SINUSOID + "--dim 0", "dim|at least 1"),
+    "dim of a half": (SINUSOID + "--dim 2.5", "dim|whole number|2.5"),
+    "dim text": (SINUSOID + "--dim two", "dim|whole number|two"),
+    "direction zero": (SINUSOID + "--direction 0,0", "direction|zero"),
+    "direction text": (SINUSOID + "--direction a,b", "direction|numbers|a,b"),
+    "direction too long": (SINUSOID + "--dim 3 --direction 1,0", "direction|3|2"),
+    "option of another process": (
+        "stability iid --period 22 --lr 0.01 --momentum 0.9",
+        "iid|--period|--amplitude",
+    ),
+    "data for a wave": (SINUSOID + "--data {files}/good.npy", "sinusoid|--data|--period"),
+    # Recordings.
+    "no data": ("stability recorded --lr 0.01 --momentum 0.9", "recorded|--data|.npy|.csv"),
+    "data that is not there": (RECORDED + "{files}/none.npy", "data|exists|none.npy"),
+    "data that is a folder": (RECORDED + "{files}", "data|file|{files}"),
+    "data of another ending": (RECORDED + "{files}/ending.dat", "data|.npy|.csv|ending.dat"),
+    "empty csv": (RECORDED + "{files}/empty.csv", "data|empty"),
+    "csv of a header": (RECORDED + "{files}/header.csv", "data|empty"),
+    "csv with text": (RECORDED + "{files}/text.csv", "data|text.csv|oops"),
+    "ragged csv": (RECORDED + "{files}/ragged.csv", "data|ragged.csv|columns"),
+    "csv with nan": (RECORDED + "{files}/nan.csv", "data|finite|nan"),
+    "csv with semicolons": (RECORDED + "{files}/semicolons.csv", "data|semicolons.csv"),
+    "csv of bytes": (RECORDED + "{files}/binary.csv", "data|binary.csv"),
+    "npy with nan": (RECORDED + "{files}/nan.npy", "data|finite|nan|7, 1"),
+    "npy truncated": (RECORDED + "{files}/truncated.npy", "data|truncated.npy"),
+    "npy without its header": (RECORDED + "{files}/headless.npy", "data|headless.npy"),
+    "npy of no bytes": (RECORDED + "{files}/nothing.npy", "data|nothing.npy"),
+    "npy of words": (RECORDED + "{files}/words.npy", "data|numbers"),
+    "npy of objects": (RECORDED + "{files}/pickled.npy", "data|pickled.npy"),
+    "npy of complex numbers": (RECORDED + "{files}/complex.npy", "data|complex"),
+    "npy of three axes": (RECORDED + "{files}/cube.npy", "data|rows by columns|3 axes"),
+    "npy of a number": (RECORDED + "{files}/number.npy", "data|rows by columns|0 axes"),
+    "npy too large to square": (RECORDED + "{files}/huge.npy", "data|1e+200"),
+    "recording of one row": (RECORDED + "{files}/one.csv", "data|at least 2 rows|1"),
+    "recording too short": (RECORDED + "{files}/short.csv", "data|at least 72 rows|3"),
+    "recording too short for the batch": (
+        RECORDED + "{files}/good.npy --batch 101",
+        "batch|at most 100|101",
+    ),
+    "dim of a recording": (RECORDED + "{files}/good.npy --dim 2", "recorded|--dim|--data"),
+    # The estimate.
+    "one path": (SINUSOID + "--paths 1", "paths|at least 2"),
+    "too few steps": (SINUSOID + "--steps 3", "steps|at least 16"),
+    "paths text": (SINUSOID + "--paths many", "paths|whole number|many"),
+    "seed text": (SINUSOID + "--seed abc", "seed|whole number|abc"),
+    "seed too large": (SINUSOID + "--seed 99999999999999999999999" + QUICK, "seed|must be"),
+    "one argument too many": (SINUSOID + "extra", "extra"),
+    "option without its value": ("stability sinusoid --period", "--period"),
+    # Maps.
+    "no file": (MAP, "--out|--plot"),
+    "numbers of another ending": (MAP + "--out map.txt", "map.txt|.nc"),
+    "numbers without an ending": (MAP + "--out map", "map|.nc"),
+    "picture of another ending": (MAP + "--plot map.jpg", "map.jpg|.png|.svg|.pdf"),
+    "folder that is not there": (MAP + "--out no/such/map.nc", "no/such/map.nc|folder|exist"),
+    "folder that is a file": (MAP + "--out {files}/one.csv/map.nc", "map.nc|folder|exist"),
+    "file that is a device": (MAP + "--out /dev/full", "/dev/full|.nc"),
+    "name too long": (MAP + "--out " + 300 * "a" + ".nc", "name|long"),
+    "one range": (
+        "map sinusoid --lr 0.01 --momentum 0.1:0.9:3 --period 5 --out map.nc",
+        "two|ranges|momentum",
+    ),
+    "no range": (
+        "map sinusoid --lr 0.01 --momentum 0.9 --period 5 --out map.nc",
+        "two|ranges|first:last:count",
+    ),
+    "three ranges": (
+        "map sinusoid --lr 0.01:0.1:2 --momentum 0.1:0.9:3 --period 5:9:2 --out map.nc",
+        "two|ranges|lr|momentum|period",
+    ),
+    "grid of no points": (
+        "map sinusoid --lr 0.01 --momentum 0.1:0.9:0 --period 5:9:2 --out map.nc",
+        "momentum|points|0",
+    ),
+    "grid of too many points": (
+        "map sinusoid --lr 0.01 --momentum 0.1:0.9:2 --period 5:9:1000000000 --out map.nc",
+        "period|points|1000000000",
+    ),
+    "range reversed": (
+        "map sinusoid --lr 0.01 --momentum 0.9:0.1:3 --period 5:9:2 --out map.nc",
+        "momentum|smaller to a larger|0.9:0.1:3",
+    ),
+    "range of two numbers": (
+        "map sinusoid --lr 0.01 --momentum 0.1:0.9 --period 5:9:2 --out map.nc",
+        "momentum|first:last:count|0.1:0.9",
+    ),
+    "range of words": (
+        "map sinusoid --lr 0.01 --momentum 0.1:0.9:2 --period a:b:c --out map.nc",
+        "period|first:last:count|a:b:c",
+    ),
+    "range of another scale": (
+        "map sinusoid --lr 0.01 --momentum 0.1:0.9:2:lin --period 5:9:2 --out map.nc",
+        "momentum|log|0.1:0.9:2:lin",
+    ),
+    "log range from 0": (
+        "map sinusoid --lr 0.01 --momentum 0:0.9:2:log --period 5:9:2 --out map.nc",
+        "momentum|above 0|log",
+    ),
+    "range up to 1": (
+        "map sinusoid --lr 0.01 --momentum 0:1:3 --period 5:9:2 --out map.nc",
+        "momentum|at least 0 and below 1|got 1",
+    ),
+    "range below a step": (
+        "map sinusoid --lr 0.01 --momentum 0:0.9:3 --period 0.3:9:2 --out map.nc",
+        "period|at least 1|0.3",
+    ),
+    "batches between whole numbers": (
+        "map sinusoid --lr 0.01 --momentum 0:0.9:3 --batch 1:4:3 --period 5 --out map.nc",
+        "batch|whole number|2.5",
+    ),
+    "range that cannot vary": (MAP + "--swing 0:1:3 --out map.nc", "swing|number|0:1:3"),
+    "momenta of sgd": (
+        "map sinusoid --optimizer sgd --lr 0.01 --momentum 0:0.9:2 --period 5:9:2 --out map.nc",
+        "momentum|must be 0|sgd",
+    ),
+    "criterion unknown": (MAP + "--criterion guess --out map.nc", "criterion|guess|flow|lyapunov"),
+    "flow of ar2": (
+        "map ar2 --lr 0.01 --momentum 0.1:0.9:2 --period 5:9:2 --criterion flow --out map.nc",
+        "criterion|lyapunov|ar2|flow",
+    ),
+    "flow of a single pass": (
+        "map recorded --data {files}/good.npy --lr 0.01:0.1:2 --momentum 0:0.9:2 --out map.nc",
+        "criterion|lyapunov|recorded",
+    ),
+    "batches of a recording": (
+        "map recorded --data {files}/good.npy --repeat --lr 0.01 --momentum 0:0.9:2 "
+        "--batch 1:4:4 --out map.nc",
+        "batch|recording",
+    ),
+    # The paper.
+    "maps of one point": ("reproduce --points 1", "points|at least 2"),
+    "points text": ("reproduce --points many", "points|whole number|many"),
+    "results in a file": ("reproduce --points 2 --out {files}/one.csv", "one.csv"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_mistake_is_answered_by_one_sentence(cli, files, tmp_path, case):
+    line, words = (text.replace("{files}", str(files)) for text in BAD[case])
+    status, out, errors = cli(line)
+    said = sentence(errors)
+    assert status == 2
+    assert out == ""
+    assert not list(tmp_path.iterdir())
+    missing = [word for word in words.split("|") if word not in said]
+    assert not missing, f"{missing} not in: {said}"
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("stabilty", "stability"),
+        ("maps", "map"),
+        ("stability sinusoidd --lr 0.01 --momentum 0.9", "sinusoid"),
+        ("stability Sinusoid --lr 0.01 --momentum 0.9", "sinusoid"),
+        ("stability AR2 --lr 0.01 --momentum 0.9", "ar2"),
+        ("stability swiching --lr 0.01 --momentum 0.9", "switching"),
+        ("stability sinusoid --perod 22", "--period"),
+        ("stability sinusoid --momentun 0.9", "--momentum"),
+        ("stability sinusoid --weight_decay 0.1", "--weight-decay"),
+        (SINUSOID + "--optimizer heavy-ball", "heavy_ball"),
+        (SINUSOID + "--optimizer nesterof", "nesterov"),
+        (SINUSOID + "--basis fourrier:1", "fourier"),
+        (MAP + "--criterion lyapunow --out map.nc", "lyapunov"),
+        (MAP + "--criterion mean-square --out map.nc", "mean_square"),
+        (MAP + "--criterion MAP --out map.nc", "map"),
+    ],
+)
+def test_a_typo_is_answered_by_the_right_word(cli, line, meant):
+    status, _, errors = cli(line)
+    assert status == 2
+    offered = re.search(r"(?:did you mean|possible options?:) '?([\w-]+)", sentence(errors), re.I)
+    assert offered is not None, errors
+    assert offered[1] == meant
+
+
+# What can be run.
+
+GOOD = {
+    "iid": ("iid --lr 0.01 --momentum 0.9", True),
+    "sinusoid": ("sinusoid --period 22 --lr 0.01 --momentum 0.9", True),
+    "square": ("square --period 22 --lr 0.01 --momentum 0.9", True),
+    "ar2": ("ar2 --period 22 --lr 0.01 --momentum 0.9", False),
+    "switching": ("switching --period 22 --lr 0.01 --momentum 0.9", False),
+    "recorded": ("recorded --data {files}/good.csv --lr 0.01 --momentum 0.9", False),
+    "recorded again": (
+        "recorded --data {files}/good.npy --repeat --lr 0.01 --momentum 0.9",
+        True,
+    ),
+}
+
+
+def test_every_process_has_a_good_run():
+    from resonax.processes import PROCESSES
+
+    assert {name.split()[0] for name in GOOD} == set(PROCESSES)
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_every_process_is_judged_by_name(cli, files, case):
+    line, periodic = GOOD[case]
+    status, out, errors = cli(f"stability {line} --json{QUICK}".replace("{files}", str(files)))
+    assert (status, errors) == (0, "")
+    found = judged(out)
+    assert out.count("\n") == 1
+    for name in ("flow", "map", "mean_square"):
+        assert (found[name] is not None) == periodic
+    assert found["verdict"] == "converges"
+    assert found["lyapunov"]["rate"] < 0
+
+
+def test_the_verdict_in_words(cli):
+    status, out, errors = cli(SINUSOID + QUICK)
+    assert (status, errors) == (0, "")
+    assert out.startswith("converges: the error halves every ")
+    for word in ("flow", "map", "mean_square", "lyapunov", "rate per step", "radius per period"):
+        assert word in out
+    assert "\x1b" not in out
+
+
+def test_a_narrow_terminal_shows_every_name_and_number(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    status, out, _ = cli(SINUSOID + QUICK)
+    assert status == 0
+    assert "…" not in out
+    for name in ("flow", "map", "mean_square", "lyapunov"):
+        assert any(line.startswith(name) for line in out.splitlines())
+
+
+# Settings at the edge: finite numbers that agree with each other, or a sentence.
+EDGES = {
+    "lr tiny": SINUSOID + "--lr 1e-6",
+    "lr huge": SINUSOID + "--lr 1000",
+    "momentum 0": SINUSOID + "--momentum 0",
+    "momentum almost 1": SINUSOID + "--momentum 0.99999",
+    "period of a step": SINUSOID + "--period 1",
+    "period of a fraction": SINUSOID + "--period 1.5",
+    "period of two steps": SINUSOID + "--period 2 --phase 1.5707963",
+    "period long": SINUSOID + "--period 100000 --lr 1e-6",
+    "period endless": SINUSOID + "--period 1e300",
+    "inputs of 0": SINUSOID + "--amplitude 0 --variance 0",
+    "inputs huge": SINUSOID + "--amplitude 1e6 --variance 1e12",
+    "swing huge": SINUSOID + "--swing 20",
+    "no noise": SINUSOID + "--noise 0",
+    "phase huge": SINUSOID + "--phase 1e308",
+    # A long period of two halves, of which the first or the second alone diverges.
+    "a long time of growth first": LONG + "--phase 0.01",
+    "a long time of growth last": LONG + "--phase 3.15",
+    # Just outside of a tongue, where the rate is slow: the exact criteria have it right.
+    "a slow rate": SINUSOID + "--period 702 --lr 1e-5 --momentum 0.9989 --batch 64 --paths 64",
+    "ar2": "stability ar2 --period 1e9 --lr 0.01 --momentum 0.9 --swing 20",
+    "switching": "stability switching --period 1 --lr 1000 --momentum 0.9 --variance 0",
+    "recorded": RECORDED + "{files}/good.npy --repeat --lr 1000",
+}
+
+
+@pytest.mark.parametrize("case", EDGES)
+def test_settings_at_the_edge_give_finite_numbers_or_a_sentence(cli, files, case):
+    line = EDGES[case].replace("{files}", str(files))
+    status, out, errors = cli(line + " --json" + ("" if "--paths" in line else QUICK))
+    if status == 0:
+        found = judged(out)
+        assert errors == ""
+        # Jensen: almost every run grows no faster than the root mean square.
+        if found["mean_square"] is not None:
+            assert found["lyapunov"]["low"] <= found["mean_square"]["rate"] + 1e-6
+            assert found["mean_square"]["rate"] > -1e-6 or found["verdict"] == "converges"
+    else:
+        assert status == 2
+        assert sentence(errors)
+        assert out == ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--basis polynomial:8 --amplitude 1000",
+        "--basis radial:-1,0,1 --width 1e-200",
+        "--direction 1e-200,1e-200",
+    ],
+)
+def test_a_learner_at_the_edge_gives_finite_numbers_or_a_sentence(cli, options):
+    status, out, errors = cli(f"{SINUSOID}{options} --json{QUICK}")
+    assert status in (0, 2)
+    assert judged(out) if status == 0 else sentence(errors)
+
+
+# Maps.
+
+
+def test_a_map_is_written_with_labels_and_provenance(cli, tmp_path):
+    status, out, errors = cli(SMALL_MAP + "--out map.nc --plot map.png")
+    assert (status, errors.strip()) == (0, "")
+    assert out.splitlines()[0].startswith("50.0% of 4 cells diverge; largest rate +")
+    assert "lr 10" in out.splitlines()[0]
+    assert "map.nc" in out.splitlines()[1]
+    assert "map.png" in out.splitlines()[1]
+    found = resonax.open_dataset(tmp_path / "map.nc")
+    assert found.rate.dims == ("momentum", "lr")
+    assert found.lr.values.tolist() == [0.01, 10.0]
+    assert found.momentum.values.tolist() == [0.0, 0.5]
+    assert np.isfinite(found.rate.values).all()
+    assert found.rate.attrs["units"] == "1/step"
+    assert found.lr.attrs == {"long_name": "step size", "symbol": "η", "units": "1"}
+    assert found.attrs["criterion"] == "map"
+    assert found.attrs["process"] == "iid"
+    assert found.attrs["version_resonax"]
+    assert json.loads(found.attrs["setting"])["process"]["variance"] == 1.0
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["map.nc", "map.png"]
+
+
+@pytest.mark.parametrize(("ending", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_a_map_is_drawn_in_other_formats(cli, tmp_path, ending, start):
+    assert cli(f"{SMALL_MAP}--plot map.{ending}")[0] == 0
+    assert (tmp_path / f"map.{ending}").read_bytes().startswith(start)
+
+
+def test_batches_may_double_from_point_to_point(cli, tmp_path):
+    line = "map iid --lr 0.01 --momentum 0:0.5:2 --batch 2:2048:11:log --out map.nc"
+    status, _, errors = cli(line)
+    assert (status, errors.strip()) == (0, "")
+    batch = resonax.open_dataset(tmp_path / "map.nc").batch.values
+    assert batch.tolist() == [2.0**power for power in range(1, 12)]
+
+
+def test_a_name_with_brackets_is_said_as_it_is(cli, tmp_path):
+    status, out, _ = cli(SMALL_MAP + "--out '[bold]map[1].nc'")
+    assert status == 0
+    assert (tmp_path / "[bold]map[1].nc").is_file()
+    assert "[bold]map[1].nc" in out
+
+
+# What goes wrong while a map is made leaves nothing behind.
+
+
+def test_a_folder_that_may_not_be_written_is_seen_before_any_work(cli, monkeypatch, tmp_path):
+    # Permission bits do not stop the superuser, under whom tests may run.
+    def access(path, mode):
+        return not mode & os.W_OK
+
+    monkeypatch.setattr(os, "access", access)
+    status, out, errors = cli(SMALL_MAP + "--out map.nc")
+    assert (status, out) == (2, "")
+    assert "map.nc" in sentence(errors)
+    assert "written" in errors
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_system_that_refuses_is_one_sentence(cli, monkeypatch, tmp_path):
+    def mkstemp(*args, **kwargs):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(tempfile, "mkstemp", mkstemp)
+    status, _, errors = cli(SMALL_MAP + "--out map.nc")
+    assert status == 2
+    assert "map.nc" in sentence(errors)
+    assert os.strerror(errno.EROFS) in errors
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("option", ["--out map.nc", "--plot map.png"])
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 2), (KeyboardInterrupt(), 130)],
+)
+def test_an_old_file_survives_a_failed_write(cli, monkeypatch, tmp_path, option, error, expected):
+    import xarray
+    from matplotlib.figure import Figure
+
+    def half(thing, path, *args, **kwargs):
+        Path(path).write_bytes(b"half")
+        raise error
+
+    monkeypatch.setattr(xarray.Dataset, "to_netcdf", half)
+    monkeypatch.setattr(Figure, "savefig", half)
+    name = option.split()[1]
+    (tmp_path / name).write_bytes(b"old")
+    status, _, errors = cli(SMALL_MAP + option)
+    assert status == expected
+    assert sentence(errors)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {name: b"old"}
+
+
+def test_output_that_cannot_be_written_is_one_sentence(cli, monkeypatch):
+    import resonax.stability
+
+    verdict = resonax.stability.Verdict(
+        "converges", None, None, None, resonax.stability.Interval(-0.1, -0.2, -0.05)
+    )
+    monkeypatch.setattr(resonax.stability, "verdict", lambda *_, **__: verdict)
+
+    def write(text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for option in ("", "--json"):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys.stdout, "write", write)
+            status, _, errors = cli(SINUSOID + option)
+        assert status not in (0, 130)
+        assert os.strerror(errno.ENOSPC) in sentence(errors)
+
+
+def test_stored_panels_that_are_spoiled_are_named(cli, tmp_path):
+    (tmp_path / "out" / "results").mkdir(parents=True)
+    (tmp_path / "out" / "results" / "theory-map-zoom-0.01.nc").write_text("not a dataset")
+    status, _, errors = cli("reproduce --points 2 --out out")
+    assert status == 2
+    assert "theory-map-zoom-0.01.nc" in sentence(errors)
+
+
+# End to end, as a person runs it.
+
+
+def test_help_is_there_before_the_heavy_libraries(tmp_path):
+    code = (
+        "import sys\n"
+        "from resonax.cli.app import main\n"
+        "sys.argv = ['resonax', '--help']\n"
+        "status = 0\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as stop:\n"
+        "    status = stop.code or 0\n"
+        "heavy = {'jax', 'xarray', 'matplotlib', 'scipy', 'diffrax'} & set(sys.modules)\n"
+        "print('status', status, 'loaded', sorted(heavy))\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.endswith("status 0 loaded []\n")
+    for command in ("stability", "map", "reproduce"):
+        assert command in found.stdout
+
+
+def test_json_from_end_to_end(tmp_path):
+    line = "stability sinusoid --period 22 --lr 0.01 --momentum 0.99 --json" + QUICK
+    found = resonax_process(*line.split(), folder=tmp_path)
+    assert (found.returncode, found.stderr) == (0, "")
+    verdict = judged(found.stdout)
+    assert verdict["verdict"] == "diverges"
+    assert verdict["mean_square"]["noise_floor"] is None
+    assert verdict["flow"]["rate"] == pytest.approx(0.0121, abs=1e-4)
+    assert verdict["flow"]["radius"] == pytest.approx(math.exp(22 * verdict["flow"]["rate"]))
+    assert verdict["lyapunov"]["low"] > 0
+
+
+def test_a_map_from_end_to_end(tmp_path):
+    line = "map sinusoid --lr 0.01 --momentum 0.9:0.99:3 --period 20:24:3 --out m.nc --plot m.png"
+    found = resonax_process(*line.split(), folder=tmp_path)
+    assert (found.returncode, found.stderr.strip()) == (0, "")
+    assert found.stdout.splitlines()[1] == "written: m.nc, m.png"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.nc", "m.png"]
+    rate = resonax.open_dataset(tmp_path / "m.nc").rate
+    assert float(rate.sel(momentum=0.99, period=22)) > 0 > float(rate.sel(momentum=0.9, period=22))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "stability sinusoid --period 22 --lr 0.01 --momentum 1.2",
+        "stability sinusoid --swing wide",
+        "stabilty",
+    ],
+)
+def test_a_mistake_from_end_to_end(tmp_path, line):
+    found = resonax_process(*line.split(), folder=tmp_path, COLUMNS="40")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert sentence(found.stderr)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupt_from_end_to_end(tmp_path):
+    # The signal comes from inside the computation, so that no clock decides.
+    code = (
+        "import os, signal, sys\n"
+        "import resonax.stability\n"
+        "def stability_map(*args, **kwargs):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "resonax.stability.stability_map = stability_map\n"
+        "from resonax.cli.app import main\n"
+        "sys.argv = ['resonax', *sys.argv[1:]]\n"
+        "main()\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, *shlex.split(SMALL_MAP + "--out map.nc")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert found.returncode == 128 + signal.SIGINT
+    assert "interrupted" in sentence(found.stderr)
+    assert not list(tmp_path.iterdir())
