@@ -211,10 +211,10 @@ WRONG = {
     "degree must be": lambda: rx.Polynomial(2.5),
     "degree must be lower for 5 inputs": lambda: rx.Polynomial(8).second(make_law(5, 1)),
     "dim must be at most 4": lambda: Features.second(rx.Linear(), make_law(8, 1)),
-    "frequencies must be an array of shape any x any": lambda: rx.Fourier.of([1.0, 2.0]),
+    "frequencies must be a table": lambda: rx.Fourier.of([1.0, 2.0]),
     "frequencies must be finite": lambda: rx.Fourier.of([[np.nan]]),
     "centers must not be empty": lambda: rx.Radial.of(np.zeros((0, 1))),
-    "width must be above 0": lambda: rx.Radial.of([[0.0]], width=0.0),
+    "width must be at least 1e-06": lambda: rx.Radial.of([[0.0]], width=0.0),
 }
 
 

@@ -177,7 +177,7 @@ WRONG = {
     "lr must be above 0": lambda: rx.sgd(0.0),
     "lr must be a number": lambda: rx.sgd("0.1"),
     "momentum must be at least 0 and below 1, got 1": lambda: rx.heavy_ball(0.1, 1.0),
-    "momentum must be at least 0 and below 1, got nan": lambda: rx.nesterov(0.1, np.nan),
+    "momentum must be finite, at least 0 and below 1, got nan": lambda: rx.nesterov(0.1, np.nan),
     "dampening must be at least 0": lambda: rx.heavy_ball(0.1, 0.9, dampening=-0.5),
     "weight_decay must be at least 0": lambda: rx.from_torch(0.1, weight_decay=-1.0),
     "nesterov needs a momentum above 0": lambda: rx.from_torch(0.1, nesterov=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import NamedTuple
 
 import jax
@@ -52,15 +53,23 @@ def _window(steps: int, cycle: int) -> np.ndarray:
     return smeared / smeared.sum()
 
 
-def _start(setting: Setting, key: Array, cycle: int | None) -> Array:
+def _windows(steps: int, cycle: int) -> np.ndarray:
+    """Return weights over all measured steps and over the later half, after an unmeasured start."""
+    half, burn = steps // 2, steps // 2
+    weights = np.zeros((2, burn + steps))
+    weights[0, burn:], weights[1, -half:] = _window(steps, cycle), _window(half, cycle)
+    return weights
+
+
+def _start(setting: Setting, key: Array, cycle: Array, limit: Array) -> Array:
     """Return a random tangent vector, turned where it can be into the slowest direction.
 
     For a periodic law that is the dominant space of the expected monodromy matrix, by repeated
     squaring: a start in it needs no time to forget the other directions.
     """
     vector = jax.random.normal(key, (2, setting.size))
-    if cycle is not None:
-        product = monodromy(setting, cycle, cycle)
+    if setting.process.periodic:
+        product = monodromy(setting, cycle, limit)
         power = jax.lax.fori_loop(0, 30, lambda _, p: multiply(p.matrix, p), product)
         turned = (power.matrix @ vector.ravel()).reshape(vector.shape)
         vector = jnp.where(jnp.linalg.norm(turned) > 1e-6, turned, vector)
@@ -85,30 +94,26 @@ def _growth(setting: Setting, key: Array, batch: int, steps: int, start: Array) 
     return jax.lax.scan(advance, carry, jnp.arange(steps))[1]
 
 
-@functools.partial(jax.jit, static_argnames=("batch", "steps", "burn", "cycle"))
+@functools.partial(jax.jit, static_argnames="batch")
 def _averages(
     setting: Setting,
     values: dict[str, Array],
+    cycles: Array,
+    windows: Array,
     keys: Array,
     *,
     batch: int,
-    steps: int,
-    burn: int,
-    cycle: int | None,
 ) -> Array:
-    """Return the rate of each path of each cell over all its steps and over the later half."""
-    half = steps // 2
-    windows = np.zeros((2, burn + steps))
-    windows[0, burn:], windows[1, -half:] = _window(steps, cycle or 1), _window(half, cycle or 1)
-    window = jnp.asarray(windows)
+    """Return the rate of each path of each cell in each of its windows."""
+    limit = jnp.max(cycles)
 
-    def path(values: dict[str, Array], key: Array) -> Array:
+    def path(values: dict[str, Array], cycle: Array, window: Array, key: Array) -> Array:
         cell = at(setting, values)
-        start = _start(cell, jax.random.fold_in(key, 1), cycle)
-        return window @ _growth(cell, key, batch, burn + steps, start)
+        start = _start(cell, jax.random.fold_in(key, 1), cycle, limit)
+        return window @ _growth(cell, key, batch, window.shape[1], start)
 
-    over_paths = jax.vmap(path, in_axes=(None, 0))
-    return jax.vmap(over_paths, in_axes=(0, None))(values, keys)
+    over_paths = jax.vmap(path, in_axes=(None, None, None, 0))
+    return jax.vmap(over_paths, in_axes=(0, 0, 0, None))(values, cycles, windows, keys)
 
 
 @functools.partial(jax.jit, static_argnames=("batch", "steps"))
@@ -143,14 +148,22 @@ def _sampled(
     level: float,
 ) -> list[Interval]:
     """Return rates of cells along sampled paths."""
-    cycle = None  # where all cells share one, the window and the start take account of it
+    periods = np.ones(len(next(iter(values.values()))))
     if setting.process.periodic:
-        cycles = values.get("period", np.array([setting.process.cycle], dtype=float))
-        if len(np.unique(cycles)) == 1:
-            cycle = closing(float(cycles[0]))[0]
-        steps = max(steps, 2 * (cycle or int(np.ceil(cycles.max()))))
+        periods = values.get("period", periods * setting.process.cycle)
+    cycles = {period: closing(period)[0] for period in np.unique(periods)}
+    # A cycle that closes too late for the steps is smeared over its nearest whole number of steps.
+    smears = {
+        period: cycle if 2 * cycle <= steps else round(period) for period, cycle in cycles.items()
+    }
+    windows = {smear: _windows(steps, smear) for smear in set(smears.values())}
     averages = _averages(
-        setting, values, keys, batch=batch, steps=steps, burn=steps // 2, cycle=cycle
+        setting,
+        values,
+        np.array([cycles[period] for period in periods]),
+        np.array([windows[smears[period]] for period in periods]),
+        keys,
+        batch=batch,
     )
     return [
         _interval(whole, level, float(whole.mean() - later.mean()))
@@ -209,6 +222,9 @@ def lyapunov_rates(
         raise ArgumentError(f"batch must be at most 100000 for this basis, got {batches.max()}")
     if not values:
         values = {"momentum": np.full(count, float(setting.optimizer.momentum))}
+    if setting.process.periodic and not isinstance(setting.process, Recorded):
+        longest = np.max(values.get("period", setting.process.cycle))
+        steps = max(steps, 4 * math.ceil(longest))  # a half has two cycles
     result: list[Interval] = [Interval(0.0, 0.0, 0.0)] * count
     key = jax.random.key(seed)
     for batch in np.unique(batches):
