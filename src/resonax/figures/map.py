@@ -55,6 +55,15 @@ def _geometric(values: np.ndarray) -> bool:
     return bool(np.ptp(np.diff(np.log(values))) < 1e-6)
 
 
+def _edges(values: np.ndarray) -> np.ndarray:
+    """Return the borders of the cells around values, halfway between neighbours on their axis."""
+    scaled = np.log(values) if _geometric(values) else values
+    half = np.diff(scaled) / 2 if len(scaled) > 1 else np.array([0.5])
+    inner = scaled[:-1] + half[: len(scaled) - 1]
+    edges = np.concatenate([[scaled[0] - half[0]], inner, [scaled[-1] + half[-1]]])
+    return np.exp(edges) if _geometric(values) else edges
+
+
 def paint(dataset: xr.Dataset, axes: Axes, norm: Normalize | None = None) -> Any:
     """Paint the growth rate of a map and its boundary into axes; return the image.
 
@@ -66,9 +75,7 @@ def paint(dataset: xr.Dataset, axes: Axes, norm: Normalize | None = None) -> Any
     rate = dataset.rate.values * _PER
     limit = float(np.quantile(np.abs(rate), 0.99)) or 1.0
     norm = norm or Normalize(-limit, limit)
-    image = axes.pcolormesh(
-        x, y, rate, shading="nearest", cmap=DIVERGING, norm=norm, rasterized=True
-    )
+    image = axes.pcolormesh(_edges(x), _edges(y), rate, cmap=DIVERGING, norm=norm, rasterized=True)
     if min(rate.shape) > 1 and rate.min() < 0 < rate.max():
         axes.contour(x, y, rate, levels=[0.0], colors=INK, linewidths=1.2)
     for values, scale in ((x, axes.set_xscale), (y, axes.set_yscale)):
@@ -102,6 +109,7 @@ def plot_map(dataset: xr.Dataset) -> Figure:
         axes.set_title(_title(dataset), fontsize=10)
         add_scale(figure, image, axes)
         if any(isinstance(item, ContourSet) for item in axes.collections):
-            line = Line2D([], [], color=INK, linewidth=1.2, label="ρ = 1")
+            label = "rate 0" if dataset.attrs["criterion"] == "lyapunov" else "ρ = 1"
+            line = Line2D([], [], color=INK, linewidth=1.2, label=label)
             axes.legend(handles=[line], loc="upper right", frameon=True, framealpha=0.8)
     return figure
