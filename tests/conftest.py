@@ -1,8 +1,7 @@
-"""Settings that many tests share, and plain NumPy twins of what the library computes."""
+"""Settings that many tests share."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -16,19 +15,3 @@ settings.load_profile("resonax")
 def paper() -> Setting:
     """The paper's first experiment, in the tongue: eta 0.01, amplitude 0.5, variance 1."""
     return Setting(Sinusoid(period=22), heavy_ball(0.01, 0.97), batch=20)
-
-
-def sinusoid_curvature(index: float, period: float, amplitude: float, variance: float):
-    """B of the paper's two weights, from its appendix, written by hand."""
-    mean = amplitude * np.sin(2 * np.pi * index / period)
-    return 2 * np.array([[variance + mean**2, mean], [mean, 1.0]])
-
-
-def heavy_ball_matrix(curvature: np.ndarray, lr: float, momentum: float) -> np.ndarray:
-    """M of v' = mu v - eta B e, e' = e + v', written by hand."""
-    eye = np.eye(len(curvature))
-    return np.block([[eye - lr * curvature, momentum * eye], [-lr * curvature, momentum * eye]])
-
-
-def numpy_radius(matrix: np.ndarray) -> float:
-    return float(np.abs(np.linalg.eigvals(matrix)).max())

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.linalg
-from conftest import numpy_radius, sinusoid_curvature
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
 import resonax as rx
+from oracles import numpy_radius, sinusoid_curvature
 from resonax.stability.floquet import flow_monodromy
 from resonax.stability.interpolation import _resolved, flow_grid_rates
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
-from conftest import heavy_ball_matrix, numpy_radius, sinusoid_curvature
 from scipy.integrate import solve_ivp
 
 import resonax as rx
+from oracles import heavy_ball_matrix, numpy_radius, sinusoid_curvature
 from resonax.stability.discrete import closing
 
 

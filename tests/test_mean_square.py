@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
-from conftest import heavy_ball_matrix, numpy_radius
 
 import resonax as rx
+from oracles import heavy_ball_matrix, numpy_radius
 from resonax.stability.mean_square import noise_floor
 
 

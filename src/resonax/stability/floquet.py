@@ -17,12 +17,12 @@ from resonax.stability.cells import Advance, Values, at, chunks, take
 
 __all__ = ["flow_monodromy", "flow_rates"]
 
-_ROWS = 512  # segments integrated together
+_ROWS = 256  # segments integrated together
 _FEW = 8
 _BLOCK = 16384  # segments whose ends are held at once
 _MAX_SEGMENTS = 2**17
 _STIFFNESS = 6.0  # logarithm by which a solution may grow or fall in one segment
-_TOLERANCE = 1e-10
+_TOLERANCE = 1e-9
 _EDGE = 1e-12  # stages at the ends of a segment look at its inner side, where the law is smooth
 
 

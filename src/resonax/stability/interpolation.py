@@ -78,12 +78,10 @@ def _finer(setting: Setting, names: Iterable[str], grid: _Grid, axis: int) -> tu
 
 def _resolved(setting: Setting, axes: Mapping[str, np.ndarray], budget: int) -> _Grid | None:
     """Return nodes that resolve the map, or None where direct integration is cheaper."""
-    corners = {name: values[[0, -1]] for name, values in axes.items()}
-    corner = _integrated(setting, axes, tuple(corners.values())).matrices
-    if not np.all(np.isfinite(corner)) or np.abs(corner).max() > np.exp(_RANGE) / 10:
-        return None
     first, second = axes.values()
     grid = _integrated(setting, axes, (_nodes(first, 8), _nodes(second, 16)))
+    if np.abs(grid.matrices).max() > np.exp(_RANGE) / 10:
+        return None
     for axis in (0, 1):
         error = np.inf
         while error > _TOLERANCE:
