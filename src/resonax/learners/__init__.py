@@ -1,6 +1,7 @@
 """Learners: feature maps of linear models, and optimizers."""
 
-from resonax.learners.features import Features, Fourier, Linear, Polynomial, Radial
+from resonax.learners.basis import Fourier, Polynomial, Radial
+from resonax.learners.features import Features, Linear
 from resonax.learners.optimizers import (
     Momentum,
     from_optax,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple
 
@@ -35,7 +36,7 @@ class Spectrum(NamedTuple):
     line_power: np.ndarray
 
 
-class Process:
+class Process(ABC):
     """A covariate process. Subclasses are frozen dataclasses made by `value`.
 
     Two kinds. A process with a deterministic law gives ``moments(index)`` at any real index. A
@@ -78,9 +79,9 @@ class Process:
         del key
         return state, self.moments(index)
 
+    @abstractmethod
     def stationary(self) -> Moments:
         """Return the law of an input at a random real time: what is left without the order."""
-        raise NotImplementedError
 
     def spectrum(self, frequency: ArrayLike) -> Spectrum:
         """Return the power spectral density in closed form."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from fractions import Fraction
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from resonax.checks import ArgumentError
 from resonax.moments import Moments
 from resonax.processes.base import (
     Process,
@@ -58,9 +60,9 @@ class Wave(Process):
     def origin(self) -> float:
         return -self.period * self.phase / (2 * np.pi)
 
+    @abstractmethod
     def wave(self, turns: ArrayLike) -> Array:
         """Return the wave at a time counted in periods."""
-        raise NotImplementedError
 
     def _moments(self, wave: Array) -> tuple[Array, Array]:
         mean = self.amplitude * wave * unit_direction(self.direction, self.dim)
@@ -81,7 +83,7 @@ class Wave(Process):
 
     def harmonics(self) -> tuple[np.ndarray, np.ndarray]:
         """Return numbers and powers of the harmonics of the wave in continuous time."""
-        raise NotImplementedError
+        raise ArgumentError(f"the harmonics of {self.name} are not known in closed form")
 
     def lines(self) -> tuple[np.ndarray, np.ndarray]:
         """Return frequencies and powers of the wave itself, as seen once a step."""
