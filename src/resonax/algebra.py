@@ -12,7 +12,6 @@ import numpy as np
 from jax import Array
 
 __all__ = [
-    "RATE_FLOOR",
     "Scaled",
     "double_precision",
     "hermite_nodes",
@@ -26,10 +25,6 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-# A nilpotent product has radius 0. Its logarithm is given as that of the least normal double, so
-# that no rate is ever infinite.
-RATE_FLOOR = float(np.log(np.finfo(np.float64).tiny))
 
 
 def double_precision(function: Callable[P, R]) -> Callable[P, R]:
@@ -76,7 +71,10 @@ def small_product(left: Array, right: Array) -> Array:
 
 
 def log_radius(product: Scaled) -> Array:
-    r"""Return :math:`\log \max_i |\lambda_i|`, never below `RATE_FLOOR`.
+    r"""Return :math:`\log \max_i |\lambda_i|`.
+
+    A nilpotent product has radius 0; its logarithm is given as that of the least normal number,
+    so that no rate is ever infinite.
 
     Examples
     --------
