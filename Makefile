@@ -5,10 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: reproduce test lint test-slow benchmark docs-pictures clean
+.PHONY: reproduce reproduce-paper test lint test-slow benchmark docs-pictures clean
 
 reproduce: $(VENV)/.base
-	$(BIN)/resonax reproduce --out out
+	$(BIN)/resonax reproduce --scale smoke --out out
+
+# The paper's own size; what is stored already is kept.
+reproduce-paper: $(VENV)/.base
+	$(BIN)/resonax reproduce --scale paper --out out-paper
 
 test: lint
 	$(BIN)/pytest -n 2
@@ -25,6 +29,7 @@ test-slow: $(VENV)/.test
 benchmark: $(VENV)/.test
 	$(BIN)/python benchmarks/flow_map.py
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/simulation.py
 
 docs-pictures: $(VENV)/.base
 	$(BIN)/python docs/pictures/phenomenon.py
@@ -41,4 +46,4 @@ $(VENV)/.test: $(VENV)/.base
 	touch $@
 
 clean:
-	rm -rf $(VENV) out .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out out-paper .pytest_cache .ruff_cache .hypothesis

@@ -359,9 +359,13 @@ BAD = {
         "batch|recording",
     ),
     # The paper.
-    "maps of one point": ("reproduce --points 1", "points|at least 2"),
-    "points text": ("reproduce --points many", "points|whole number|many"),
-    "results in a file": ("reproduce --points 2 --out {files}/one.csv", "one.csv"),
+    "figure unknown": ("reproduce sinusoid-mop", "figure|sinusoid-mop|sinusoid-map"),
+    "scale unknown": ("reproduce --scale huge", "scale|huge|smoke|paper"),
+    "device unknown": ("reproduce problem-setting --device abacus", "device|abacus|cpu|gpu"),
+    "seed of a run": ("reproduce --seed many", "seed|whole number|many"),
+    "results in a file": ("reproduce problem-setting --out {files}/one.csv", "one.csv"),
+    "sweep of no file": ("sweep nowhere.toml", "nowhere.toml"),
+    "sweep of no toml": ("sweep {files}/one.csv", "one.csv|TOML"),
 }
 
 
@@ -632,12 +636,13 @@ def test_output_that_cannot_be_written_is_one_sentence(cli, monkeypatch):
         assert os.strerror(errno.ENOSPC) in sentence(errors)
 
 
-def test_stored_panels_that_are_spoiled_are_named(cli, tmp_path):
+def test_stores_that_are_spoiled_are_named(cli, tmp_path):
     (tmp_path / "out" / "results").mkdir(parents=True)
-    (tmp_path / "out" / "results" / "theory-map-zoom-0.01.nc").write_text("not a dataset")
-    status, _, errors = cli("reproduce --points 2 --out out")
-    assert status == 2
-    assert "theory-map-zoom-0.01.nc" in sentence(errors)
+    for name in ("problem-setting", "theory-maps"):
+        (tmp_path / "out" / "results" / f"{name}.zarr").write_text("not a store")
+        status, _, errors = cli(f"reproduce {name} --out out")
+        assert status == 2
+        assert f"{name}.zarr" in sentence(errors)
 
 
 # End to end, as a person runs it.
@@ -660,7 +665,7 @@ def test_help_is_there_before_the_heavy_libraries(tmp_path):
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert found.stdout.endswith("status 0 loaded []\n")
-    for command in ("stability", "map", "reproduce"):
+    for command in ("stability", "map", "reproduce", "sweep"):
         assert command in found.stdout
 
 

@@ -109,7 +109,7 @@ def test_a_process_goes_through_jit_and_vmap_and_compiles_once(process):
 
     def law(process, key):
         traces.append(process)
-        return process.step(key, process.init(key), 3)[1].merged()
+        return process.draw_step(key, process.draw_init(key), 3)[1].merged()
 
     key, compiled = jax.random.key(5), jax.jit(law)
     near = jax.tree.map(lambda number: number * 1.01, process)
@@ -129,7 +129,7 @@ def test_a_fixed_law_repeats_after_a_cycle_and_is_what_step_gives(name):
         law = merged_monomials(process.moments(index))
         later = merged_monomials(process.moments(index + process.cycle))
         np.testing.assert_allclose(later, law, rtol=1e-12, atol=1e-13)
-    step = process.step(jax.random.key(0), (), 2)[1]
+    step = process.draw_step(jax.random.key(0), (), 2)[1]
     np.testing.assert_allclose(
         merged_monomials(step), merged_monomials(process.moments(2.0)), rtol=1e-14
     )
@@ -165,7 +165,7 @@ def test_jumps_fall_on_the_step(period):
 @pytest.mark.parametrize("name", ["ar2", "switching"])
 def test_law_given_the_state_and_stationary_law_of_a_random_mean(name):
     process, key = MEMBERS[name], jax.random.key(6)
-    state, moments = process.step(key, process.init(key), 0)
+    state, moments = process.draw_step(key, process.draw_init(key), 0)
     mean, spread = np.asarray(moments.mean[0]), np.asarray(moments.covariance[0])
     unit = SLOPE / 5
     if name == "ar2":
@@ -212,7 +212,7 @@ def test_ar2_density_peaks_at_one_over_the_period(period, innovation):
 
 
 def test_ar2_starts_with_a_stationary_pair():
-    start = jax.jit(jax.vmap(rx.AR2(period=1 / 0.045).init))
+    start = jax.jit(jax.vmap(rx.AR2(period=1 / 0.045).draw_init))
     last, before, phi1, phi2 = start(jax.random.split(jax.random.key(7), 20_000))
     lag1 = float(phi1[0] / (1 - phi2[0]))
     for draws, variance in ((last, 1), (before, 1), (last - before, 2 - 2 * lag1)):

@@ -26,7 +26,16 @@ if TYPE_CHECKING:
         sgd,
     )
     from resonax.processes import AR2, Iid, Recorded, Sinusoid, Square, Switching, shuffled
-    from resonax.results import open_dataset, save_dataset
+    from resonax.results import open_dataset, open_store, save_dataset
+    from resonax.simulation import (
+        Network,
+        Responses,
+        Training,
+        Transform,
+        adam,
+        simulate,
+        summarise,
+    )
     from resonax.stability import (
         best_momentum,
         critical_lr,
@@ -56,7 +65,16 @@ _HOMES = {
         "sgd",
     ],
     "processes": ["AR2", "Iid", "Recorded", "Sinusoid", "Square", "Switching", "shuffled"],
-    "results": ["open_dataset", "save_dataset"],
+    "results": ["open_dataset", "open_store", "save_dataset"],
+    "simulation": [
+        "Network",
+        "Responses",
+        "Training",
+        "Transform",
+        "adam",
+        "simulate",
+        "summarise",
+    ],
     "stability": [
         "best_momentum",
         "critical_lr",
@@ -79,13 +97,18 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "Linear",
     "Map",
     "Momentum",
+    "Network",
     "Polynomial",
     "Radial",
     "Recorded",
+    "Responses",
     "Setting",
     "Sinusoid",
     "Square",
     "Switching",
+    "Training",
+    "Transform",
+    "adam",
     "best_momentum",
     "critical_lr",
     "critical_momentum",
@@ -96,12 +119,15 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "lyapunov",
     "nesterov",
     "open_dataset",
+    "open_store",
     "plot_map",
     "rates",
     "save_dataset",
     "sgd",
     "shuffled",
+    "simulate",
     "stability_map",
+    "summarise",
     "tongues",
     "verdict",
 ]

@@ -158,38 +158,73 @@ def map_command(
     show_map(dataset, [path for path in (out, plot) if path is not None], Console())
 
 
+_DEVICE = option("--device", _RESULT, "cpu or gpu (a GPU if there is one).")
+_DOUBLE = option("--double", _RESULT, "Simulate in 64 bits; 32 by default.")
+
+
 @app.command("reproduce")
 def reproduce_command(
-    out: Annotated[Path, option("--out", _RESULT, "Folder for results and figures (out).")] = Path(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID ...]", help="Figures to make; all by default."),
+    ] = None,
+    scale: Annotated[
+        str, option("--scale", _RESULT, "smoke (coarse grids, the default) or paper.")
+    ] = "smoke",
+    out: Annotated[Path, option("--out", _RESULT, "Folder for report and results (out).")] = Path(
         "out"
     ),
-    points: Annotated[str, option("--points", _RESULT, "Points of each axis of a map (100).")] = (
-        "100"
-    ),
+    device: Annotated[str | None, _DEVICE] = None,
+    seed: Annotated[str, option("--seed", _RESULT, "Seed of all random numbers (0).")] = "0",
+    double: Annotated[bool, _DOUBLE] = False,
+    networks: Annotated[
+        bool, option("--networks/--no-networks", _RESULT, "Whether to train the networks (yes).")
+    ] = True,
+    as_json: Annotated[bool, option("--json", _RESULT, "Print the claims as JSON.")] = False,
 ) -> None:
-    """Make the paper's theory maps; finished panels are kept and not computed again."""
-    from resonax.checks import check_whole
+    """Make the paper's figures and judge its claims; what is stored is not computed again.
 
-    count = whole("points", points) or 0
-    check_whole("points", count, low=2, high=500)
-    _keep_compiled()
-    from resonax.cli.show import progress, show_line
-    from resonax.experiments.theory_maps import PANELS, compute_theory_maps
-    from resonax.figures import save_figure
-    from resonax.figures.theory_maps import plot_theory_maps
-    from resonax.results import make_folder
+    resonax reproduce sinusoid-map --scale paper
+    """
+    from resonax.cli.reproduce import reproduce
 
-    figures = make_folder(out / "figures")
-    cells = sum(count**2 * panel.finer for panel in PANELS)
-    with progress("theory maps", cells) as advance:
-        stored = compute_theory_maps(out, count, advance)
-    figure = plot_theory_maps(stored)
-    paths = [figures / f"theory-maps.{ending}" for ending in ("png", "svg")]
-    for path in paths:
-        save_figure(figure, path)
-    console = Console()
-    show_line(f"figures: {', '.join(str(path) for path in paths)}", console)
-    show_line(f"numbers: {out / 'results'}", console)
+    reproduce(
+        tuple(ids or ()),
+        scale=scale,
+        out=out,
+        device=device,
+        seed=whole("seed", seed) or 0,
+        double=double,
+        networks=networks,
+        as_json=as_json,
+        prepare=_keep_compiled,
+    )
+
+
+@app.command("sweep")
+def sweep_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The sweep's specification.")],
+    out: Annotated[Path, option("--out", _RESULT, "Folder for results and figure (out).")] = Path(
+        "out"
+    ),
+    device: Annotated[str | None, _DEVICE] = None,
+    seed: Annotated[str, option("--seed", _RESULT, "Seed of all random numbers (0).")] = "0",
+    double: Annotated[bool, _DOUBLE] = False,
+) -> None:
+    """Run a sweep of your own: any process, model, optimizer and grid, as a TOML file.
+
+    resonax sweep my.toml --out mine
+    """
+    from resonax.cli.reproduce import sweep
+
+    sweep(
+        file,
+        out=out,
+        device=device,
+        seed=whole("seed", seed) or 0,
+        double=double,
+        prepare=_keep_compiled,
+    )
 
 
 def main() -> None:

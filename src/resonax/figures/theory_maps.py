@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import matplotlib
@@ -25,28 +23,34 @@ __all__ = ["plot_theory_maps"]
 _TICKS = [-100.0, -30.0, -10.0, -3.0, 0.0, 3.0, 10.0, 30.0, 100.0]
 
 
-def plot_theory_maps(maps: Mapping[str, xr.Dataset]) -> Figure:
-    """Return the maps of `compute_theory_maps`: a row for each step size, zoomed and wide."""
+def plot_theory_maps(dataset: xr.Dataset) -> Figure:
+    """Return the maps: a row for each step size, high momenta and all momenta."""
+    wide = dataset[["wide_rate"]].rename(
+        wide_rate="rate", wide_momentum="momentum", wide_period="period"
+    )
+    zoom = dataset[["rate"]]
     with matplotlib.rc_context(STYLE):
         figure = new_figure(11.0, 9.6)
         norm = AsinhNorm(linear_width=3.0, vmin=-160.0, vmax=160.0)
-        grid = figure.subplots(len(maps) // 2, 2, sharex="col", sharey="col")
-        for place, (dataset, axes) in enumerate(zip(maps.values(), grid.flat, strict=True)):
-            paint(dataset, axes, norm)
-            lr = json.loads(dataset.attrs["setting"])["optimizer"]["lr"]
-            axes.set_title(f"η = {lr:g}" + (", all momenta" if place % 2 else ", high momenta"))
-            axes.set_ylabel(axis_label("momentum"))
-            if place % 2:
-                zoom = list(maps.values())[place - 1]
-                low, high = zoom.period.values[[0, -1]], zoom.momentum.values[[0, -1]]
-                corner, size = (low[0], high[0]), (low[1] - low[0], high[1] - high[0])
-                axes.add_patch(Rectangle(corner, *size, fill=False, ls=":", lw=1.0, ec=INK))
+        grid = figure.subplots(len(dataset.lr), 2, sharex="col", sharey="col")
+        for row, lr in enumerate(dataset.lr.values):
+            for axes, maps, words in zip(
+                grid[row], (zoom, wide), ("high momenta", "all momenta"), strict=True
+            ):
+                paint(maps.sel(lr=lr), axes, norm)
+                axes.set_title(f"η = {lr:g}, {words}")
+                axes.set_ylabel(axis_label("momentum"))
+            best = wide.sel(lr=lr).rate.idxmin("momentum")
+            grid[row][1].plot(best.period, best, color=INK, ls="--", lw=1.0)
+            low, high = zoom.period.values[[0, -1]], zoom.momentum.values[[0, -1]]
+            corner, size = (low[0], high[0]), (low[1] - low[0], high[1] - high[0])
+            grid[row][1].add_patch(Rectangle(corner, *size, fill=False, ls=":", lw=1.0, ec=INK))
         for axes in grid[-1]:
             axes.set_xlabel(axis_label("period"))
         add_scale(figure, ScalarMappable(norm, DIVERGING), grid, _TICKS)
         figure.suptitle(
             "Where the flow diverges: sinusoidal mean of amplitude 0.5, inputs of variance 1; "
-            "the line is ρ = 1, the dotted frame the left panel",
+            "solid line ρ = 1,\ndashed line the fastest momentum, dotted frame the left panel",
             x=0.01,
             ha="left",
             fontsize=11,

@@ -40,9 +40,10 @@ class Process(ABC):
     """A covariate process. Subclasses are frozen dataclasses made by `value`.
 
     Two kinds. A process with a deterministic law gives ``moments(index)`` at any real index. A
-    process with a random mean keeps a state: ``init(key)`` draws it from the stationary law, and
-    ``step(key, state, index)`` gives the next state with the moments given that state. Loops use
-    ``init`` and ``step``, which every process has.
+    process with a random mean keeps a state: ``init`` draws it from the stationary law, and
+    ``step`` gives the next state with the moments given that state. Both are pure functions of
+    ``init_normals`` and ``step_normals`` standard normal numbers, which the caller draws as it
+    likes. Loops use ``init`` and ``step``, which every process has.
     """
 
     name: ClassVar[str]
@@ -69,15 +70,33 @@ class Process(ABC):
         """Return the law of the inputs at a real index, in steps."""
         raise ArgumentError(f"the mean of {self.name} is random: it has no law fixed in advance")
 
-    def init(self, key: Array) -> State:
-        """Draw the state before step 0."""
-        del key
+    @property
+    def init_normals(self) -> int:
+        """Standard normal numbers that `init` takes."""
+        return 0
+
+    @property
+    def step_normals(self) -> int:
+        """Standard normal numbers that `step` takes."""
+        return 0
+
+    def init(self, normals: Array) -> State:
+        """Return the state before step 0."""
+        del normals
         return ()
 
-    def step(self, key: Array, state: State, index: ArrayLike) -> tuple[State, Moments]:
+    def step(self, normals: Array, state: State, index: ArrayLike) -> tuple[State, Moments]:
         """Return the state at a step, and the law of the inputs given it."""
-        del key
+        del normals
         return state, self.moments(index)
+
+    def draw_init(self, key: Array) -> State:
+        """Draw the state before step 0 with a key."""
+        return self.init(jax.random.normal(key, (self.init_normals,), float))
+
+    def draw_step(self, key: Array, state: State, index: ArrayLike) -> tuple[State, Moments]:
+        """Draw the state at a step with a key."""
+        return self.step(jax.random.normal(key, (self.step_normals,), float), state, index)
 
     @abstractmethod
     def stationary(self) -> Moments:
@@ -102,12 +121,12 @@ def _walk(process: Process, key: Array, steps: int, batch: int) -> Array:
     init_key, walk_key, draw_key = jax.random.split(key, 3)
 
     def advance(state: State, index: Array) -> tuple[State, Array]:
-        state, moments = process.step(jax.random.fold_in(walk_key, index), state, index)
+        state, moments = process.draw_step(jax.random.fold_in(walk_key, index), state, index)
         if batch == 0:
             return state, moments.merged()[0]
         return state, moments.sample(jax.random.fold_in(draw_key, index), (batch,))
 
-    return jax.lax.scan(advance, process.init(init_key), jnp.arange(steps))[1]
+    return jax.lax.scan(advance, process.draw_init(init_key), jnp.arange(steps))[1]
 
 
 def check_inputs(process: Any) -> None:

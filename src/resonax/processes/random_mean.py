@@ -111,20 +111,27 @@ class AR2(Process):
         mean = self.amplitude * latent * unit_direction(self.direction, self.dim)
         return mean, jnp.exp(0.5 * self.swing * latent) * variance_root(self.variance, self.dim)
 
-    def init(self, key: Array) -> State:
+    @property
+    def init_normals(self) -> int:
+        return 2
+
+    @property
+    def step_normals(self) -> int:
+        return 1
+
+    def init(self, normals: Array) -> State:
         # Jointly from the stationary law: the lag-1 correlation is phi1 / (1 - phi2). Drawn
         # independently, the jump between the two values rings on for thousands of steps.
         phi1, phi2 = self.coefficients()
         correlation = phi1 / (1 - phi2)
-        first, second = jax.random.normal(key, (2,), dtype=phi1.dtype)
+        first, second = normals
         last = correlation * first + jnp.sqrt(1 - correlation**2) * second
         return last, first, phi1, phi2
 
-    def step(self, key: Array, state: State, index: ArrayLike) -> tuple[State, Moments]:
+    def step(self, normals: Array, state: State, index: ArrayLike) -> tuple[State, Moments]:
         del index
         last, before, phi1, phi2 = state
-        noise = jnp.sqrt(self.innovation) * jax.random.normal(key, (), dtype=last.dtype)
-        latent = phi1 * last + phi2 * before + noise
+        latent = phi1 * last + phi2 * before + jnp.sqrt(self.innovation) * normals[0]
         mean, root = self._moments(latent)
         return (latent, last, phi1, phi2), Moments(mean[None], root[None], jnp.ones(1))
 
@@ -171,15 +178,18 @@ class Switching(Process):
     def __post_init__(self) -> None:
         check_inputs(self)
 
-    def init(self, key: Array) -> State:
-        del key
+    @property
+    def step_normals(self) -> int:
+        return self.dim + 1
+
+    def init(self, normals: Array) -> State:
+        del normals
         return jnp.zeros(self.dim + 1)  # replaced at step 0, which starts a block
 
-    def step(self, key: Array, state: State, index: ArrayLike) -> tuple[State, Moments]:
+    def step(self, normals: Array, state: State, index: ArrayLike) -> tuple[State, Moments]:
         index = jnp.asarray(index)
         block, before = (whole_blocks(at, self.period) for at in (index, index - 1))
-        fresh = jax.random.normal(key, state.shape, dtype=state.dtype)
-        state = jnp.where(block > before, fresh, state)
+        state = jnp.where(block > before, normals, state)
         mean, root = self.amplitude * state[:-1], variance_root(self.variance, self.dim)
         root = jnp.exp(0.5 * self.swing * state[-1]) * root
         return state, Moments(mean[None], root[None], jnp.ones(1))

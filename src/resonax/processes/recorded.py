@@ -105,8 +105,8 @@ class Recorded(Process):
         weight = jnp.repeat(jnp.stack([1 - share, share]) / count, count)
         return self._rows(rows, weight)
 
-    def step(self, key: Array, state: State, index: ArrayLike) -> tuple[State, Moments]:
-        del key
+    def step(self, normals: Array, state: State, index: ArrayLike) -> tuple[State, Moments]:
+        del normals
         rows = jnp.asarray(self.data)[jnp.asarray(index, dtype=int) % self.steps]
         return state, self._rows(rows, jnp.full(len(rows), 1 / len(rows)))
 

@@ -10,11 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resonax.checks import ArgumentError
+from resonax.results.layout import Layout, Task, Variable
+from resonax.results.store import Store, open_store
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["check_folder", "make_folder", "open_dataset", "replacing", "save_dataset"]
+__all__ = [
+    "Layout",
+    "Store",
+    "Task",
+    "Variable",
+    "check_folder",
+    "make_folder",
+    "open_dataset",
+    "open_store",
+    "replacing",
+    "save_dataset",
+]
 
 
 def check_folder(path: str | Path) -> Path:

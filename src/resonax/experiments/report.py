@@ -1,0 +1,300 @@
+"""The report of a reproduction: one page that stands alone, and the claims as JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from resonax.checks import ArgumentError
+from resonax.experiments.judgement import Case, Claim
+from resonax.results import make_folder, replacing
+
+__all__ = ["Report", "Section", "measured_text", "render", "write_claims", "write_report"]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One figure of the paper made again, with what is to be known of it."""
+
+    id: str
+    title: str
+    paper: str  # which figure of the paper, "Fig. 2a"
+    caption: str
+    figure: Path  # a PNG, which is put into the page
+    readings: tuple[tuple[str, str], ...]  # name and explanation, where the paper leaves a choice
+    seconds: float | None  # None where the data was stored already
+    cells: int | None = None  # simulated cells
+    runs: int | None = None  # independent runs of each cell
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that the page shows."""
+
+    sections: tuple[Section, ...]
+    claims: tuple[Claim, ...]
+    scale: str  # "smoke" or "paper"
+    seed: int
+    device: str
+    versions: Mapping[str, str]
+    seconds: float  # of the whole run
+    command: str  # the command that makes it again
+
+
+_SCALES = {
+    "smoke": "A small scale, for a quick look: fewer cells and runs than in the paper. An outcome "
+    "that is close to its threshold may be another one at the paper's scale.",
+    "paper": "The scale of the paper.",
+}
+
+_WORDS = (
+    ("step size, η", "how far one update moves the weights"),
+    ("momentum, μ", "how much of the last move is kept: the nearer to 1, the longer the swing"),
+    ("period, T", "the number of updates after which the inputs begin anew"),
+    (
+        "radius, ρ",
+        "what one period multiplies the error by: above 1 it grows, below 1 it dies away",
+    ),
+    ("response", "what a simulated run is measured by, such as its distance from the solution"),
+    ("iid", "inputs drawn independently at each step: the same data without any rhythm"),
+)
+
+_PAGE = Template("""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Resonance in weight space: the figures and claims, made again</title>
+<style>
+$style</style></head>
+<body><header><div>
+<p class="kicker">Reproduction, $scale scale</p>
+<h1>Can the order of the data make training diverge?</h1>
+<p class="lead">Momentum makes the weights of a model swing like a pendulum. Data that arrives in a
+rhythm pushes that pendulum, and at certain periods it pushes in time: the error grows
+exponentially, although the same data in random order trains well.</p>
+<p>Banman, Peet-Pare, Hegde, Fyshe and White say when, in <cite>Resonance in Weight Space: Covariate
+Shift Can Drive Divergence of SGD with Momentum</cite> (ICLR 2022). Here are their figures, made
+again, and their claims, each judged by a measured number and a threshold.</p>
+</div><div class="tally">
+$tally
+<p class="aside">Make it again:</p><pre tabindex="0"><code>$command</code></pre>
+</div></header>
+<div class="layout"><nav aria-label="On this page"><ul>
+$links
+</ul></nav>
+<main>
+<section id="words"><h2>Words</h2>
+$words</section>
+<section id="claims"><h2>Claims</h2>
+$claims</section>
+$sections
+<section id="provenance"><h2>Provenance</h2>
+$facts</section>
+</main></div></body></html>
+""")
+
+
+def render(report: Report) -> str:
+    """Return the page: HTML that needs no other file and no network."""
+    figures = [_link(section.id, section.title, section.paper) for section in report.sections]
+    links = [_link("words", "Words"), _link("claims", "Claims"), *figures]
+    facts = [
+        ("scale", f"{report.scale}. {_SCALES.get(report.scale, '')}"),
+        ("seed", str(report.seed)),
+        ("device", report.device),
+        ("time", _duration(report.seconds)),
+        ("versions", ", ".join(f"{name} {number}" for name, number in report.versions.items())),
+        ("command", report.command),
+    ]
+    return _PAGE.substitute(
+        style=files("resonax.experiments").joinpath("report.css").read_text(encoding="utf-8"),
+        scale=escape(report.scale),
+        tally=_tally(report),
+        command=" ".join(f"<span>{escape(word)}</span>" for word in report.command.split(" ")),
+        links="\n".join([*links, _link("provenance", "Provenance")]),
+        words=_terms(_WORDS, "words"),
+        claims=_claims_table(report.claims),
+        sections="\n".join(_section(section) for section in report.sections),
+        facts=_terms(facts),
+    )
+
+
+def write_report(report: Report, folder: Path) -> Path:
+    """Write the page as ``report.html``, whole or not at all; return its path."""
+    return _write(render(report), make_folder(folder) / "report.html")
+
+
+def write_claims(claims: Iterable[Claim], folder: Path) -> Path:
+    """Write the claims as ``claims.json``, whole or not at all; return its path.
+
+    JSON has no word for a measured figure that is infinite or no number: it becomes null.
+    """
+    plain = [_plain(claim.to_dict()) for claim in claims]
+    text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
+    return _write(text + "\n", make_folder(folder) / "claims.json")
+
+
+def measured_text(case: Case) -> str:
+    """Return the measured figure with as many digits as show on which side it is.
+
+    Examples
+    --------
+    >>> measured_text(Case("a hair below", 0.99999876, ">=", 1.0))
+    '0.999999'
+    """
+    value = float(case.measured)
+    if math.isnan(value):
+        return "not a number"
+    if value.is_integer() and abs(value) < 1e6:
+        return f"{value:.0f}"
+    for digits in range(4, 17):
+        text = f"{value:.{digits}g}"
+        if replace(case, measured=float(text)).holds == case.holds:
+            return text
+    return repr(value)
+
+
+def _write(text: str, path: Path) -> Path:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+    return path
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, str | int):
+        return value
+    return float(value) if math.isfinite(value) else None
+
+
+def _link(anchor: str, name: str, paper: str = "") -> str:
+    text = f"{escape(name)} <small>{escape(paper)}</small>" if paper else escape(name)
+    return f'<li><a href="#{escape(anchor)}">{text}</a></li>'
+
+
+def _tally(report: Report) -> str:
+    if not report.claims:
+        return "<p>No claim was judged in this run.</p>"
+    failing = [claim.id for claim in report.claims if not claim.holds]
+    holding = f"{len(report.claims) - len(failing)} of {_count(len(report.claims), 'claim')}"
+    text = f"<strong>{holding}</strong> hold at the {escape(report.scale)} scale."
+    if failing:
+        names = (f'<a href="#claim-{escape(name)}">{escape(name)}</a>' for name in failing)
+        text += f"</p>\n<p>{_outcome(False, len(failing))}: {', '.join(names)}."
+    return f'<p>{text}</p>\n<p class="aside">{_SCALES.get(report.scale, "")}</p>'
+
+
+def _claims_table(claims: tuple[Claim, ...]) -> str:
+    if not claims:
+        return "<p>None was judged in this run.</p>"
+    names = ("id", "claim", "measured", "threshold", "outcome")
+    head = "".join(f'<th scope="col" role="columnheader">{name}</th>' for name in names)
+    rows = "\n".join(_claim(claim) for claim in claims)
+    return f"""<p>A claim holds when every case that decides does. Each row shows the first case
+that fails, or else the first; open it for all of them.</p>
+<div class="scroll" tabindex="0" role="region" aria-label="Claims">
+<table class="claims" role="table"><thead role="rowgroup"><tr role="row">{head}</tr></thead>
+{rows}
+</table></div>"""
+
+
+def _claim(claim: Claim) -> str:
+    worst, name = claim.worst, escape(claim.id)
+    cases = "\n".join(_case(case) for case in claim.cases)
+    about = [("measured", claim.quantity), ("why this threshold", claim.reason)]
+    about += [("note", claim.note)] if claim.note else []
+    more = f"{_count(len(claim.cases), 'case')}, {'reason and note' if claim.note else 'reason'}"
+    return f"""<tbody id="claim-{name}" role="rowgroup">
+<tr role="row"><th scope="row" role="rowheader"><code>{name}</code></th>
+<td role="cell" class="claim">{escape(claim.claim)}</td>
+<td role="cell" class="measured" data-label="measured"><span class="number">{measured_text(worst)}
+</span> <small>{escape(worst.case)}</small></td>
+<td role="cell" class="number" data-label="threshold">{_threshold(worst)}</td>
+<td role="cell" class="outcome">{_outcome(claim.holds)}</td></tr>
+<tr role="row" class="more"><td role="cell" colspan="5"><details><summary>{more}</summary>
+{_terms(about)}
+<div class="scroll" tabindex="0" role="region" aria-label="Cases of {name}"><table class="cases">
+<thead><tr><th scope="col">case</th><th scope="col">measured</th><th scope="col">threshold</th>
+<th scope="col">outcome</th></tr></thead>
+<tbody>{cases}</tbody></table></div></details></td></tr>
+</tbody>"""
+
+
+def _case(case: Case) -> str:
+    outcome = _outcome(case.holds) + ("" if case.decides else " <small>(only shown)</small>")
+    return f"""<tr><th scope="row">{escape(case.case)}</th><td class="number">{measured_text(case)}
+</td><td class="number">{_threshold(case)}</td><td>{outcome}</td></tr>"""
+
+
+def _outcome(holds: bool, count: int = 1) -> str:
+    if holds:
+        return '<span class="holds"><span aria-hidden="true">✓</span> holds</span>'
+    words = "does not hold" if count == 1 else "do not hold"
+    return f'<span class="fails"><span aria-hidden="true">✗</span> {words}</span>'
+
+
+def _threshold(case: Case) -> str:
+    sign = {">=": "≥", "<=": "≤"}.get(case.comparison, case.comparison)
+    return f"{escape(sign)} {case.threshold:g}"
+
+
+def _section(section: Section) -> str:
+    data, width, height = _png(section.figure)
+    anchor, title, paper = escape(section.id), escape(section.title), escape(section.paper)
+    caption = "\n".join(f"<p>{escape(part)}</p>" for part in section.caption.split("\n\n"))
+    seconds = section.seconds
+    facts = ["Stored already" if seconds is None else f"Computed in {_duration(seconds)}"]
+    facts += [] if section.cells is None else [_count(section.cells, "cell")]
+    facts += [] if section.runs is None else [f"{_count(section.runs, 'run')} of each"]
+    readings = f"<h3>How the paper was read</h3>\n{_terms(section.readings)}\n"
+    return f"""<section id="{anchor}"><h2>{title} <small>{paper}</small></h2>
+<figure>
+<input type="checkbox" id="full-{anchor}"><label for="full-{anchor}">full size</label>
+<div class="card" tabindex="0" role="region" aria-label="{title}">
+<img src="data:image/png;base64,{data}" width="{width}" height="{height}"
+ alt="{title} ({paper} of the paper), explained in the caption"></div>
+<figcaption>{caption}</figcaption>
+</figure>
+{readings if section.readings else ""}<p class="aside">{", ".join(facts)}.</p>
+</section>"""
+
+
+def _png(path: Path) -> tuple[str, int, int]:
+    """Return a PNG in base64, and the size to show: 3/4 of its own, sharp on fine screens."""
+    data = path.read_bytes()
+    if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:
+        raise ArgumentError(f"the figure {path} is not a PNG: the report shows no other")
+    width, height = struct.unpack(">II", data[16:24])
+    return base64.b64encode(data).decode("ascii"), width * 3 // 4, height * 3 // 4
+
+
+def _terms(pairs: Iterable[tuple[str, str]], kind: str = "facts") -> str:
+    rows = (f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in pairs)
+    return "\n".join([f'<dl class="{kind}">', *rows, "</dl>"])
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 10:
+        return f"{seconds:.2g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

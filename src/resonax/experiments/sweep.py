@@ -1,0 +1,179 @@
+"""A sweep: its layout in a store, and what one task of it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from scipy.interpolate import RegularGridInterpolator
+
+from resonax.checks import ArgumentError
+from resonax.experiments.build import build_setting, build_training
+from resonax.experiments.specification import Panel, Sweep
+from resonax.labels import CRITERIA, LABELS
+from resonax.results import Layout, Variable
+from resonax.simulation import STATISTICS, Responses, simulate, summarise
+from resonax.stability import stability_map
+
+__all__ = ["compute_sweep", "sweep_layout", "sweep_specification"]
+
+_COSTLY = ("mean_square", "lyapunov")  # computed on a coarser grid, and interpolated
+_RUN = {
+    "run_log_response": "logarithm of the response of each run",
+    "run_rate": "growth per step of each run, from the middle to the end",
+}
+
+
+def sweep_specification(sweep: Sweep) -> dict[str, Any]:
+    """Return what decides the numbers of a sweep, as plain values."""
+    table = sweep.model_dump(mode="json", exclude={"title", "paper", "caption", "smoke"})
+    for panel in table["panels"]:
+        del panel["reading"], panel["smoke"]
+    table["axes"] = {name: points.tolist() for name, points in sweep.points().items()}
+    return table
+
+
+def sweep_layout(sweep: Sweep) -> Layout:
+    """Return how a sweep is stored: a task is one panel, or a part of one."""
+    points = sweep.points()
+    first, second = points
+    dims = ("panel", first, second)
+    variables = {
+        name: Variable(dims, "float64", {"long_name": words}) for name, words in STATISTICS.items()
+    }
+    for name, words in _RUN.items():
+        variables[name] = Variable((*dims, "run"), "float64", {"long_name": words})
+    for criterion in sweep.theory.criteria if sweep.theory else ():
+        words = f"rate per step by the criterion {criterion}: {CRITERIA[criterion]}"
+        variables[f"{criterion}_rate"] = Variable(dims, "float64", {"long_name": words})
+    for panel in sweep.panels:
+        build_training(sweep, panel)  # what cannot be built is said before anything is written
+    return Layout(
+        coords={
+            "panel": np.array([panel.name for panel in sweep.panels]),
+            **points,
+            "run": np.arange(sweep.run.runs),
+        },
+        chunks={"panel": 1, second: len(points[second]) if sweep.theory else sweep.chunk},
+        variables=variables,
+        coord_attributes={name: _label(name) for name in points},
+    )
+
+
+def _label(name: str) -> dict[str, str]:
+    meaning, symbol, unit = LABELS.get(name, (name, "", "1"))
+    return {"long_name": meaning, "symbol": symbol, "units": unit}
+
+
+def _inside(panel: Panel, name: str, points: np.ndarray) -> np.ndarray:
+    """Return the places of an axis that a panel computes."""
+    low, high = panel.limits.get(name, (-np.inf, np.inf))
+    return np.flatnonzero((points >= low) & (points <= high))
+
+
+def compute_sweep(
+    sweep: Sweep,
+    region: Mapping[str, slice],
+    *,
+    seed: int,
+    double: bool = False,
+    advance: Callable[[float], None] | None = None,
+) -> dict[str, np.ndarray]:
+    """Return the variables of one task; cells outside a panel's limits are nan.
+
+    ``advance`` is told the share of the task just finished.
+    """
+    number = region["panel"].start if "panel" in region else 0
+    panel = sweep.panels[number]
+    points = sweep.points()
+    first, second = points
+    part = points[second][region.get(second, slice(None))]
+    offset = region[second].start if second in region else 0
+    rows, columns = _inside(panel, first, points[first]), _inside(panel, second, part)
+    shape = (len(points[first]), len(part))
+    runs = sweep.run.runs
+    values = {name: np.full((1, *shape), np.nan) for name in STATISTICS}
+    values |= {name: np.full((1, *shape, runs), np.nan) for name in _RUN}
+    if len(rows) and len(columns):
+        inner = {first: points[first][rows], second: part[columns]}
+        found = _simulate(sweep, panel, number, inner, columns + offset, seed, double, advance)
+        place = np.ix_(rows, columns)
+        for name, array in summarise(found).items():
+            values[name][0][place] = array
+        values["run_log_response"][0][place] = found.log_response
+        values["run_rate"][0][place] = found.rate
+    for criterion in sweep.theory.criteria if sweep.theory else ():
+        values[f"{criterion}_rate"] = _theory(sweep, panel, criterion)[None]
+    return values
+
+
+def _simulate(
+    sweep: Sweep,
+    panel: Panel,
+    number: int,
+    points: Mapping[str, np.ndarray],
+    places: np.ndarray,
+    seed: int,
+    double: bool,
+    advance: Callable[[float], None] | None,
+) -> Responses:
+    """Return the responses with the first axis first."""
+    first, second = points
+    training = build_training(sweep, panel)
+    labels = number * 2**20 + places
+    columns, shared = {second: points[second]}, {first: points[first]}
+    if not sweep.share:
+        grid = np.meshgrid(points[first], points[second], indexing="ij")
+        columns, shared = {first: grid[0].ravel(), second: grid[1].ravel()}, {}
+        labels = number * 2**24 + np.add.outer(np.arange(len(points[first])) * 2**12, places)
+    found = simulate(
+        training,
+        columns,
+        shared,
+        **sweep.merged(panel, "run"),
+        seed=seed,
+        labels=labels.ravel(),
+        double=double,
+        advance=advance,
+    )
+    shape = (len(points[first]), len(points[second]), -1)
+    if sweep.share:
+        return Responses(*(array.swapaxes(0, 1) for array in found))
+    return Responses(*(array.reshape(shape) for array in found))
+
+
+def _theory(sweep: Sweep, panel: Panel, criterion: str) -> np.ndarray:
+    """Return the rate of a criterion at every cell; nan where it does not apply.
+
+    The Lyapunov criterion judges the panel's own process. The others need a periodic law: where
+    the panel's is not, they judge the process that the table ``theory`` names.
+    """
+    assert sweep.theory is not None
+    points: dict[str, Any] = {**sweep.points()}
+    own = build_setting(sweep, panel)
+    nothing = np.full(tuple(len(array) for array in points.values()), np.nan)
+    if criterion == "lyapunov":
+        if own.process.periodic:
+            return nothing
+    elif not own.process.periodic:
+        if criterion != "flow" or not sweep.theory.process:
+            return nothing
+        own = build_setting(sweep, panel, theory=True)
+    if any((array <= 0).any() for array in points.values()):
+        raise ArgumentError(f"{sweep.id}: theory needs axes above 0")
+    if criterion not in _COSTLY:
+        return stability_map(own, criterion, **points).rate.values
+    coarse: dict[str, Any] = {
+        name: array[np.unique(np.linspace(0, len(array) - 1, most).round().astype(int))]
+        for (name, array), most in zip(points.items(), sweep.theory.points, strict=True)
+    }
+    rate = stability_map(own, criterion, **coarse).rate.values
+    # Frequency is the axis along which the tongues have about the same width.
+    scales = [1 / array if name == "period" else array for name, array in coarse.items()]
+    targets = [1 / array if name == "period" else array for name, array in points.items()]
+    order = tuple(slice(None, None, -1) if name == "period" else slice(None) for name in coarse)
+    between = RegularGridInterpolator(
+        tuple(np.sort(scale) for scale in scales), rate[order], method="linear"
+    )
+    return between(np.stack(np.meshgrid(*targets, indexing="ij"), axis=-1))

@@ -1,0 +1,201 @@
+r"""The inputs of one step: drawn one by one, or by their sufficient statistics.
+
+A linear model meets a batch only in :math:`\frac1n\sum_i\phi_i\phi_i^\top = F^\top F`. Any factor
+:math:`F` with the right law of :math:`F^\top F` will do, and the noise of the targets given the
+inputs is :math:`\frac1n\sum_i\phi_i\epsilon_i \sim \frac{\sigma}{\sqrt n} F^\top\zeta` with
+:math:`\zeta\sim\mathcal N(0, I)`. For a Gaussian batch larger than its dimension the rows of
+:math:`F` are the mean and the scatter's factor: :math:`d+1` rows in place of :math:`n`.
+
+Vectors are lists of scalars here: the engine maps all of this over cells, and a list keeps each
+component a contiguous array over them, which is what the compiler vectorises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from resonax.learners import Features, Linear
+from resonax.moments import Moments
+from resonax.simulation.streams import chi_square, chi_square_needs, normals, uniforms
+
+__all__ = [
+    "INPUT",
+    "PROCESS",
+    "Draws",
+    "Gaussian",
+    "Law",
+    "Needs",
+    "draw",
+    "draw_factor",
+    "draw_inputs",
+    "needs_of",
+    "split",
+]
+
+Vector = list[Array]
+
+# The first slot of each purpose: no purpose takes more than 2^20 numbers a step.
+PROCESS, INPUT, CHOICE, NOISE = (place * 2**20 for place in range(4))
+
+
+class Needs(NamedTuple):
+    """How many random numbers one step of one stream takes."""
+
+    process: int  # normal
+    input: int  # normal
+    choice: int  # uniform
+    noise: int  # normal
+
+
+class Draws(NamedTuple):
+    """The random numbers of a step, by purpose."""
+
+    process: list[Array]
+    input: list[Array]
+    choice: list[Array]
+    noise: list[Array]
+
+
+def draw(keys: Array, steps: ArrayLike, needs: Needs) -> Draws:
+    """Draw the numbers of some steps of all streams, lists of arrays (steps, streams)."""
+    return Draws(
+        normals(keys, steps, PROCESS, needs.process),
+        normals(keys, steps, INPUT, needs.input),
+        uniforms(keys, steps, CHOICE, needs.choice),
+        normals(keys, steps, NOISE, needs.noise),
+    )
+
+
+def needs_of(
+    dim: int, rows: int, *, process: int, scatter: bool = False, choice: bool = False
+) -> Needs:
+    """Return how many numbers a batch takes, drawn in one of the ways of `draw_factor`."""
+    if not scatter:
+        return Needs(process, rows * dim, rows if choice else 0, rows)
+    chi = [chi_square_needs(rows - 1 - column) for column in range(dim)]
+    below = dim * (dim - 1) // 2
+    return Needs(process, dim + below + sum(n for n, _ in chi), sum(u for _, u in chi), dim + 1)
+
+
+class Gaussian(NamedTuple):
+    """A law of inputs with independent coordinates, as scalars."""
+
+    mean: tuple[Array, ...]
+    scale: tuple[Array, ...]
+
+
+Law = Gaussian | Moments
+
+
+def split(law: Moments, diagonal: bool) -> Law:
+    """Return a law as scalars, if it is a single Gaussian whose root is diagonal."""
+    components, dim = law.mean.shape
+    if components > 1 or not law.drawn or not diagonal:
+        return law
+    mean, root = law.mean[0], law.root[0]
+    places = range(dim)
+    return Gaussian(tuple(mean[i] for i in places), tuple(root[i, i] for i in places))
+
+
+def _size(law: Law) -> int:
+    return len(law.mean) if isinstance(law, Gaussian) else law.mean.shape[1]
+
+
+def _moved(law: Law, standard: list[Array], which: ArrayLike = 0) -> Vector:
+    """Return mean + root z."""
+    if isinstance(law, Gaussian):
+        triples = zip(law.mean, law.scale, standard, strict=True)
+        return [mean + scale * normal for mean, scale, normal in triples]
+    mean, root = law.mean[which], law.root[which]
+    places = range(len(standard))
+    return [mean[i] + sum(root[i, j] * standard[j] for j in places) for i in places]
+
+
+def draw_inputs(draws: Draws, law: Law, rows: int) -> list[Vector]:
+    """Return the inputs of a batch, drawn one by one; for a recording, its rows."""
+    dim = _size(law)
+    if isinstance(law, Moments) and not law.drawn:
+        return [list(row) for row in law.mean]
+    inputs = []
+    for row in range(rows):
+        standard = [draws.input[row * dim + place] for place in range(dim)]
+        which: ArrayLike = 0
+        if isinstance(law, Moments) and len(law.mean) > 1:
+            which = jnp.sum(draws.choice[row] > jnp.cumsum(law.weight)[:-1])
+        inputs.append(_moved(law, standard, which))
+    return inputs
+
+
+def _scatter_rows(draws: Draws, law: Law, batch: int, features: Linear) -> list[Vector]:
+    """Return the rows of a factor by Bartlett's decomposition of the scatter (1933)."""
+    dim = _size(law)
+    share = 1 / np.sqrt(batch)
+    if isinstance(law, Gaussian):
+        still: Law = law._replace(mean=(jnp.zeros(()),) * dim)
+    else:
+        still = replace(law, mean=jnp.zeros_like(law.mean))
+    pad = [[jnp.ones(())], [jnp.zeros(())]] if features.bias else [[], []]
+    rows = [_moved(law, [share * draws.input[place] for place in range(dim)]) + pad[0]]
+    normal, uniform = dim, 0
+    for column in range(dim):
+        count, others = chi_square_needs(batch - 1 - column)
+        numbers = draws.input[normal : normal + count], draws.choice[uniform : uniform + others]
+        chi = jnp.sqrt(chi_square(*numbers, batch - 1 - column))
+        normal, uniform = normal + count, uniform + others
+        below = [share * draws.input[normal + place] for place in range(dim - 1 - column)]
+        normal += len(below)
+        factor = [jnp.zeros(())] * column + [share * chi, *below]
+        rows.append(_moved(still, factor) + pad[1])
+    return rows
+
+
+def draw_factor(
+    draws: Draws,
+    law: Law,
+    features: Features,
+    *,
+    rows: int,
+    scatter: bool,
+    batch: ArrayLike,
+    active: list[Array] | None = None,
+) -> list[Vector]:
+    """Return the rows of a factor F of one step's batch.
+
+    Parameters
+    ----------
+    draws, law, features
+        Random numbers (see `needs_of`), law of the inputs and feature map.
+    rows
+        Inputs to draw one by one, of which the first ``batch`` count.
+    scatter
+        Draw the sufficient statistics of a batch of ``rows`` inputs in their place.
+    batch
+        Size of the batch in this cell.
+    active
+        1 for each coordinate of the input that exists in this cell, else 0; None where all do.
+    """
+    if scatter:
+        assert isinstance(features, Linear)
+        return _scatter_rows(draws, law, rows, features)
+    inputs = draw_inputs(draws, law, rows)
+    if active is not None:
+        inputs = [[x * on for x, on in zip(row, active, strict=True)] for row in inputs]
+    share = 1 / jnp.sqrt(jnp.asarray(batch, dtype=float))
+    factor = []
+    for number, row in enumerate(inputs):
+        weight = jnp.where(number < jnp.asarray(batch), share, 0.0)
+        factor.append([weight * feature for feature in _features(features, row)])
+    return factor
+
+
+def _features(features: Features, row: Vector) -> Vector:
+    if isinstance(features, Linear):
+        return [*row, jnp.ones(())] if features.bias else row
+    applied = features.apply(jnp.stack(row))
+    return [applied[place] for place in range(applied.shape[0])]

@@ -1,0 +1,94 @@
+"""Cells on their streams: the processes walk, and each law of the inputs is handed on."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from resonax.simulation.batches import PROCESS, split
+from resonax.simulation.streams import BEGINNING, normals
+from resonax.simulation.training import Training
+
+__all__ = ["Grid", "Shape", "begin_walk", "over_law", "walk"]
+
+
+class Grid(NamedTuple):
+    """Cells: streams that differ in some numbers, and the cells of each, which differ in others."""
+
+    columns: dict[str, Array]  # (streams,) each
+    shared: dict[str, Array]  # (cells of a stream,) each
+    keys: Array  # (streams, 2)
+
+
+class Shape(NamedTuple):
+    """What a compiled loop is made for."""
+
+    law_varies: bool  # whether cells of one stream differ in the law of their inputs
+    gram: bool  # whether a stream's matrix H is formed, for many cells to share
+    rows: int  # inputs of the largest batch
+    scatter: bool  # whether their sufficient statistics are drawn in their place
+    ordered: bool  # whether inputs come in the order of the process, or shuffled
+    mixed: bool  # whether their law is a mixture
+    noisy: bool  # whether targets have noise
+    decays: bool  # whether weights decay
+
+
+def over_law(function: Any, grid: Grid, shape: Shape) -> Any:
+    """Map ``function(values, numbers, ...)`` over streams, and their cells where laws vary.
+
+    ``numbers`` are a stream's random numbers, lists of arrays (streams,); the rest has leading
+    axes (streams, cells of a stream or 1), and so has the result.
+    """
+
+    def over_shared(columns: dict[str, Array], numbers: Any, *rest: Any) -> Any:
+        if shape.law_varies:
+            each = jax.vmap(lambda shared, *inner: function({**columns, **shared}, numbers, *inner))
+            return each(grid.shared, *rest)
+        alone = jax.tree.map(lambda leaf: leaf[0], rest)
+        return jax.tree.map(lambda leaf: leaf[None], function(columns, numbers, *alone))
+
+    return lambda numbers, *rest: jax.vmap(over_shared)(grid.columns, numbers, *rest)
+
+
+def walk(
+    training: Training, grid: Grid, shape: Shape, state: Any, steps: Array, numbers: list[Array]
+) -> tuple[Any, Any]:
+    """Return the state of the processes after some steps, and the laws of the inputs in each.
+
+    The laws have leading axes (steps, streams, cells of a stream or 1).
+    """
+    diagonal = np.ndim(getattr(training.process, "variance", 0.0)) < 2
+
+    def law_of(values: Any, given: list[Array], state: Any, step: Array) -> tuple[Any, Any]:
+        process = training.at(values).process
+        if not shape.ordered:
+            return state, split(process.stationary(), diagonal)
+        state, law = process.step(_row(given), state, step)
+        return state, split(law, diagonal)
+
+    def one(state: Any, now: tuple[Array, list[Array]]) -> tuple[Any, Any]:
+        step, given = now
+        return over_law(lambda v, n, s: law_of(v, n, s, step), grid, shape)(given, state)
+
+    if shape.ordered and training.process.random_mean:
+        return jax.lax.scan(one, state, (steps, numbers))
+    return state, jax.vmap(lambda *now: one(state, now)[1])(steps, numbers)
+
+
+def begin_walk(training: Training, grid: Grid, shape: Shape) -> Any:
+    """Return the state of the processes before the first step."""
+
+    def begin(values: Any, given: list[Array]) -> Any:
+        # A leaf even for a process without a state: something to map over.
+        return training.at(values).process.init(_row(given)), jnp.zeros(())
+
+    given = normals(grid.keys, BEGINNING, PROCESS, training.process.init_normals)
+    return over_law(begin, grid, shape)([number[0] for number in given])
+
+
+def _row(numbers: list[Array]) -> Array:
+    return jnp.stack(numbers) if numbers else jnp.zeros(0)

@@ -1,0 +1,197 @@
+"""Problem setting, spectra and propositions: their contents, claims that can fail, figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from resonax.checks import ArgumentError
+from resonax.experiments.problem_setting import compute_problem_setting
+from resonax.experiments.propositions import compute_propositions, judge_propositions
+from resonax.experiments.spectra import compute_spectra, judge_spectral_peaks
+from resonax.experiments.trajectories import growth_per_turn
+from resonax.figures.problem_setting import plot_problem_setting
+from resonax.figures.propositions import plot_propositions
+from resonax.figures.spectra import plot_spectra
+from resonax.figures.style import save_figure
+from resonax.results import open_dataset, save_dataset
+
+SEED = 3
+STEPS = 24_000
+
+
+@pytest.fixture(scope="module")
+def setting() -> xr.Dataset:
+    return compute_problem_setting(SEED)
+
+
+@pytest.fixture(scope="module")
+def spectra() -> xr.Dataset:
+    return compute_spectra(SEED, STEPS)
+
+
+@pytest.fixture(scope="module")
+def propositions() -> xr.Dataset:
+    return compute_propositions(SEED, 4000)
+
+
+def claim(dataset: xr.Dataset, name: str):
+    return {each.id: each for each in judge_propositions(dataset)}[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "plot", "axes"),
+    [
+        ("setting", plot_problem_setting, 2),
+        ("spectra", plot_spectra, 24),
+        ("propositions", plot_propositions, 3),
+    ],
+)
+def test_figures_draw_from_plain_stored_numbers(name, plot, axes, tmp_path, request):
+    dataset = request.getfixturevalue(name)
+    for variable in dataset.variables.values():
+        assert variable.dtype.kind in "fiU"
+        assert isinstance(variable.values, np.ndarray)
+    assert all(isinstance(text, str) for text in dataset.attrs.values())
+    assert set(dataset.sizes) <= set(dataset.coords)
+    save_dataset(dataset, tmp_path / "stored.nc")
+    stored = open_dataset(tmp_path / "stored.nc")
+    if name != "setting":
+        judge = judge_spectral_peaks if name == "spectra" else judge_propositions
+        assert judge(stored) == judge(dataset)
+    figure = plot(stored)
+    assert len(figure.axes) == axes
+    assert all(drawn.has_data() for drawn in figure.axes)
+    save_figure(figure, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 20_000
+
+
+def test_problem_setting_is_a_fixed_line_seen_through_a_moving_gaussian(setting):
+    mean = 0.5 * np.sin(2 * np.pi * setting.step / 100)
+    np.testing.assert_allclose(setting["mean"], mean, atol=1e-12)
+    off = (setting.input - setting["mean"]).values
+    assert off.var() == pytest.approx(float(setting.attrs["variance"]), rel=0.1)
+    # The line through all samples is the fixed one: the standard error of its slope is 0.005.
+    slope, bias = np.polyfit(setting.input.values.ravel(), setting.target.values.ravel(), 1)
+    want = [float(number) for number in setting.attrs["weights"].split(",")]
+    assert [slope, bias] == pytest.approx(want, abs=0.03)
+    np.testing.assert_allclose(setting.line, want[0] * setting.x + want[1])
+    area = np.trapezoid(setting.density, setting.x, axis=1)
+    np.testing.assert_allclose(area, 1, atol=1e-3)
+
+
+def test_spectra_agree_with_their_closed_forms(spectra):
+    assert spectra.density.dims == ("panel", "series", "frequency")
+    assert spectra.sizes["panel"] == 12
+    ratio = (spectra.density / spectra.closed_form).sel(series="input")
+    # 39 segments that overlap by half: a relative error of about 0.17 a bin, 0.01 on average.
+    np.testing.assert_allclose(ratio.mean("frequency"), 1, atol=0.05)
+    assert float(ratio.std("frequency").max()) < 0.3
+    # The density of the input is that of its mean with a floor, the variance around the mean.
+    floor = spectra.closed_form.sel(series="input") - spectra.closed_form.sel(series="mean")
+    want = np.where(spectra.process.isin(["sinusoid", "ar2"]), 1.0, 0.25)
+    np.testing.assert_allclose(floor, np.broadcast_to(want[:, None], floor.shape), atol=1e-9)
+    # Path and input belong together: what is left is the noise around the mean.
+    noise = spectra.path.sel(series="input") - spectra.path.sel(series="mean")
+    np.testing.assert_allclose(noise.var("step"), want, rtol=0.35)
+
+
+def test_spectral_peaks_hold(spectra):
+    found = judge_spectral_peaks(spectra)
+    assert found.holds
+    assert len(found.cases) == 15
+
+
+def shifted(dataset: xr.Dataset, panel: str, bins: int) -> xr.Dataset:
+    """Move the densities of one panel along the frequency axis."""
+    other = dataset.copy(deep=True)
+    values = other.density.loc[{"panel": panel}].values
+    other.density.loc[{"panel": panel}] = np.roll(values, bins, axis=-1)
+    return other
+
+
+@pytest.mark.parametrize(
+    "panel", ["sinusoid f=0.01", "ar2 f=0.03", "square T=150", "switching T=30", "switching T=50"]
+)
+@pytest.mark.parametrize("bins", [-2, 2])
+def test_a_density_that_is_shifted_fails(spectra, panel, bins):
+    found = judge_spectral_peaks(shifted(spectra, panel, bins))
+    assert not found.holds
+    assert all(case.case.startswith(panel) for case in found.cases if not case.holds)
+    assert found.worst.case == panel
+
+
+def test_a_missing_harmonic_and_a_peak_off_zero_fail(spectra):
+    smooth = spectra.copy(deep=True)
+    here = {"panel": "square T=50", "series": "mean"}
+    smooth.density.loc[here] = 1 / (1 + np.abs(smooth.frequency.values - 0.02))  # no harmonics
+    assert not judge_spectral_peaks(smooth).holds
+    bumped = spectra.copy(deep=True)
+    bump = 6 * np.exp(-(((bumped.frequency.values - 0.15) / 0.01) ** 2))
+    bumped.density.loc[{"panel": "switching T=10"}] += bump
+    failed = [case.case for case in judge_spectral_peaks(bumped).cases if not case.holds]
+    assert any("off zero" in case for case in failed)
+
+
+def test_propositions_hold(propositions):
+    for each in judge_propositions(propositions):
+        assert each.holds, each.to_dict()
+    assert int(np.isfinite(propositions.gradient_expected).sum()) == 144
+    target = propositions.gradient_expected.sel(point="target").values
+    assert np.nanmax(np.abs(target)) == 0
+    signs = np.sign(propositions.log_radius.sel(dynamics="flow").values)
+    assert set(signs) == {-1.0, 1.0}
+
+
+def test_a_wrong_curvature_fails(propositions):
+    halved = propositions.assign(gradient_expected=propositions.gradient_expected / 2)
+    assert not claim(halved, "gradient-is-linear").holds
+    # One weight of one process at one step is enough.
+    other = propositions.copy(deep=True)
+    where = {"process": "square", "moment": 1, "point": "first", "weight": 4}
+    other.gradient_expected.loc[where] += 6 * other.gradient_error.loc[where]
+    assert not claim(other, "gradient-is-linear").holds
+    # A matrix that does not move contradicts the proposition as well.
+    still = propositions.isel(moment=[0, 0, 0])
+    assert not claim(still, "gradient-is-linear").holds
+
+
+@pytest.mark.parametrize("name", ["global_error", "local_error"])
+@pytest.mark.parametrize("power", [-0.25, 0.25])
+def test_another_order_fails(propositions, name, power):
+    bent = propositions.assign({name: propositions[name] * propositions.lr**power})
+    assert not claim(bent, "first-order").holds
+
+
+def test_another_integrator_or_a_lost_number_fails(propositions):
+    for factor in (1e3, np.nan):
+        other = propositions.assign(rounding=propositions.rounding * factor)
+        assert not claim(other, "first-order").holds
+
+
+@pytest.mark.parametrize(
+    "change", [lambda log: 1.05 * log, lambda log: -log, lambda log: log + 0.01]
+)
+def test_another_radius_fails(propositions, change):
+    other = propositions.assign(log_radius=change(propositions.log_radius))
+    assert not claim(other, "floquet").holds
+
+
+def test_one_sided_settings_fail(propositions):
+    growing = propositions.log_radius.sel(dynamics="flow") > 0
+    assert not claim(propositions.isel(setting=growing.values), "floquet").holds
+
+
+def test_growth_per_turn_is_not_misled_by_a_swing():
+    turn = np.arange(201)
+    swing = np.log(1.5 + np.cos(0.19 * turn + 1.0))
+    assert growth_per_turn(0.05 * turn + swing) == pytest.approx(0.05, abs=2e-4)
+
+
+def test_same_seed_same_numbers():
+    xr.testing.assert_identical(compute_problem_setting(1), compute_problem_setting(1))
+    with pytest.raises(ArgumentError, match="steps must be at least"):
+        compute_spectra(0, 1000)
+    with pytest.raises(ArgumentError, match="samples must be at least"):
+        compute_propositions(0, 10)

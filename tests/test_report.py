@@ -1,0 +1,149 @@
+"""The report stands alone and is well formed; the JSON is valid; the table shows every number."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+
+from resonax.checks import ArgumentError
+from resonax.cli.claims import show_claims
+from resonax.experiments.judgement import Case, Claim
+from resonax.experiments.report import Report, Section, measured_text, write_claims, write_report
+from resonax.figures.style import new_figure, save_figure
+
+VOID = {"meta", "img", "input", "br", "link", "hr"}
+MARKUP = '<script>alert("1 & 2")</script>'
+CASE = Case("sinusoid", 0.97312, ">=", 0.95)
+CLAIMS = (
+    Claim(
+        "contour-separates",
+        "The contour separates [bold]cells[/bold].",
+        "share of the cells of the map where divergence and radius > 1 agree",
+        f"Reason with {MARKUP}.",
+        (CASE, Case("ar2", 0.9499996, ">=", 0.95), Case("other", 0.2, ">=", 0.95, decides=False)),
+        "The mean is [random].",
+    ),
+    Claim("adam-bounded", MARKUP, "distance", "why", (Case("one", math.nan, "<=", 1e4),), "Gone."),
+    Claim("floquet", "It grows.", "growth", "why", (Case("one", -1.234567e-09, "<", 1e-05),)),
+    Claim("low-momentum-mitigates", "No.", "ratio", "why", (Case("all", math.inf, ">", 123456),)),
+)
+
+
+class Page(HTMLParser):
+    """What the page holds; an element left open or closed out of turn is an error."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.elements, self.text = [], [], ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        assert len(attrs) == len(dict(attrs))
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.text += data
+
+    def values(self, name):
+        return [attrs[name] for _, attrs in self.elements if name in attrs]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    figure = tmp_path_factory.mktemp("figures") / "figure.png"
+    save_figure(new_figure(2, 1), figure)
+    readings = (("last steps", f"of each run {MARKUP}"),)
+    first = Section("a-map", "A map", "Fig. 2a", "One.\n\nTwo.", figure, readings, 3.2, 2500, 10)
+    second = Section('odd"id', MARKUP, "App.", f"Caption {MARKUP}", figure, (), None, 1, 1)
+    run = ("smoke", 7, "2 x CPU", {"resonax": "0.1.0"}, 3754.0, "resonax reproduce --seed 7")
+    return Report((first, second), CLAIMS, *run)
+
+
+@pytest.fixture(scope="module")
+def source(report, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("out") / "deeper"
+    path = write_report(report, folder)
+    assert [entry.name for entry in folder.iterdir()] == [path.name] == ["report.html"]
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_page_is_well_formed_and_shows_everything(source, report):
+    page = Page(source)
+    ids = page.values("id")
+    assert len(ids) == len(set(ids))
+    for section in report.sections:
+        assert section.id in ids
+        assert f"#{section.id}" in page.values("href")
+        assert all(part in page.text for part in (section.title, section.paper, "One.", "Two."))
+    for claim in CLAIMS:
+        assert f"claim-{claim.id}" in ids
+        assert all(text in page.text for text in (claim.id, claim.claim, claim.reason, claim.note))
+        assert all(measured_text(case) in page.text for case in claim.cases)
+    assert "2 of 4 claims hold at the smoke scale." in page.text
+    assert page.text.count("✗ do not hold: contour-separates, adam-bounded.") == 1
+    assert page.text.count("✗ does not hold") == 5  # two claims, two deciding cases, one shown
+    for fact in ("seed7", "2 x CPU", "1 h 2 min", "resonax 0.1.0", "resonax reproduce --seed 7"):
+        assert fact in page.text
+    assert "Computed in 3.2 s, 2,500 cells, 10 runs of each." in page.text
+    assert "Stored already, 1 cell, 1 run of each." in page.text
+
+
+def test_the_page_needs_nothing_else_and_escapes_text(source, report):
+    page = Page(source)
+    assert {tag for tag, _ in page.elements}.isdisjoint({"script", "link", "iframe", "b"})
+    pictures = page.values("src")
+    assert len(pictures) == len(report.sections)
+    assert all(source.startswith("data:image/png;base64,iVBOR") for source in pictures)
+    assert all(attrs["alt"] for tag, attrs in page.elements if tag == "img")
+    assert set(page.values("href")) <= {f"#{name}" for name in page.values("id")}
+    assert not any(word in source for word in ("://", "url(", "@import"))
+    assert page.text.count(MARKUP) >= 5
+
+
+def test_a_figure_that_is_no_png_is_refused_and_leaves_no_page(report, tmp_path):
+    (tmp_path / "figure.png").write_text("no picture")
+    section = Section("a", "b", "c", "d", tmp_path / "figure.png", (), None)
+    with pytest.raises(ArgumentError, match="is not a PNG"):
+        write_report(Report((section,), (), "paper", 0, "", {}, 0, ""), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_claims_as_json(tmp_path):
+    text = write_claims(CLAIMS, tmp_path).read_text(encoding="utf-8")
+    claims = json.loads(text, parse_constant=pytest.fail)  # called for NaN and Infinity
+    assert [claim["id"] for claim in claims] == [claim.id for claim in CLAIMS]
+    assert [claim["holds"] for claim in claims] == [False, False, True, True]
+    assert [claim["measured"] for claim in claims] == [0.9499996, None, -1.234567e-09, None]
+    assert claims[0]["cases"][2]["decides"] is False
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_table_shows_every_number_in_full(width):
+    stream = io.StringIO()
+    show_claims(CLAIMS, Console(file=stream, width=width))
+    text = stream.getvalue()
+    assert not {"\x1b", "…"} & set(text)
+    lines = text.splitlines()
+    for claim in CLAIMS:
+        row = next(line for line in lines if line.startswith(f"{claim.id} "))
+        worst = claim.worst
+        assert measured_text(worst) in row
+        assert f"{worst.comparison} {worst.threshold:g} " in row
+        assert row.rstrip().endswith("holds" if claim.holds else "does not")
+        assert len(row) <= 80 or width != 80
+    assert lines[-3] == "2 of 4 claims hold."
+    assert lines[-2].endswith("The mean is [random].")
+    assert lines[-1] == "adam-bounded does not hold (one: not a number, not <= 10000). Gone."

@@ -1,0 +1,250 @@
+"""The store: what is marked is on disk, what is not is done again, and no byte depends on luck."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+from itertools import chain, repeat
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+
+from resonax.checks import ArgumentError
+from resonax.results import Layout, Store, Task, Variable, open_store
+
+COORDS = {
+    "momentum": np.linspace(0.5, 0.9, 5),
+    "process": np.array(["iid", "sinusoïde", "square"]),
+    "period": np.arange(10, 31),
+}
+VARIABLES = {
+    "response": Variable(("momentum", "process", "period"), "float64", {"units": "1/step"}),
+    "short": Variable(("period", "momentum"), "float32"),
+    "steps": Variable(("momentum", "period"), "int64"),
+    "diverged": Variable(("process", "momentum", "period"), "bool"),
+}
+CHUNKS = {"momentum": 2, "period": 2}  # neither divides its dimension
+LAYOUT = Layout(COORDS, CHUNKS, VARIABLES, {"period": {"units": "steps"}})
+SPECIFICATION = {"process": {"name": "square", "pieces": (1, 2)}, "optimizer": {"lr": 0.01}}
+ATTRIBUTES = {"seed": 3, "versions": {"numpy": "2", "jax": "1"}}
+
+
+def everything() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    shapes = {name: [len(COORDS[dim]) for dim in VARIABLES[name].dims] for name in VARIABLES}
+    found = {k: (9 * rng.normal(size=s)).astype(VARIABLES[k].dtype) for k, s in shapes.items()}
+    found["response"].flat[:4] = np.nan, np.inf, -0.0, 1e-310
+    return found
+
+
+def part(task: Task) -> dict[str, np.ndarray]:
+    return {
+        name: values[tuple(task.region.get(dim, slice(None)) for dim in VARIABLES[name].dims)]
+        for name, values in everything().items()
+    }
+
+
+def fill(path: Path, tasks=None, **changes) -> Store:
+    given = {"layout": LAYOUT, "specification": SPECIFICATION, "attributes": ATTRIBUTES}
+    store = Store.open(path, **(given | changes))
+    for task in store.pending() if tasks is None else tasks:
+        store.write(task, part(task))
+    return store
+
+
+def tree(path: Path) -> dict[str, bytes | None]:
+    """All files and folders, hidden ones too, with what is in the files."""
+    files = {str(file.relative_to(path)): file for file in path.rglob("*")}
+    return {name: file.read_bytes() if file.is_file() else None for name, file in files.items()}
+
+
+def refused(words: str, action, *given, **named) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        action(*given, **named)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A folder with the finished store of a run that nothing disturbed."""
+    return fill(tmp_path_factory.mktemp("whole") / "x.zarr").path.parent
+
+
+def test_xarray_reads_a_finished_store_with_labels_and_no_warning(whole):
+    for dataset in (xr.open_zarr(whole / "x.zarr"), open_store(whole / "x.zarr")):
+        for name, values in everything().items():
+            assert (dataset[name].dims, dataset[name].dtype) == (VARIABLES[name].dims, values.dtype)
+            assert dataset[name].values.tobytes() == values.tobytes()  # nan and -0.0 count
+        assert dataset.response.sel(process="sinusoïde").equals(dataset.response[:, 1])
+        assert set(dataset.dims) == set(dataset.coords) == set(COORDS)
+        assert list(dataset.process.values) == list(COORDS["process"])
+        assert (dataset.period.units, dataset.response.units) == ("steps", "1/step")
+        assert ATTRIBUTES.items() <= dataset.attrs.items()
+        text = dataset.attrs["specification"]
+        assert json.loads(text) == json.loads(json.dumps(SPECIFICATION))
+        assert dataset.attrs["specification_sha256"] == hashlib.sha256(text.encode()).hexdigest()
+    assert open_store(whole / "x.zarr").process.dtype.kind == "U"
+    assert zarr.open_group(whole / "x.zarr", mode="r")["tasks/finished"][...].all()
+
+
+def test_markers_alone_say_what_is_left(tmp_path, whole):
+    path = tmp_path / "deep" / "folder" / "x.zarr"
+    tasks = fill(path, [], attributes=dict(reversed(ATTRIBUTES.items()))).tasks
+    some = set(np.random.default_rng(1).permutation(33)[:11])
+    fill(path, [task for task in tasks if task.number in some])
+    # A kill between data and marker: the data are there, and count for nothing.
+    (path / "tasks" / "finished" / f"c.{some.pop()}").unlink()
+    store = pickle.loads(pickle.dumps(fill(path, [])))
+    assert [task.number for task in store.pending()] == sorted({*range(33)} - some)
+    refused("not complete, 23 of its 33 tasks are missing: run the command", open_store, path)
+    dataset = store.dataset()
+    for task in tasks:
+        for name, values in part(task).items():
+            empty = np.full_like(values, np.nan if values.dtype.kind == "f" else 0)
+            found = dataset[name][dict(task.region)]
+            np.testing.assert_array_equal(found, values if task.number in some else empty)
+    fill(path, reversed(store.pending()))
+    assert fill(path, attributes={"seed": 4, "new": 1}).complete()  # left as it is
+    assert tree(path.parent) == tree(whole)
+
+
+def test_one_task_when_nothing_is_cut(tmp_path):
+    variables = {"response": VARIABLES["response"], "mean": Variable((), "float64")}
+    store = Store.open(tmp_path / "x.zarr", Layout(COORDS, {"period": 99}, variables), {}, {})
+    assert store.tasks == (Task(0, {}),)
+    assert np.isnan(store.dataset()["mean"])  # not there yet
+    store.write(store.tasks[0], {"response": everything()["response"], "mean": np.float64(3)})
+    assert open_store(tmp_path / "x.zarr")["mean"] == 3
+
+
+def run_and_die(path: Path, log: int, moment: int) -> None:
+    """Fill a store until this many operations on files were begun, then kill the own process."""
+    operations = {"open", "os.rename", "os.remove", "os.mkdir", "os.listdir", "os.scandir"}
+    left = iter(range(moment))
+
+    def watch(event: str, _: object) -> None:
+        if event in operations and next(left, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+    store = fill(path, [])
+    for task in store.pending():
+        os.write(log, f"{task.number}\n".encode())
+        store.write(task, part(task))
+
+
+if __name__ == "__main__":  # forks, as the imports take longer than the work
+    for moment in sys.argv[2:]:
+        reader, writer = os.pipe()
+        if not os.fork():
+            run_and_die(Path(sys.argv[1]), writer, int(moment))
+            os._exit(0)
+        os.close(writer)
+        with open(reader) as pipe:
+            computed = pipe.read().split()
+        status = os.waitstatus_to_exitcode(os.wait()[1])
+        markers = [marker.name[2:] for marker in Path(sys.argv[1]).glob("tasks/finished/c.*")]
+        print(json.dumps([status, computed, markers]), flush=True)  # or the next child has it too
+
+
+def test_killed_at_random_moments(tmp_path, whole):
+    # The first are in the creation, which takes some 138 operations; a task takes 15.
+    rng = np.random.default_rng(2)
+    moments = [*rng.integers(0, 130, 4), *rng.integers(160, 230, 1), *rng.integers(12, 60, 6), 9999]
+    command = [sys.executable, __file__, str(tmp_path / "x.zarr"), *map(str, moments)]
+    rounds = [json.loads(line) for line in subprocess.check_output(command).splitlines()]
+    assert [status for status, _, _ in rounds] == [-signal.SIGKILL] * 11 + [0]
+    finished = set()
+    for _, computed, markers in rounds:
+        assert not finished & set(computed)
+        # Only the task that was being written when the process died is done again.
+        assert set(markers) - finished in (set(computed), set(computed[:-1]))
+        finished = set(markers)
+    assert tree(tmp_path) == tree(whole)
+
+
+def test_another_specification_is_refused(whole):
+    for change, words in (
+        ({"optimizer": {"lr": 0.02}}, "optimizer.lr = 0.01, not 0.02"),
+        ({"optimizer": {}, "batch": 20}, "optimizer.lr = 0.01, not without it; no batch, not 20"),
+        ({"process": {"name": "square", "pieces": [1, 3]}}, "process.pieces.1 = 2, not 3"),
+        ({"process": "iid"}, 'process = {"name": "square", "pieces": [1, 2]}, not "iid"'),
+        (dict.fromkeys("abcde", 1), "no a, not 1; no b, not 1; no c, not 1; and 2 more"),
+    ):
+        words = f"{whole}/x.zarr was made with {words}: choose another --out folder or delete it"
+        change = {"specification": SPECIFICATION | change}
+        refused(f"^{re.escape(words)}$", fill, whole / "x.zarr", **change)
+
+
+def test_another_layout_and_what_does_not_fit_are_refused(whole):
+    def other(words, coords=COORDS, chunks=CHUNKS, variables=VARIABLES):
+        layout = Layout(coords, chunks, variables)
+        refused(f"x.zarr was made with {words}", fill, whole / "x.zarr", layout=layout)
+
+    other("coords.period = 21 values, not 22 values:", COORDS | {"period": np.arange(22)})
+    other("chunks.period = 2, not 3:", chunks={"momentum": 2, "period": 3})
+    other("no variables.more, not", variables=VARIABLES | {"more": VARIABLES["steps"]})
+    other('dims.0 = "momentum", not "period"', dict(reversed(COORDS.items())))
+    for words, dims in (("have the dimension momentum", ("period",)), ("differ", ("step",))):
+        refused(f"must {words}", Layout, COORDS, CHUNKS, {"mean": Variable(dims, "float64")})
+    refused("mean must be one of: float", Layout, COORDS, {}, {"mean": Variable((), "complex")})
+    store = fill(whole / "x.zarr", [])
+    task, good = store.tasks[0], part(store.tasks[0])
+    refused("must have shape", store.write, store.tasks[-1], good)
+    refused("d must be of type bool", store.write, task, good | {"diverged": np.zeros((3, 2, 2))})
+    refused("must give response, short, steps, diverged, got nothing", store.write, task, {})
+    refused("task 33 is not one of", store.write, Task(33, task.region), good)
+
+
+@pytest.mark.parametrize(("name", "words"), [("ENOSPC", "free some space"), ("EROFS", "allow it")])
+def test_a_disk_that_fails_costs_one_task(tmp_path, whole, monkeypatch, name, words):
+    error = OSError(getattr(errno, name), "simulated")
+
+    def fail(place, name, after, action, *given):  # root may write everywhere, hence a patch
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, Mock(side_effect=chain([None] * after, repeat(error))))
+            refused(f"{words}.* run the same command again; what was stored", action, *given)
+
+    for place, name in ((os, "fsync"), (os, "rename"), (Path, "mkdir"), (Path, "open")):
+        fail(place, name, 0, fill, tmp_path / "x.zarr")
+        assert not list(tmp_path.iterdir())
+    store = fill(tmp_path / "x.zarr", [])
+    for after in range(10):  # four variables and the marker, each a file and a folder
+        done, task, *_ = store.pending()
+        store.write(done, part(done))
+        fail(os, "fsync", after, store.write, task, part(task))
+        assert store.pending() == list(store.tasks[after + 1 :])
+    fill(tmp_path / "x.zarr")
+    assert tree(tmp_path) == tree(whole)
+
+
+def test_what_is_no_store_is_left_alone_and_what_is_half_of_one_is_not(tmp_path, whole):
+    refused(r"x\.zarr is not there: name a store", open_store, tmp_path / "x.zarr")
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "zarr.json").write_text("{")
+    zarr.create_group(tmp_path / "group", attributes={"format": "resonax store 1"})
+    before = tree(tmp_path)
+    for name in ("file", "folder", "group"):
+        for action in (open_store, fill):
+            refused(f"{name} is not a store of results: name another", action, tmp_path / name)
+    assert tree(tmp_path) == before
+    # Cut in its creation, which happens beside its place.
+    (tmp_path / "run" / ".x.zarr.creating" / "response").mkdir(parents=True)
+    fill(tmp_path / "run" / "x.zarr")
+    assert tree(tmp_path / "run") == tree(whole)
+
+
+def test_the_import_is_cheap():
+    code = "import sys, resonax.results; print({'zarr', 'xarray', 'jax'} & {*sys.modules})"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
