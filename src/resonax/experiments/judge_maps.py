@@ -156,8 +156,9 @@ def judge_samples(data: Datasets) -> Claim:
         cases=tuple(cases),
         note="Sampling noise feeds the mean square of the error, it does not damp it: with one "
         "sample a step, E[M S M'] has the extra term G (4 F(S) - B S B) G'/n, which is never "
-        "negative, so that the mean-square boundary lies inside the flow's at every period, and "
-        "the mean distance over runs follows it. In Fig. 3 fewer samples do damp under the summed "
+        "negative, so that the mean-square boundary lies below the flow's at every period. The "
+        "mean distance over ten runs lies between the two: it sees only part of the rare runs that "
+        "carry the mean square. In Fig. 3 fewer samples do damp under the summed "
         "loss, because the sum scales the step size with the number of samples.",
     )
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_heatmaps"]
 
-_RADII = (1.0, 2.0, 5.0, 20.0)  # per period
+_RADII = (1.0, 1.1, 1.25, 1.5)  # per period
 _REDS = ("white", "#fdbe85", "#fd6a4a", "#c51b24")
 _OWN = {
     "map_rate": "boundary of the expected update",
@@ -86,7 +86,10 @@ def _paint(panel: xr.Dataset, axes: Axes, limits: tuple[float, float]) -> Any:
 def _legend(dataset: xr.Dataset) -> list[Line2D]:
     lines = []
     if "flow_rate" in dataset:
+        largest = float(np.exp((dataset.flow_rate * dataset.period).max()))
         for radius, colour in zip(_RADII, _REDS, strict=True):
+            if radius >= largest:
+                continue
             label = "flow: ρ = 1" if radius == 1 else f"ρ = {radius:g}"
             lines.append(Line2D([], [], color=colour, linewidth=1.4, label=label))
     for name, words in _OWN.items():

@@ -1,0 +1,175 @@
+"""The engine against a loop of torch.optim.SGD, a vectorised NumPy loop and torch.func.vmap.
+
+Run: python benchmarks/simulation.py [--quick]
+
+All contestants train the same cells in one run, so that the ratios hold on a noisy machine: cells
+of the map of Fig. 2a (regression in two weights, sinusoidal mean, 20 samples a step) and networks
+of Fig. 5. The slow ones take fewer steps or runs, and their time is given per cell, run and step.
+The whole command is timed as a process of its own, with figure and theory, from a warm cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+
+import resonax as rx
+
+MOMENTUM, PERIOD = np.linspace(0.95, 0.999, 100), 1 / np.linspace(0.0005, 0.05, 100)
+RUNS, STEPS = 10, 10_000
+
+
+def seconds(function: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    function()
+    return time.perf_counter() - began
+
+
+def torch_loop(steps: int = 1000) -> float:
+    """Return seconds per step of one run of torch.optim.SGD, drawing 20 samples a step."""
+    torch.set_num_threads(2)
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.97)
+
+    def train() -> None:
+        for k in range(steps):
+            inputs = 0.5 * np.sin(2 * np.pi * k / 22) + torch.randn(20, 1)
+            targets = 0.3 * inputs + 0.1
+            optimizer.zero_grad()
+            torch.mean((model(inputs) - targets) ** 2).backward()
+            optimizer.step()
+
+    train()
+    return seconds(train) / steps
+
+
+def numpy_loop(steps: int = 40) -> float:
+    """Return seconds per cell, run and step of a NumPy loop over all cells and runs at once."""
+    rng = np.random.default_rng(0)
+    momentum, period = (grid.ravel() for grid in np.meshgrid(MOMENTUM, PERIOD, [0.0] * RUNS)[:2])
+    count = len(momentum)
+    slope, bias = rng.uniform(-1, 1, (2, count))
+    velocity = np.zeros((2, count))
+
+    def train() -> None:
+        nonlocal slope, bias
+        for k in range(steps):
+            inputs = 0.5 * np.sin(2 * np.pi * k / period)[:, None] + rng.normal(size=(count, 20))
+            gaps = inputs * slope[:, None] + bias[:, None]
+            velocity[0] = momentum * velocity[0] - 0.02 * (gaps * inputs).mean(axis=1)
+            velocity[1] = momentum * velocity[1] - 0.02 * gaps.mean(axis=1)
+            slope, bias = slope + velocity[0], bias + velocity[1]
+
+    return seconds(train) / steps / count
+
+
+def engine(columns: int = 100, cells: int = 100, steps: int = STEPS, **changes: Any) -> float:
+    """Return seconds of the compiled loop for a map, without its compilation."""
+    given: dict[str, Any] = {"batch": 20, "dim": 1, **changes}
+    process = rx.Sinusoid(period=22.0, dim=given["dim"])
+    training = rx.Training(process, rx.heavy_ball(0.01, 0.95), batch=given["batch"])
+    axes = {"period": PERIOD[:columns]}, {"momentum": MOMENTUM[:cells]}
+    rx.simulate(training, *axes, runs=RUNS, steps=1000, window=500)  # compiles
+    return min(
+        seconds(lambda: rx.simulate(training, *axes, runs=RUNS, steps=steps)) for _ in range(3)
+    )
+
+
+def command() -> float:
+    """Return seconds of the whole command for Fig. 2a at the paper's scale, from a warm cache."""
+
+    def run() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["reproduce", "sinusoid-map", "--scale", "paper", "--out", folder]
+            subprocess.run(
+                [sys.executable, "-m", "resonax", *words], check=True, capture_output=True
+            )
+
+    run()
+    return min(seconds(run) for _ in range(2))
+
+
+def vmap_networks(count: int = 512, steps: int = 50) -> float:
+    """Return seconds per network and step of torch.func.vmap over networks 2-20-20-1."""
+    widths = ((2, 20), (20, 20), (20, 1))
+    weights = [torch.randn(count, a, b) * (2 / a) ** 0.5 for a, b in widths]
+    weights += [torch.zeros(count, b) for _, b in widths]
+    velocity = [torch.zeros_like(weight) for weight in weights]
+
+    def loss(w: list[torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        h = torch.relu(x @ w[0] + w[3])
+        h = torch.relu(h @ w[1] + w[4])
+        return torch.mean(((h @ w[2] + w[5])[:, 0] - y) ** 2)
+
+    slope = torch.func.vmap(torch.func.grad(loss))
+
+    def train() -> None:
+        for _ in range(steps):
+            inputs = torch.randn(count, 10, 2)
+            outputs = torch.cos(torch.pi * inputs.norm(dim=-1)) + 0.3 * torch.randn(count, 10)
+            for place, gradient in enumerate(slope(weights, inputs, outputs)):
+                velocity[place].mul_(0.95).sub_(0.01 * gradient)
+                weights[place] = weights[place] + velocity[place]
+
+    train()
+    return seconds(train) / steps / count
+
+
+def our_networks(columns: int = 26, steps: int = 2000) -> float:
+    """Return seconds per network and step of the engine, 20 runs of each column."""
+    process = rx.Switching(period=6.0, dim=2, variance=0.1, amplitude=0.63)
+    training = rx.Training(
+        process, rx.heavy_ball(0.01, 0.95), model=rx.Network(), batch=10, noise=0.1
+    )
+    axes = {"period": np.arange(1.0, columns + 1)}
+    rx.simulate(training, axes, runs=20, steps=200, window=20)
+    taken = seconds(lambda: rx.simulate(training, axes, runs=20, steps=steps, window=200))
+    return taken / steps / (20 * columns)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="leave out how the time grows")
+    quick = parser.parse_args().quick
+    print(f"jax {jax.__version__}, torch {torch.__version__}, {jax.devices()[0]}")
+    work = len(MOMENTUM) * len(PERIOD) * RUNS * STEPS
+    by_torch, by_numpy = torch_loop(), numpy_loop()
+    loop, whole = engine(), command()
+    print("Fig. 2a at the paper's scale: 10,000 cells, 10 runs, 10,000 steps")
+    print(f"  torch.optim.SGD, run by run   {by_torch * 1e6:9.1f} us per cell, run and step")
+    print(f"  NumPy, all cells at once      {by_numpy * 1e6:9.4f} us")
+    print(f"  compiled loop                 {loop / work * 1e6:9.6f} us, {loop:.2f} s in all")
+    print(f"  whole command                 {whole / work * 1e6:9.6f} us, {whole:.2f} s in all")
+    for name, taken in (("compiled loop", loop), ("whole command", whole)):
+        per = taken / work
+        print(f"  {name}: {by_torch / per:,.0f} x torch, {by_numpy / per:,.0f} x NumPy")
+    by_vmap, ours = vmap_networks(), our_networks()
+    print("Networks of Fig. 5, about 512 at once")
+    print(f"  torch.func.vmap {by_vmap * 1e6:.2f} us per network and step")
+    print(f"  ours            {ours * 1e6:.2f} us, {by_vmap / ours:.2f} x")
+    if quick:
+        return
+    print("How the time of the compiled loop grows (seconds)")
+    for words, values in (
+        ("columns", [25, 50, 100]),
+        ("cells", [10, 30, 100]),
+        ("steps", [2000, 5000, 10_000]),
+        ("dim", [1, 2, 4, 8]),
+        ("batch", [1, 20, 1000, 100_000]),
+    ):
+        times = [engine(**{words: number}) for number in values]
+        shown = ", ".join(f"{n}: {t:.2f}" for n, t in zip(values, times, strict=True))
+        print(f"  {words:8s} {shown}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""Networks against backpropagation by hand; the random numbers of all loops; wrong arguments.
+
+Tests of laws have fixed seeds. `accept` holds the chance of a false alarm to 1e-6 for each of
+them, and so to 2e-5 for the file.
+"""
+
+from functools import cache, partial
+
+import jax
+import jax.extend.random
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import resonax as rx
+from resonax.checks import ArgumentError
+from resonax.moments import Moments
+from resonax.simulation import Network, Training, adam, network, simulate
+from resonax.simulation.batches import Needs, draw, draw_factor, needs_of, split
+from resonax.simulation.streams import chi_square, stream_keys, threefry
+
+
+def accept(pvalues):
+    """Reject at level 1e-6 if any of several tests rejects (Bonferroni)."""
+    assert np.min(pvalues) > 1e-6 / np.size(pvalues), np.sort(np.ravel(pvalues))[:3]
+
+
+def mean_pvalues(samples, expected):
+    """Return p-values of the hypothesis that independent samples (first axis) have this mean."""
+    error = samples.std(0) / np.sqrt(len(samples))
+    return 2 * stats.norm.sf(np.abs(samples.mean(0) - expected) / error)
+
+
+# Random numbers
+
+
+def test_threefry_is_the_published_generator_and_that_of_jax():
+    for key, counter, words in (  # from the authors' table of known answers
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((2**32 - 1,) * 2, (2**32 - 1,) * 2, (0x1CB996FC, 0xBB002BE7)),
+        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    ):
+        found = threefry(tuple(map(np.uint32, key)), tuple(map(np.uint32, counter)))
+        assert tuple(map(int, found)) == words
+    counters = np.random.default_rng(0).integers(2**32, size=(2, 50), dtype=np.uint32)
+    key = jnp.array([7, 2**31], jnp.uint32)
+    theirs = jax.extend.random.threefry_2x32(key, counters.ravel()).reshape(2, 50)
+    np.testing.assert_array_equal(threefry((key[0], key[1]), tuple(counters)), theirs)
+
+
+def test_numbers_are_independent_and_depend_on_their_place_alone():
+    drawing, keys = jax.jit(draw, static_argnums=2), stream_keys(1, np.arange(100), 200)
+    drawn = drawing(keys, jnp.arange(3), Needs(process=3, input=5, choice=4, noise=3))
+    part = drawing(stream_keys(1, np.arange(4, 6), 200), jnp.arange(1, 3), Needs(3, 4, 2, 1))
+    for some, every in zip(part, drawn, strict=True):
+        np.testing.assert_array_equal(some, np.stack(every)[: len(some), 1:, 800:1200])
+    standard = drawn._replace(choice=stats.norm.ppf(np.stack(drawn.choice)))
+    values = np.concatenate([np.stack(part) for part in standard])  # (slots, steps, streams)
+    accept(stats.kstest(values.reshape(-1, values.shape[2]), "norm", axis=1).pvalue)
+    for table in (values, values**2):  # the squares would tell of a radius that is used twice
+        slots = table.reshape(-1, table.shape[2])
+        neighbours = np.stack([slots[:, :-1].ravel(), slots[:, 1:].ravel()])  # streams
+        for pairs in (slots, neighbours):
+            of = np.corrcoef(pairs)[np.triu_indices(len(pairs), 1)]
+            accept(2 * stats.norm.sf(np.abs(of) * np.sqrt(pairs.shape[1])))
+
+
+def test_many_degrees_of_freedom_are_drawn_by_rejection():
+    """Marsaglia and Tsang's method step by step; that it is exact is their theorem."""
+    rng, freedom = np.random.default_rng(8), 49
+    normal, uniform = rng.normal(size=(6, 500)), 1 - 10.0 ** rng.uniform(-7, -1, size=(6, 500))
+    uniform[-1] = 1e-9  # the last attempt succeeds
+    with jax.enable_x64(True):
+        ours = jax.vmap(partial(chi_square, freedom=freedom))(list(normal), list(uniform))
+    d, attempts = freedom / 2 - 1 / 3, []
+    for place in range(500):
+        for attempt in range(6):
+            x, u = normal[attempt, place], uniform[attempt, place]
+            v = (1 + x / np.sqrt(9 * d)) ** 3
+            if np.log(u) < x**2 / 2 + d - d * v + d * np.log(v):
+                break
+        attempts.append(attempt)
+        np.testing.assert_allclose(ours[place], 2 * d * v, rtol=1e-12)
+    assert set(attempts) == set(range(6))
+
+
+MEAN = {1: np.array([0.7]), 3: np.array([0.7, -0.4, 0.2])}
+ROOT = {1: np.array([[0.8]]), 3: np.array([[0.8, 0.3, 0.0], [0.1, 0.5, 0.2], [-0.4, 0.0, 0.9]])}
+
+
+@pytest.mark.parametrize("dim", MEAN)
+@pytest.mark.parametrize("batch", [2, 7, 20, 100])
+def test_a_factor_has_the_law_of_a_batch(batch, dim):
+    law = Moments(jnp.array(MEAN[dim])[None], jnp.array(ROOT[dim])[None], jnp.ones(1))
+    scatter, count = batch > dim + 1, 20_000
+    needs = needs_of(dim, batch, process=0, scatter=scatter)
+
+    @jax.jit
+    def grams(keys):
+        drawn = draw(keys, jnp.zeros(1), needs)
+        options = {"rows": batch, "scatter": scatter, "batch": batch}
+        parts = split(law, diagonal=dim == 1)
+        one = partial(draw_factor, law=parts, features=rx.Linear(), **options)
+        rows = jax.vmap(one)(jax.tree.map(lambda leaf: leaf[0], drawn))
+        factor = jnp.stack([jnp.stack(row, -1) for row in rows], -2)
+        return jnp.swapaxes(factor, -1, -2) @ factor
+
+    ours = np.asarray(grams(stream_keys(3, np.arange(count), 1)), float)
+    rng = np.random.default_rng(4)
+    inputs = MEAN[dim] + rng.normal(size=(count, batch, dim)) @ ROOT[dim].T
+    phi = np.concatenate([inputs, np.ones((count, batch, 1))], axis=2)
+    theirs = np.swapaxes(phi, 1, 2) @ phi / batch
+    # Beside the entries themselves, E[G S G] for S = ab' + ba' tells all of their covariances.
+    second = np.asarray(rx.Linear().second(law), float)
+    pvalues, places = [], np.tril_indices(dim + 1)
+    pvalues.extend(mean_pvalues(ours[:, :-1], second[:-1]).ravel())  # the last diagonal entry is 1
+    for a, b in zip(*places, strict=True):
+        S = np.zeros((dim + 1, dim + 1))
+        S[a, b] = S[b, a] = 1.0
+        expected = np.asarray(rx.Linear().fourth(law)(jnp.array(S)), float) / batch
+        expected += (1 - 1 / batch) * second @ S @ second
+        pvalues.extend(mean_pvalues((ours @ S @ ours)[:, :-1], expected[:-1]).ravel())
+    for a, b in zip(places[0][:-1], places[1][:-1], strict=True):
+        pvalues.append(stats.ks_2samp(ours[:, a, b], theirs[:, a, b]).pvalue)
+    np.testing.assert_allclose(ours[:, -1, -1], 1.0, rtol=1e-5)
+    accept(pvalues)
+
+
+# Networks
+
+
+SINE = rx.Sinusoid(period=400.0, amplitude=2.0, variance=0.5, swing=0.8, dim=2)
+NET = Training(SINE, rx.heavy_ball(0.02, 0.9), Network((5, 4)), batch=3, noise=0.2)
+LINE = rx.Sinusoid(period=400.0, amplitude=2.0, variance=0.5, swing=0.8)
+ADAM = Training(LINE, adam(0.02, 0.8, 0.9), Network((4,)), batch=3, noise=0.2, reduction="sum")
+NETWORKS = {"mean": NET, "sum": ADAM}
+RATES, RUNS = [0.02, 1e-12, 1e6], 400  # networks that learn, stay and overflow
+STREAMS = len(RATES) * RUNS  # the engine adds some, to fill its arrays up
+
+
+@cache
+def ran(reduction):
+    """Return responses, grid, networks after 0 and 20 steps, and sum of the next 20 losses."""
+    training, seen, run = NETWORKS[reduction], [], network.run_networks
+
+    def spy(training, grid, shape, *rest):
+        seen.extend([grid, shape])
+        return run(training, grid, shape, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network, "run_networks", spy)
+        options = {"runs": RUNS, "steps": 40, "window": 20, "seed": 5, "double": True}
+        found = simulate(training, {"lr": RATES}, **options)
+    grid, shape = seen
+    with jax.enable_x64(True):
+        state = network.begin_networks(training, grid, shape=shape)
+        begin = jax.tree.map(lambda leaf: np.array(leaf[:STREAMS, 0]), state.layers)
+        state = network.advance_networks(training, grid, state, 0, 1, False, shape=shape)
+        end = jax.tree.map(lambda leaf: np.array(leaf[:STREAMS, 0]), state.layers)
+        state = network.advance_networks(training, grid, state, 20, 1, True, shape=shape)
+        total = np.array(state.total[:STREAMS, 0])
+    return found, grid, begin, end, total
+
+
+def of_stream(layers, stream):
+    return [[leaf[stream] for leaf in layer] for layer in layers]
+
+
+def numpy_inputs(wave, standard):
+    """Return inputs of mean 2 w in the first coordinate and variances exp(0.8 w) / 2."""
+    x = np.sqrt(0.5 * np.exp(0.8 * np.c_[wave])) * standard
+    x[:, 0] += 2.0 * wave
+    return x
+
+
+def predict(layers, x):
+    """Return the activations of every layer."""
+    values = [x]
+    for number, (weights, bias) in enumerate(layers):
+        x = values[-1] @ weights + bias
+        values.append(np.maximum(x, 0) if number < len(layers) - 1 else x)
+    return values
+
+
+def backpropagate(layers, x, y):
+    """Return the gradient of the mean squared error."""
+    values = predict(layers, x)
+    pull, slopes = 2 * (values[-1] - y[:, None]) / len(x), []
+    for (weights, _), before in zip(layers[::-1], values[-2::-1], strict=True):
+        slopes.append((before.T @ pull, pull.sum(0)))
+        pull = (pull @ weights.T) * (before > 0)
+    return slopes[::-1]
+
+
+def heavy(memory, g, k):
+    memory = 0.9 * memory - 0.02 * g
+    return memory, memory
+
+
+def numpy_adam(memory, g, k):
+    m, s = memory if k else (0.0, 0.0)
+    m, s = 0.8 * m + 0.2 * g, 0.9 * s + 0.1 * g**2
+    root = np.sqrt(s / (1 - 0.9 ** (k + 1)))
+    return -0.02 * m / (1 - 0.8 ** (k + 1)) / (root + 1e-8), (m, s)
+
+
+@pytest.mark.parametrize(("reduction", "move"), [("mean", heavy), ("sum", numpy_adam)])
+def test_training_is_backpropagation(reduction, move):
+    _, grid, begin, end, _ = ran(reduction)
+    dim = NETWORKS[reduction].process.dim
+    with jax.enable_x64(True):
+        needs = needs_of(dim, 3, process=0)
+        drawn = jax.jit(draw, static_argnums=2)(grid.keys[:3], jnp.arange(20), needs)
+    standard, noise = np.stack(drawn.input), np.sqrt(0.2) * np.stack(drawn.noise)
+    for stream in range(3):
+        layers = of_stream(begin, stream)
+        memory = [[np.zeros_like(leaf) for leaf in layer] for layer in layers]
+        for k in range(20):
+            x = numpy_inputs(np.sin(2 * np.pi * k / 400), standard[:, k, stream].reshape(3, dim))
+            y = np.cos(np.pi * np.linalg.norm(x, axis=1)) + noise[:, k, stream]
+            for at, slopes in enumerate(backpropagate(layers, x, y)):
+                for part, slope in enumerate(slopes):
+                    slope = slope * (3 if reduction == "sum" else 1)
+                    step, memory[at][part] = move(memory[at][part], slope, k)
+                    layers[at][part] = layers[at][part] + step
+        for ours, theirs in zip(of_stream(end, stream), layers, strict=True):
+            for one, other in zip(ours, theirs, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_networks_start_after_he_and_are_judged_by_the_stationary_law():
+    found, _, begin, _, total = ran("mean")
+    pvalues, scores, rng = [], [], np.random.default_rng(7)
+    for width, (weights, bias) in zip((2, 5, 4), begin, strict=True):
+        assert (bias == 0).all()
+        pvalues.append(stats.kstest(weights.ravel() / np.sqrt(2 / width), "norm").pvalue)
+    for run in range(RUNS):  # of those that stay where they are, each on 400 inputs of its own
+        x = numpy_inputs(np.sin(2 * np.pi * rng.uniform(size=4000)), rng.normal(size=(4000, 2)))
+        outputs = predict(of_stream(begin, RUNS + run), x)[-1][:, 0]
+        losses = (outputs - np.cos(np.pi * np.linalg.norm(x, axis=1))) ** 2
+        error = losses.std() * np.sqrt(1 / 400 + 1 / 4000)
+        ours = np.exp([found.log_start[1, 0, run], found.log_response[1, 0, run]])
+        scores.append((ours - losses.mean()) / error)
+    scores = np.array(scores)
+    accept([*pvalues, *mean_pvalues(scores, 0.0), *mean_pvalues(scores**2, 1.0)])
+    # The response is the loss over the last steps, and that of an overflow infinite, never nan.
+    fine, ours = np.isfinite(total), found.log_response.ravel()
+    np.testing.assert_allclose(ours[fine], np.log(total[fine] / 20), rtol=1e-10)
+    assert np.isposinf(ours[~fine]).all()
+    assert np.isposinf(found.rate.ravel()[~fine]).all()
+    share = fine.reshape(found.rate.shape).mean(axis=2).ravel()
+    assert share[:2].tolist() == [1.0, 1.0]
+    assert share[2] < 0.5
+
+
+# Wrong arguments
+
+
+PLAIN = Training(SINE, rx.heavy_ball(0.01, 0.9))
+ROWS = np.ones((60, 1))
+LONG = Training(rx.Recorded.of(ROWS), rx.sgd(0.1), batch=2)
+WRONG = {
+    "runs must be at least 1": (PLAIN, {"lr": [1]}, {}, {"runs": 0}),
+    "runs must be a whole number": (PLAIN, {"lr": [1]}, {}, {"runs": 1.5}),
+    "seed must be at least 0": (PLAIN, {"lr": [1]}, {}, {"seed": -1}),
+    "steps must be a multiple of 20, got 50": (PLAIN, {"lr": [1]}, {}, {"steps": 50}),
+    "window must be at least 20": (PLAIN, {"lr": [1]}, {}, {"window": 0}),
+    "at least two windows": (PLAIN, {"lr": [1]}, {}, {"steps": 40, "window": 40}),
+    "steps must be a multiple of 40": (PLAIN, {"lr": [1]}, {}, {"steps": 60, "window": 20}),
+    "columns must name at least one": (PLAIN, {}, {}, {}),
+    "columns must be arrays of one": (PLAIN, {"lr": [1, 2], "period": [9]}, {}, {}),
+    "shared must be arrays of one": (PLAIN, {"period": [9]}, {"lr": [[1, 2]]}, {}),
+    "period must be in columns": (PLAIN, {"lr": [1]}, {"period": [9]}, {}),
+    "lr must be in columns or in shared": (PLAIN, {"lr": [1]}, {"lr": [2]}, {}),
+    "unknown axis 'momentun', did you mean 'momentum'": (PLAIN, {"momentun": [0.5]}, {}, {}),
+    "momentum must be at least 0 and below 1, got 1.5": (PLAIN, {"momentum": [0.5, 1.5]}, {}, {}),
+    "period must be at least 1": (PLAIN, {"period": [0, 0.5]}, {}, {}),
+    "batch must be a whole number, got 2.5": (PLAIN, {"batch": [2.5]}, {}, {}),
+    "dim must be at least 1 and at most 2, got 3": (PLAIN, {"lr": [1]}, {"dim": [1, 3]}, {}),
+    "dim cannot vary": (NET, {"lr": [1]}, {"dim": [1, 2]}, {}),
+    "batch must be in columns for a network": (NET, {"lr": [1]}, {"batch": [1, 2]}, {}),
+    "batch must be at least 1 and at most 131072": (NET, {"batch": [2e5]}, {}, {}),
+    "batch cannot vary for a recording": (LONG, {"batch": [2]}, {}, {}),
+    "steps must be at most 30 for one pass, got 40": (LONG, {"lr": [1]}, {}, {}),
+    "at most 24 weights, got 28": (
+        *(Training(SINE, PLAIN.optimizer, rx.Polynomial(6)), {"lr": [1]}),
+        *({}, {}),
+    ),
+    "labels must be whole numbers": (PLAIN, {"lr": [1, 2]}, {}, {"labels": [0, 0.5]}),
+    "labels must be whole numbers of at least 0, one": (PLAIN, {"lr": [1]}, {}, {"labels": [0, 1]}),
+}
+
+
+@pytest.mark.parametrize("sentence", WRONG)
+def test_wrong_arguments_are_named(sentence):
+    training, columns, shared, options = WRONG[sentence]
+    with pytest.raises(ArgumentError) as error:
+        simulate(training, columns, shared, **{"steps": 40, "window": 20} | options)
+    assert sentence in str(error.value)

@@ -1,0 +1,300 @@
+"""The compiled linear loop against plain NumPy loops: in law, to rounding, and bit by bit.
+
+Tests of laws have fixed seeds. `accept` holds the chance of a false alarm to 1e-6 for each of
+them, and so to 2e-5 for the file.
+"""
+
+import logging
+from functools import partial
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy import optimize, stats
+
+import resonax as rx
+from resonax.processes import shuffled
+from resonax.simulation import Training, Transform, adam, engine, linear, simulate
+from resonax.simulation.batches import draw, needs_of
+from resonax.simulation.walk import begin_walk, walk
+
+RUNS, STEPS, WINDOW = 2000, 120, 40
+ROWS = np.random.default_rng(1).normal(size=(14, 2)) @ np.array([[1.0, 0.5], [0.0, 0.8]])
+SLOPE = np.array([1.0, 2.0, 2.0]) / 3
+
+
+def accept(*pvalues):
+    """Reject at level 1e-6 if any of several tests rejects (Bonferroni)."""
+    assert np.min(pvalues) > 1e-6 / len(pvalues), sorted(pvalues)[:3]
+
+
+# Inputs of every step, (runs, batch, dim), by definition
+
+
+def sine_inputs(rng, shape):
+    for k in range(STEPS):
+        yield 0.5 * np.sin(2 * np.pi * k / 22) + rng.normal(size=shape)
+
+
+def shuffled_inputs(rng, shape):
+    for _ in range(STEPS):
+        yield 2.0 * np.sin(2 * np.pi * rng.uniform(size=shape)) + 0.5 * rng.normal(size=shape)
+
+
+def square_inputs(rng, shape):
+    for k in range(STEPS):
+        side = 1 if (2 * k // 7) % 2 == 0 else -1
+        yield 0.8 * side * SLOPE + np.sqrt(0.3) * rng.normal(size=shape)
+
+
+def switching_inputs(rng, shape):
+    for k in range(STEPS):
+        if k % 5 == 0:
+            mean = 0.6 * rng.normal(size=(shape[0], 1, shape[2]))
+        yield mean + 0.5 * rng.normal(size=shape)
+
+
+def ar2_inputs(rng, shape, share=1e-3):
+    """Solve for unit variance with the peak at 1/20, and start from the stationary law."""
+
+    def first(phi2):
+        return 4 * phi2 * np.cos(2 * np.pi / 20) / (phi2 - 1)
+
+    def excess(phi2):
+        return share * (1 - phi2) - (1 + phi2) * ((1 - phi2) ** 2 - first(phi2) ** 2)
+
+    phi2 = optimize.brentq(excess, -1 + 1e-9, -0.5)
+    phi1 = first(phi2)
+    lag = phi1 / (1 - phi2)
+    then, now = rng.multivariate_normal([0, 0], [[1, lag], [lag, 1]], size=shape[0]).T
+    for _ in range(STEPS):
+        then, now = now, phi1 * now + phi2 * then + np.sqrt(share) * rng.normal(size=shape[0])
+        yield 0.9 * now[:, None, None] + rng.normal(size=shape)
+
+
+def recorded_inputs(rng, shape):
+    for k in range(STEPS):
+        yield np.broadcast_to(ROWS.reshape(7, 2, 2)[k % 7], shape)
+
+
+# Optimizers: (weights, memory, gradient, step) -> weights, memory
+
+
+def numpy_heavy(theta, v, g, k, lr=0.05, momentum=0.9, dampening=0.0, decay=0.0):
+    v = momentum * v - lr * (1 - dampening) * (g + decay * theta)
+    return theta + v, v
+
+
+def numpy_nesterov(theta, v, g, k, lr=0.05, momentum=0.9):
+    v = momentum * v - lr * g
+    return theta + momentum * v - lr * g, v
+
+
+def numpy_torch(theta, v, g, k, **numbers):  # which dampens from the second step on
+    return numpy_heavy(theta, v, g, k, **numbers, dampening=0.3 if k else 0.0)
+
+
+def numpy_adam(theta, memory, g, k, lr=0.05, momentum=0.9, beta2=0.95):
+    m, s = memory if k else (0.0, 0.0)
+    m, s = momentum * m + (1 - momentum) * g, beta2 * s + (1 - beta2) * g**2
+    root = np.sqrt(s / (1 - beta2 ** (k + 1)))
+    return theta - lr * m / (1 - momentum ** (k + 1)) / (root + 1e-8), (m, s)
+
+
+def anchored(learning_rate, momentum):
+    """Return an optax transform that looks at the weights, now and at the start."""
+
+    def update(slopes, first, params):
+        pull = jax.tree.map(lambda g, w, a: g + w - momentum * a, slopes, params, first)
+        return jax.tree.map(lambda p: -learning_rate * p, pull), first
+
+    return optax.GradientTransformation(lambda params: params, update)
+
+
+def numpy_anchored(theta, memory, g, k, lr, momentum):
+    first = memory if k else theta
+    return theta - lr * (g + theta - momentum * first), first
+
+
+def responses(distance, window):
+    """Return log of the mean distance over the last steps, and its growth from the middle on."""
+    half = len(distance) // 2
+    middle, end = (np.log(np.mean(distance[at - window : at], 0)) for at in (half, 2 * half))
+    return end, (end - middle) / half
+
+
+def numpy_runs(rng, training, inputs, move, batch, dim):
+    """Return log of the distance at the start, log of the response and rate of many runs."""
+    powers = [0, 1, 2] if isinstance(training.model, rx.Polynomial) else []
+    shape, start = (2, RUNS, len(powers) or dim + 1), training.start
+    if training.start_law == "normal":
+        theta, best = np.sqrt(start) * rng.normal(size=shape)
+    else:
+        theta, best = rng.uniform(-start, start, shape)
+    memory, distance = np.zeros_like(theta), [np.linalg.norm(theta - best, axis=1)]
+    for k, x in enumerate(inputs(rng, (RUNS, batch, dim))):
+        phi = x**powers if powers else np.concatenate([x, np.ones_like(x[..., :1])], axis=-1)
+        noise = np.sqrt(training.noise) * rng.normal(size=(RUNS, batch))
+        y = np.einsum("rni,ri->rn", phi, best) + noise
+        slopes = 2 * (np.einsum("rni,ri->rn", phi, theta) - y)[..., None] * phi
+        slope = slopes.sum(1) if training.reduction == "sum" else slopes.mean(1)
+        theta, memory = move(theta, memory, slope, k)
+        distance.append(np.linalg.norm(theta - best, axis=1))
+    return np.log(distance[0]), *responses(distance[1:], WINDOW)
+
+
+HEAVY, DECAY = rx.heavy_ball(0.05, 0.9), rx.heavy_ball(0.05, 0.9, weight_decay=0.5)
+SINE = rx.Sinusoid(period=22.0)
+WIDE = rx.Sinusoid(period=22.0, amplitude=2.0, variance=0.25)
+SQUARE = rx.Square(period=7.0, amplitude=0.8, variance=0.3, direction=SLOPE, dim=3)
+SWITCHING = rx.Switching(period=5.0, amplitude=0.6, variance=0.25, dim=4)
+AR2 = rx.AR2(period=20.0, amplitude=0.9, innovation=1e-3)
+RECORDED = rx.Recorded.of(ROWS, repeat=True)
+SQUARED = (rx.heavy_ball(0.01, 0.9), rx.Polynomial(2))
+SUM = {"noise": 0.3, "reduction": "sum"}
+NORMAL = {"noise": 0.3, "start": 0.25, "start_law": "normal"}
+LAWS = {  # training, NumPy inputs, NumPy optimizer
+    "statistics": (Training(SINE, HEAVY, batch=20), sine_inputs, numpy_heavy),
+    "large batch": (Training(SINE, HEAVY, batch=100, noise=0.3), sine_inputs, numpy_heavy),
+    "ar2": (Training(AR2, HEAVY, batch=3), ar2_inputs, numpy_heavy),
+    "square": (Training(SQUARE, HEAVY, batch=2, **SUM), square_inputs, numpy_heavy),
+    "switching": (Training(SWITCHING, HEAVY, batch=7, **NORMAL), switching_inputs, numpy_heavy),
+    "shuffled": (Training(WIDE, HEAVY, batch=3), shuffled_inputs, numpy_heavy),
+    "mixture": (Training(shuffled(WIDE), HEAVY, batch=3), shuffled_inputs, numpy_heavy),
+    "nesterov": (Training(SINE, rx.nesterov(0.05, 0.9)), sine_inputs, numpy_nesterov),
+    "decay": (Training(SINE, DECAY), sine_inputs, partial(numpy_heavy, decay=0.5)),
+    "adam": (Training(SINE, adam(0.05, 0.9, 0.95), batch=2), sine_inputs, numpy_adam),
+    "squares": (Training(SINE, *SQUARED, batch=2), sine_inputs, partial(numpy_heavy, lr=0.01)),
+    "recorded": (Training(RECORDED, HEAVY, batch=2, noise=0.3), recorded_inputs, numpy_heavy),
+    "in a column": (Training(SINE, HEAVY, batch=5), sine_inputs, numpy_heavy),
+    "switched off": (Training(SWITCHING, HEAVY, batch=2), switching_inputs, numpy_heavy),
+}
+SHARED = {  # numbers of the cells that share a column, of which the last one is compared
+    "in a column": {"momentum": [0.0, 0.9], "batch": [3.0, 1.0]},
+    "switched off": {"momentum": [0.0, 0.9], "dim": [4.0, 2.0]},
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_law_of_runs_is_that_of_a_plain_loop(name):
+    training, inputs, move = LAWS[name]
+    columns = {"period": [0.0]} if name == "shuffled" else {"start": [training.start]}
+    shared = SHARED.get(name, {})
+    found = simulate(training, columns, shared, runs=RUNS, steps=STEPS, window=WINDOW, seed=3)
+    batch = int(shared.get("batch", [training.batch])[-1])
+    dim = int(shared.get("dim", [training.process.dim])[-1])
+    expected = numpy_runs(np.random.default_rng(4), training, inputs, move, batch, dim)
+    pairs = zip((found.log_start, found.log_response, found.rate), expected, strict=True)
+    accept(*(stats.ks_2samp(ours[0, -1], theirs).pvalue for ours, theirs in pairs))
+
+
+@partial(jax.jit, static_argnames=("shape", "steps"))
+def factors(training, grid, shape, steps):
+    """Draw again F (steps, streams, cells or 1, rows, weights), and the noise of its rows."""
+    step, dim, walked = jnp.arange(steps), training.process.dim, training.process.step_normals
+    needs = needs_of(dim, shape.rows, process=walked, scatter=shape.scatter)
+    draws = draw(grid.keys, step, needs)
+    state = begin_walk(training, grid, shape)[0]
+    laws = walk(training, grid, shape, state, step, draws.process)[1]
+    rows, noise = linear.gradients(training, grid, shape._replace(gram=False), laws, draws)
+    return jnp.stack([jnp.stack(row, -1) for row in rows], -2), jnp.stack(noise, -1)
+
+
+SCALED = Training(SINE, rx.heavy_ball(0.01, 0.9, dampening=0.3), batch=5)
+DECAYS = Training(SINE, rx.nesterov(0.01, 0.9, weight_decay=0.5), batch=2, **SUM)
+TORCH = Training(AR2, rx.from_torch(0.01, 0.9, 0.3), batch=2, noise=0.3)
+ANCHOR = Transform({"learning_rate": 0.1, "momentum": 0.5}, anchored)
+ANY, DAMPED = Training(SINE, ANCHOR, batch=20, noise=0.3), partial(numpy_heavy, dampening=0.3)
+REPLAYS = {  # training, lr of the columns, shared, steps, NumPy optimizer
+    "scaled": (SCALED, [0.5, 1.75], {"momentum": [0.0, 0.3]}, 880, DAMPED),
+    "decay": (DECAYS, [0.02, 1.0], {"noise": [0.0, 0.3]}, 160, numpy_nesterov),
+    "torch": (TORCH, [0.01, 0.3], {"momentum": [0.5, 0.9]}, 400, numpy_torch),
+    "any": (ANY, [0.02, 0.1], {"momentum": [0.5, 0.9]}, 400, numpy_anchored),
+}
+
+
+@pytest.mark.parametrize("name", REPLAYS)
+def test_fed_the_same_numbers_it_agrees_to_rounding(name, monkeypatch):
+    training, lr, shared, steps, move, seen = *REPLAYS[name], []
+
+    def spy(training, grid, *, shape):
+        state = linear.begin_linear(training, grid, shape=shape)
+        seen.extend([training, grid, shape, jax.tree.map(np.array, state)])
+        return state
+
+    monkeypatch.setattr(engine, "begin_linear", spy)
+    options = {"runs": 2, "steps": steps, "window": steps // 4, "seed": 5}
+    found = simulate(training, {"lr": lr}, shared, **options, double=True)
+    training, grid, shape, state = seen
+    with jax.enable_x64(True):
+        F, noise = (np.asarray(part)[:, :4] for part in factors(training, grid, shape, steps))
+    error, target = (np.stack(part, -1)[:4] for part in (state.weights, state.target))
+    decay = getattr(training.optimizer, "weight_decay", 0.0)
+    scale = 2 * shape.rows if training.reduction == "sum" else 2
+    away = 0.0 if training.linear else target  # a sum with it would round small errors off
+    size, momentum = np.repeat(lr, 2)[:, None, None], np.c_[shared.get("momentum", 0.9)]
+    memory, distance = 0.0 * error, []
+    for k in range(steps):
+        gap = F[k] @ error[..., None] - noise[k][..., None]
+        slope = scale * (np.swapaxes(F[k], -1, -2) @ gap)[..., 0] + decay * (error + target)
+        moved, memory = move(error + away, memory, slope, k, lr=size, momentum=momentum)
+        error = moved - away
+        peak = np.abs(error).max(-1)  # divided by it, squares are neither 0 nor infinite
+        distance.append(peak * np.linalg.norm(error / peak[..., None], axis=-1))
+    theirs = np.stack(responses(distance, steps // 4)).reshape(2, len(lr), 2, -1).swapaxes(2, 3)
+    np.testing.assert_allclose([found.log_response, found.rate], theirs, rtol=1e-12, atol=1e-11)
+    if name == "scaled":  # in single precision too: no number is infinite where the error is not
+        assert found.log_response.min() < -200 * np.log(10)
+        assert found.log_response.max() > 200 * np.log(10)
+        single = simulate(training, {"lr": lr}, shared, **options)
+        np.testing.assert_allclose(single.log_response, found.log_response, rtol=1e-4)
+
+
+def test_single_precision_gives_the_verdicts_of_double():
+    training = Training(SINE, rx.heavy_ball(0.01, 0.9), batch=3)
+    grid = {"period": np.linspace(16, 50, 12)}, {"momentum": np.linspace(0.9, 0.995, 12)}
+    options = {"runs": 4, "steps": 4000, "window": 500, "seed": 6}
+    single, double = (simulate(training, *grid, **options, double=d).rate.mean(2) for d in (0, 1))
+    clear = np.abs(double) > 5e-4
+    assert clear.mean() > 0.8
+    assert set(np.sign(double[clear])) == {-1.0, 1.0}
+    np.testing.assert_array_equal(np.sign(single[clear]), np.sign(double[clear]))
+
+
+def test_results_do_not_depend_on_how_a_grid_is_split():
+    training, momentum = Training(SINE, HEAVY, noise=0.1), np.array([0.5, 0.9])
+    columns = {"period": np.array([22.0, 10.0, 22.0]), "batch": np.array([3.0, 3.0, 1.0])}
+
+    def run(first=0, last=3, low=0, high=2, seed=7):
+        part = {name: array[first:last] for name, array in columns.items()}
+        options = {"labels": np.arange(first, last), "seed": seed, "runs": 40}
+        shared = {"momentum": momentum[low:high]}
+        return np.stack(simulate(training, part, shared, **options, steps=40, window=20))
+
+    whole = run()
+    np.testing.assert_array_equal(run(), whole)
+    for cuts in ((0, 2, 3), (0, 1, 2, 3)):
+        parts = [run(*pair) for pair in pairwise(cuts)]
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
+    # Inside a column compilers may round sums as the size of an array goes.
+    parts = np.concatenate([run(2, 3, 0, 1), run(2, 3, 1, 2)], axis=2)
+    np.testing.assert_allclose(parts, whole[:, 2:], rtol=0, atol=1e-5)
+    for other in (8, 7 + 2**32):
+        assert (run(seed=other) != whole).mean() > 0.99
+
+
+def test_a_second_call_compiles_nothing(caplog):
+    def run(number, steps):
+        training = Training(rx.Sinusoid(period=20.0 + number), rx.heavy_ball(0.01, 0.9), noise=0.1)
+        columns, shared = {"period": [9.0 + number]}, {"momentum": [0.5, 0.1 * number]}
+        simulate(training, columns, shared, runs=2, steps=steps, window=20, seed=number)
+
+    run(1, 40)
+    with jax.log_compiles(), caplog.at_level(logging.WARNING):
+        run(2, 80)
+        assert not [record for record in caplog.records if "Compiling" in record.getMessage()]
+        jax.jit(lambda number: number + 1)(1.0)  # which shows that a compilation is seen
+    assert [record for record in caplog.records if "Compiling" in record.getMessage()]
