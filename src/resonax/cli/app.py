@@ -63,7 +63,7 @@ def _keep_compiled() -> None:
     if not os.access(home, os.W_OK):
         return
     jax.config.update("jax_compilation_cache_dir", str(home))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 

@@ -86,9 +86,11 @@ def _draw(outcome: Outcome, out: Path) -> Path:
 
     folder = make_folder(out / "figures")
     figure = plot_experiment(outcome.experiment.id, outcome.dataset)
-    for ending in ("svg", "png"):
-        save_figure(figure, folder / f"{outcome.experiment.id}.{ending}")
-    return folder / f"{outcome.experiment.id}.png"
+    png, svg = (folder / f"{outcome.experiment.id}.{ending}" for ending in ("png", "svg"))
+    save_figure(figure, png)
+    figure.set_layout_engine("none")  # everything has its place now
+    save_figure(figure, svg)
+    return png
 
 
 def _section(outcome: Outcome, figure: Path) -> Any:

@@ -120,7 +120,7 @@ def _propositions(scale: str) -> Experiment:
 
 
 def _theory_maps(scale: str) -> Experiment:
-    points = 100 if scale == "paper" else 40
+    points = 100 if scale == "paper" else 30
     layout = theory_layout(points)
     return Experiment(
         id="theory-maps",

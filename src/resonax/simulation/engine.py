@@ -242,7 +242,10 @@ def _run(
         },
         {name: jnp.asarray(array, float) for name, array in shared.items()},
         stream_keys(seed, labels, runs)[filled],
+        jnp.asarray(training.reduction == "sum", float),
     )
+    # A number in the grid: one compiled loop serves both.
+    training = replace(training, reduction="mean")
     if isinstance(training.model, Network):
         from resonax.simulation.network import run_networks
 

@@ -95,7 +95,7 @@ def gradients(training: Training, grid: Grid, shape: Shape, laws: Any, draws: Dr
         noise = [spread * given.noise[place] for place in range(len(rows))]
         if not shape.gram:
             return tuple(map(tuple, rows)), tuple(noise)
-        scale = 2 * (cell.batch if cell.reduction == "sum" else 1.0)
+        scale = 2 * grid.scale(cell.batch)
         size = range(len(rows[0]))
         hessian = [scale * sum(row[i] * row[j] for row in rows) for i in size for j in range(i + 1)]
         pairs = list(zip(rows, noise, strict=True))
@@ -106,10 +106,15 @@ def gradients(training: Training, grid: Grid, shape: Shape, laws: Any, draws: Dr
 
 
 def _shared_slope(
-    cell: Training, shape: Shape, gradient: Any, weights: tuple[Array, ...], unit: ArrayLike
+    grid: Grid,
+    cell: Training,
+    shape: Shape,
+    gradient: Any,
+    weights: tuple[Array, ...],
+    unit: ArrayLike,
 ) -> list[Any]:
     """Return the gradient H e - p."""
-    del cell
+    del grid, cell
     hessian, pull = gradient
     size = range(len(weights))
 
@@ -122,20 +127,26 @@ def _shared_slope(
 
 
 def _own_slope(
-    cell: Training, shape: Shape, gradient: Any, weights: tuple[Array, ...], unit: ArrayLike
+    grid: Grid,
+    cell: Training,
+    shape: Shape,
+    gradient: Any,
+    weights: tuple[Array, ...],
+    unit: ArrayLike,
 ) -> list[Any]:
     """Return the gradient 2 F'(F e - noise): fewer products than H e where H is not shared."""
     rows, noise = gradient
     gaps = [sum(f * e for f, e in zip(row, weights, strict=True)) for row in rows]
     if shape.noisy:
         gaps = [gap - unit * one for gap, one in zip(gaps, noise, strict=True)]
-    scale = 2 * (cell.batch if cell.reduction == "sum" else 1.0)
+    scale = 2 * grid.scale(cell.batch)
     pairs, places = list(zip(rows, gaps, strict=True)), range(len(weights))
     return [scale * sum(row[i] * gap for row, gap in pairs) for i in places]
 
 
 def _cell_step(
     training: Training,
+    grid: Grid,
     shape: Shape,
     values: Any,
     gradient: Any,
@@ -146,7 +157,9 @@ def _cell_step(
 ) -> tuple[tuple[Array, ...], Any]:
     """Return weights and optimizer of one cell after one step."""
     cell = training.at(values)
-    slope = (_shared_slope if shape.gram else _own_slope)(cell, shape, gradient, weights, unit)
+    slope = (_shared_slope if shape.gram else _own_slope)(
+        grid, cell, shape, gradient, weights, unit
+    )
     optimizer: Any = cell.optimizer
     params = weights
     if isinstance(optimizer, Momentum):
@@ -260,7 +273,7 @@ def advance_linear(
     )
     over_shared = jax.vmap(
         lambda columns, shared, gradient, w, s, t, u: _cell_step(
-            training, shape, {**columns, **shared}, gradient, w, s, t, u
+            training, grid, shape, {**columns, **shared}, gradient, w, s, t, u
         ),
         in_axes=(None, 0, 0 if shape.law_varies else None, 0, 0, 0, 0),
     )

@@ -128,8 +128,7 @@ def advance_networks(
         inputs = _inputs(law, given.input, given.choice)
         noise = jnp.sqrt(jnp.asarray(cell.noise)) * given.noise
         slope = jax.grad(_loss)(layers, inputs, target(inputs) + noise)
-        if cell.reduction == "sum":
-            slope = jax.tree.map(lambda leaf: shape.rows * leaf, slope)
+        slope = jax.tree.map(lambda leaf: grid.scale(shape.rows) * leaf, slope)
         moves, optimizer = cell.optimizer.transform().update(slope, optimizer, layers)
         return optax.apply_updates(layers, moves), optimizer
 

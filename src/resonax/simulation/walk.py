@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from resonax.simulation.batches import PROCESS, split
 from resonax.simulation.streams import BEGINNING, normals
@@ -22,6 +23,11 @@ class Grid(NamedTuple):
     columns: dict[str, Array]  # (streams,) each
     shared: dict[str, Array]  # (cells of a stream,) each
     keys: Array  # (streams, 2)
+    summed: Array  # 1 where the loss is summed over the batch, 0 for its mean
+
+    def scale(self, batch: ArrayLike) -> Array:
+        """Return the factor of the gradient of the mean loss."""
+        return 1 + self.summed * (jnp.asarray(batch) - 1)
 
 
 class Shape(NamedTuple):
