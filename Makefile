@@ -15,7 +15,7 @@ reproduce-paper: $(VENV)/.base
 	$(BIN)/resonax reproduce --scale paper --out out-paper
 
 test: lint
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 -m "not slow"
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
