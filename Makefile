@@ -15,7 +15,7 @@ reproduce-paper: $(VENV)/.base
 	$(BIN)/resonax reproduce --scale paper --out out-paper
 
 test: lint
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

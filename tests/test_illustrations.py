@@ -17,6 +17,9 @@ from resonax.figures.spectra import plot_spectra
 from resonax.figures.style import save_figure
 from resonax.results import open_dataset, save_dataset
 
+# On one worker: what they share takes longer to compute than to look at.
+pytestmark = pytest.mark.xdist_group("illustrations")
+
 SEED = 3
 STEPS = 24_000
 

@@ -233,7 +233,7 @@ def test_fed_the_same_numbers_it_agrees_to_rounding(name, monkeypatch):
         F, noise = (np.asarray(part)[:, :4] for part in factors(training, grid, shape, steps))
     error, target = (np.stack(part, -1)[:4] for part in (state.weights, state.target))
     decay = getattr(training.optimizer, "weight_decay", 0.0)
-    scale = 2 * shape.rows if training.reduction == "sum" else 2
+    scale = 2 * shape.rows if REPLAYS[name][0].reduction == "sum" else 2
     away = 0.0 if training.linear else target  # a sum with it would round small errors off
     size, momentum = np.repeat(lr, 2)[:, None, None], np.c_[shared.get("momentum", 0.9)]
     memory, distance = 0.0 * error, []

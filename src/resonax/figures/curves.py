@@ -33,9 +33,13 @@ def _interval(panel: xr.Dataset, log: bool) -> tuple[np.ndarray, np.ndarray, np.
         logs = (panel.log_response, panel.log_low, panel.log_high)
         middle, low, high = (array.values / np.log(10) for array in logs)
         return middle, low, high
-    runs = np.exp(panel.run_log_response.values)
-    mean = runs.mean(axis=-1)
-    half = 1.96 * runs.std(axis=-1, ddof=1) / np.sqrt(runs.shape[-1])
+    logs = panel.run_log_response.values
+    kept = np.isfinite(logs)  # a run that overflowed has no place on the axis: the title counts it
+    runs = np.exp(np.where(kept, logs, 0.0))
+    count = np.maximum(kept.sum(axis=-1), 2)
+    mean = np.where(kept.sum(axis=-1) > 1, (runs * kept).sum(axis=-1) / count, np.nan)
+    spread = ((runs - mean[..., None]) ** 2 * kept).sum(axis=-1) / (count - 1)
+    half = 1.96 * np.sqrt(spread / count)
     return mean, mean - half, mean + half
 
 
@@ -78,7 +82,9 @@ def plot_curves(dataset: xr.Dataset) -> Figure:
             finite = log10[np.isfinite(log10)]
             log = bool(np.ptp(finite) > _SPAN) if finite.size else False
             _draw(panel, axes, colours, log)
-            axes.set_title(name if len(names) > 1 else "")
+            lost = int(np.isposinf(panel.run_log_response.values).sum())
+            words = f"{name} (overflowed and left out: {lost})" if lost else name
+            axes.set_title(words if len(names) > 1 or lost else "")
             if log:
                 axes.yaxis.set_major_locator(MaxNLocator(integer=True))
                 axes.yaxis.set_major_formatter(FuncFormatter(_power))

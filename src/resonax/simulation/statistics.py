@@ -37,8 +37,8 @@ def summarise(found: Responses) -> dict[str, np.ndarray]:
     """
     logs, runs = found.log_response, found.log_response.shape[-1]
     rate = found.rate.mean(axis=-1)
-    with np.errstate(invalid="ignore"):
-        spread = found.rate.std(axis=-1, ddof=1) if runs > 1 else np.zeros_like(rate)
+    finite = np.where(np.isfinite(found.rate), found.rate, 0.0)
+    spread = finite.std(axis=-1, ddof=1) if runs > 1 else np.zeros_like(rate)
     half = spread / np.sqrt(runs) * (stats.t.ppf(0.975, runs - 1) if runs > 1 else 0.0)
     low, median, high = np.quantile(logs, [0.25, 0.5, 0.75], axis=-1, method="inverted_cdf")
     return {
