@@ -24,7 +24,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 
 test-slow: $(VENV)/.test
-	$(BIN)/pytest -n 2 -m slow
+	$(BIN)/pytest -n 2 --dist loadgroup -m slow
 
 benchmark: $(VENV)/.test
 	$(BIN)/python benchmarks/flow_map.py

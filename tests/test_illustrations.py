@@ -18,7 +18,7 @@ from resonax.figures.style import save_figure
 from resonax.results import open_dataset, save_dataset
 
 # On one worker: what they share takes longer to compute than to look at.
-pytestmark = pytest.mark.xdist_group("illustrations")
+pytestmark = [pytest.mark.xdist_group("illustrations"), pytest.mark.slow]
 
 SEED = 3
 STEPS = 24_000

@@ -178,7 +178,12 @@ SHARED = {  # numbers of the cells that share a column, of which the last one is
 }
 
 
-@pytest.mark.parametrize("name", LAWS)
+# The rest of the laws are told apart by the same code: make test-slow runs them too.
+LATER = {"large batch", "mixture", "nesterov", "decay", "squares", "in a column"}
+CASES = [pytest.param(name, marks=[pytest.mark.slow] * (name in LATER)) for name in LAWS]
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_law_of_runs_is_that_of_a_plain_loop(name):
     training, inputs, move = LAWS[name]
     columns = {"period": [0.0]} if name == "shuffled" else {"start": [training.start]}
@@ -253,6 +258,7 @@ def test_fed_the_same_numbers_it_agrees_to_rounding(name, monkeypatch):
         np.testing.assert_allclose(single.log_response, found.log_response, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_single_precision_gives_the_verdicts_of_double():
     training = Training(SINE, rx.heavy_ball(0.01, 0.9), batch=3)
     grid = {"period": np.linspace(16, 50, 12)}, {"momentum": np.linspace(0.9, 0.995, 12)}
@@ -264,6 +270,7 @@ def test_single_precision_gives_the_verdicts_of_double():
     np.testing.assert_array_equal(np.sign(single[clear]), np.sign(double[clear]))
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_how_a_grid_is_split():
     training, momentum = Training(SINE, HEAVY, noise=0.1), np.array([0.5, 0.9])
     columns = {"period": np.array([22.0, 10.0, 22.0]), "batch": np.array([3.0, 3.0, 1.0])}
