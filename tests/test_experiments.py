@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -237,29 +238,37 @@ def test_a_sweep_from_end_to_end(tmp_path):
 @pytest.mark.slow
 def test_a_sweep_killed_ten_times_ends_as_if_undisturbed(tmp_path):
     """SIGKILL at random moments; the last run's store equals an undisturbed one, bit for bit."""
-    (tmp_path / "tiny.toml").write_text(TOML.replace("steps = 400", "steps = 40000"))
+    text = TOML.replace("steps = 400", "steps = 40000").replace("chunk = 2", "chunk = 1")
+    (tmp_path / "tiny.toml").write_text(text.replace("count = 16", "count = 24"))
     command = [sys.executable, "-m", "resonax", "sweep", "tiny.toml", "--out"]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    finished = tmp_path / "hard" / "results" / "tiny.zarr" / "tasks" / "finished"
 
     def run(folder: str) -> subprocess.Popen:
         return subprocess.Popen([*command, folder], cwd=tmp_path, env=environment)
 
-    began = time.monotonic()
+    def marks() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in finished.glob("c.*")}
+
     assert run("calm").wait() == 0
-    span = time.monotonic() - began
     moments = random.Random(0)
-    marks: set[str] = set()
-    for _ in range(10):
+    for number in range(10):
+        before = marks()
         process = run("hard")
-        time.sleep(moments.uniform(0.3, 1.0) * span)
+        if number % 2:  # in the middle of the work: after another task was finished
+            while len(marks()) == len(before) and process.poll() is None:
+                time.sleep(0.02)
+        else:  # while it starts
+            time.sleep(moments.uniform(0.0, 5.0))
+        time.sleep(moments.uniform(0.0, 0.5))
         process.kill()
-        process.wait()
-        finished = tmp_path / "hard" / "results" / "tiny.zarr" / "tasks" / "finished"
-        now = {path.name for path in finished.glob("c.*")} if finished.exists() else set()
-        assert marks <= now  # what was finished stays finished
-        times = {name: (finished / name).stat().st_mtime_ns for name in now}
-        marks = now
+        assert process.wait() == -signal.SIGKILL  # it was still at work
+        now = marks()
+        assert {name: now.get(name) for name in before} == before  # kept, and not made again
+    assert 5 <= len(marks()) < 24
+    before = marks()
     assert run("hard").wait() == 0
-    for name, moment in times.items():  # and was not computed again
-        assert (finished / name).stat().st_mtime_ns == moment
+    now = marks()
+    assert len(now) == 24
+    assert {name: now[name] for name in before} == before
     assert tree(tmp_path / "hard" / "results") == tree(tmp_path / "calm" / "results")

@@ -238,7 +238,7 @@ def main() -> None:
 
 def _run(arguments: list[str]) -> tuple[int, str]:
     """Return the exit status, and what to say of a failure."""
-    interrupted = "interrupted, nothing unfinished was written"
+    interrupted = "interrupted, nothing unfinished was written; what was finished is kept"
     try:
         status = app(arguments, standalone_mode=False) or 0
         return status, interrupted if status == 130 else ""
