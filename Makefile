@@ -31,8 +31,9 @@ benchmark: $(VENV)/.test
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/simulation.py
 
-docs-pictures: $(VENV)/.base
+docs-pictures: $(VENV)/.test
 	$(BIN)/python docs/pictures/phenomenon.py
+	$(BIN)/python docs/pictures/check.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

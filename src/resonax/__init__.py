@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from resonax.checks import ArgumentError
+    from resonax.diagnostics import Check, Probe, Replay, check, probe, replay
     from resonax.dynamics import Flow, Map, Setting
-    from resonax.figures import plot_map
+    from resonax.figures import plot_check, plot_map
     from resonax.learners import (
         Fourier,
         Linear,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         sgd,
     )
     from resonax.processes import AR2, Iid, Recorded, Sinusoid, Square, Switching, shuffled
+    from resonax.reports.check import write_check
     from resonax.results import open_dataset, open_store, save_dataset
     from resonax.simulation import (
         Network,
@@ -49,8 +51,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "checks": ["ArgumentError"],
+    "diagnostics": ["Check", "Probe", "Replay", "check", "probe", "replay"],
     "dynamics": ["Flow", "Map", "Setting"],
-    "figures": ["plot_map"],
+    "figures": ["plot_check", "plot_map"],
     "learners": [
         "Fourier",
         "Linear",
@@ -65,6 +68,7 @@ _HOMES = {
         "sgd",
     ],
     "processes": ["AR2", "Iid", "Recorded", "Sinusoid", "Square", "Switching", "shuffled"],
+    "reports.check": ["write_check"],
     "results": ["open_dataset", "open_store", "save_dataset"],
     "simulation": [
         "Network",
@@ -91,6 +95,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "AR2",
     "ArgumentError",
+    "Check",
     "Flow",
     "Fourier",
     "Iid",
@@ -99,8 +104,10 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "Momentum",
     "Network",
     "Polynomial",
+    "Probe",
     "Radial",
     "Recorded",
+    "Replay",
     "Responses",
     "Setting",
     "Sinusoid",
@@ -110,6 +117,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "Transform",
     "adam",
     "best_momentum",
+    "check",
     "critical_lr",
     "critical_momentum",
     "from_optax",
@@ -120,8 +128,11 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "nesterov",
     "open_dataset",
     "open_store",
+    "plot_check",
     "plot_map",
+    "probe",
     "rates",
+    "replay",
     "save_dataset",
     "sgd",
     "shuffled",
@@ -130,6 +141,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "summarise",
     "tongues",
     "verdict",
+    "write_check",
 ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +13,8 @@ from rich.console import Console
 
 from resonax.checks import ArgumentError
 from resonax.cli.build import parse_axis
+from resonax.cli.cache import keep_compiled
+from resonax.cli.check import check_command
 from resonax.cli.options import Options, option, taking_options, whole
 
 __all__ = ["app", "main"]
@@ -51,22 +52,6 @@ def top(
     del version
 
 
-def _keep_compiled() -> None:
-    """Let jax keep what it compiled, so that the second call of a command is quick."""
-    import jax
-
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "resonax" / "jax"
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return  # no place to keep it: compile anew each time
-    if not os.access(home, os.W_OK):
-        return
-    jax.config.update("jax_compilation_cache_dir", str(home))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
-
-
 @app.command("stability")
 @taking_options
 def stability_command(
@@ -89,7 +74,7 @@ def stability_command(
         "seed": whole("seed", seed),
     }
     setting = options.setting()
-    _keep_compiled()
+    keep_compiled()
     from resonax.stability import verdict
 
     found = verdict(setting, **sampling)  # pyright: ignore[reportArgumentType]
@@ -142,7 +127,7 @@ def map_command(
     if "batch" in axes:
         axes["batch"] = axes["batch"].round(9)
     setting = options.setting(**{name: float(array[0]) for name, array in axes.items()})
-    _keep_compiled()
+    keep_compiled()
     from resonax.cli.show import progress, show_map
     from resonax.stability import stability_map
 
@@ -157,6 +142,8 @@ def map_command(
         save_figure(plot_map(dataset), plot)
     show_map(dataset, [path for path in (out, plot) if path is not None], Console())
 
+
+app.command("check")(check_command)
 
 _DEVICE = option("--device", _RESULT, "cpu or gpu (a GPU if there is one).")
 _DOUBLE = option("--double", _RESULT, "Simulate in 64 bits; 32 by default.")
@@ -197,7 +184,7 @@ def reproduce_command(
         double=double,
         networks=networks,
         as_json=as_json,
-        prepare=_keep_compiled,
+        prepare=keep_compiled,
     )
 
 
@@ -223,7 +210,7 @@ def sweep_command(
         device=device,
         seed=whole("seed", seed) or 0,
         double=double,
-        prepare=_keep_compiled,
+        prepare=keep_compiled,
     )
 
 

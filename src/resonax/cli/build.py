@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from resonax.learners import Features, Momentum
     from resonax.processes import Process
 
-__all__ = ["build_setting", "parse_axis", "parse_list"]
+__all__ = ["build_features", "build_setting", "parse_axis", "parse_list"]
 
 OPTIMIZERS = ("heavy_ball", "nesterov", "sgd")
 BASES = ("linear", "polynomial", "fourier", "radial")
@@ -179,7 +179,7 @@ def _build_optimizer(
     return heavy_ball(lr, momentum, dampening=dampening, weight_decay=weight_decay)
 
 
-def _build_features(text: str, bias: bool, width: float | None, dim: int) -> Features:
+def build_features(text: str, bias: bool, width: float | None, dim: int) -> Features:
     """Return a basis given as ``name`` or ``name:numbers``; numbers go along each coordinate."""
     import numpy as np
 
@@ -232,5 +232,5 @@ def build_setting(
         _build_optimizer(optimizer, lr, momentum, dampening, weight_decay),
         batch=batch,
         noise=noise,
-        features=_build_features(basis, bias, width, stream.dim),
+        features=build_features(basis, bias, width, stream.dim),
     )

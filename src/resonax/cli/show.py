@@ -31,13 +31,16 @@ _COLOURS = {"converges": "green", "diverges": "red", "marginal": "yellow"}
 
 
 @contextlib.contextmanager
-def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar with the time left, on the error stream so that output can be piped."""
+def progress(title: str, total: int, unit: str = "cells") -> Iterator[Callable[[int], None]]:
+    """Show a bar with the time left, on the error stream so that output can be piped.
+
+    A total of 0 is one that is not known.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("cells"),
+        TextColumn(unit),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
@@ -46,7 +49,7 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
-        task = bar.add_task(title, total=total)
+        task = bar.add_task(title, total=total or None)
         yield lambda count: bar.advance(task, count)
 
 

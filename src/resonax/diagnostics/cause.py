@@ -1,0 +1,199 @@
+"""Is it the order? And if so, which rhythm of the data is it?"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.signal import welch
+
+from resonax.diagnostics.intervals import Measured
+from resonax.diagnostics.passes import Pass
+from resonax.diagnostics.recording import Recording
+from resonax.diagnostics.subject import Advance, Subject
+from resonax.diagnostics.surrogates import (
+    phase_randomised,
+    shuffled,
+    stretched,
+    without_rhythm,
+    without_size_rhythm,
+)
+
+__all__ = ["SHUFFLES", "Bands", "Rhythm", "Shuffles", "find_rhythm", "shuffle", "strongest_stretch"]
+
+SHUFFLES = 16
+STRETCHES = np.geomspace(0.5, 2.0, 16)
+_RANDOMISED = 8
+_STRETCH_STEPS = 2**15  # in which the cause is looked for
+_BAND = 1.15  # a band reaches from its centre over this factor, and its neighbour is at its edge
+_LEAST_SHARE = 0.5  # of the growth that comes with the order must go with the band
+
+
+@dataclass(frozen=True)
+class Shuffles:
+    """Rates of the same rows in random order."""
+
+    rates: np.ndarray
+    rate: float
+    low: float
+    high: float
+    bursts: float  # largest rise in any of them
+
+
+@dataclass(frozen=True)
+class Bands:
+    """Rates without the rhythms of each band of periods, in steps."""
+
+    center: np.ndarray
+    values: np.ndarray  # the band taken out of the values of the columns
+    size: np.ndarray  # out of the length of the rows
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """The period that is responsible, and what was tried to find it."""
+
+    period: float | None  # in steps
+    kind: str | None  # "values" or "size": what has the rhythm
+    share: float  # of the growth due to the order that goes with it
+    without: float  # rate without it
+    bands: Bands
+    randomised: np.ndarray  # rates with random phases
+    stretched: np.ndarray  # rates when stretched by STRETCHES
+    rate: float  # with it, in these rows
+    rows: tuple[int, int]  # where it was looked for
+
+
+def strongest_stretch(subject: Subject, found: Pass) -> tuple[int, int]:
+    """Return the rows, first and last, where the growth is strongest; all of a short recording."""
+    rows = len(subject.recording.inputs)
+    length = _STRETCH_STEPS * subject.batch
+    if rows <= length:
+        return 0, rows
+    ends = np.concatenate([[0.0], np.cumsum(found.lengths)])
+    size = np.concatenate([[0.0], np.cumsum(found.growth[:, -1])])
+    starts = np.arange(0, rows - length + 1, max(1, length // 16))
+    gain = np.interp((starts + length) / subject.batch, ends, size) - np.interp(
+        starts / subject.batch, ends, size
+    )
+    first = int(starts[np.argmax(gain)])
+    return first, first + length
+
+
+def shuffle(subject: Subject, advance: Advance | None = None) -> Shuffles:
+    """Measure the same rows in random orders.
+
+    Long recordings are sampled: each order has as many rows as the cause is looked for in.
+    """
+    rng = np.random.default_rng([subject.seed, 1])
+    most = _STRETCH_STEPS * subject.batch
+    rows = len(subject.recording.inputs)
+    orders = [shuffled(rows, subject.epochs, rng)[:most] for _ in range(SHUFFLES)]
+    found = subject.measure_orders(orders, advance)
+    return _spread(found)
+
+
+def _spread(found: Measured) -> Shuffles:
+    # Each order has its own interval; their widths and the spread between them both count.
+    rate = float(found.rate.mean())
+    own = float(np.mean(found.high - found.low)) / 2 / math.sqrt(len(found.rate))
+    half = 2.13 * float(found.rate.std(ddof=1)) / math.sqrt(len(found.rate)) + own
+    return Shuffles(found.rate, rate, rate - half, rate + half, float(found.rise.max()))
+
+
+def stretch_of(subject: Subject, rows: tuple[int, int]) -> Subject:
+    """Return the subject on a part of its recording, trained on once."""
+    recording = subject.recording
+    part = slice(*rows)
+    target = None if recording.target is None else recording.target[part]
+    cut = Recording(
+        np.asarray(recording.inputs[part]),
+        target,
+        recording.names,
+        recording.target_name,
+        recording.source,
+        recording.notes,
+    )
+    return replace(subject, recording=cut, epochs=1)
+
+
+def find_rhythm(
+    subject: Subject,
+    rows: tuple[int, int],
+    shuffled_rate: float,
+    advance: Advance | None = None,
+) -> Rhythm:
+    """Take bands of periods out of the data, one after the other, and see the growth vanish."""
+    part = stretch_of(subject, rows)
+    inputs, batch = part.recording.inputs, part.batch
+
+    def rng(number: int) -> np.random.Generator:
+        return np.random.default_rng([subject.seed, 2, number])
+
+    centers = _centers(part.steps)
+
+    def measured(kind: str, edges: list[tuple[float, float]]) -> np.ndarray:
+        take = without_rhythm if kind == "values" else without_size_rhythm
+        variants = [
+            functools.partial(take, inputs, low * batch, high * batch, rng(place))
+            for place, (low, high) in enumerate(edges)
+        ]
+        return part.measure_rows(variants, advance).rate
+
+    edges = [(center / _BAND, center * _BAND) for center in centers]
+    bands = Bands(centers, measured("values", edges), measured("size", edges))
+    randomised = part.measure_rows(
+        [functools.partial(phase_randomised, inputs, rng(place)) for place in range(_RANDOMISED)],
+        advance,
+    ).rate
+    orders = [stretched(len(inputs), factor) for factor in STRETCHES]
+    slow = part.measure_orders(orders, advance).rate
+    own = float(part.measure().rate[0])
+    best = min(
+        (float(rates.min()), kind, float(centers[int(np.argmin(rates))]))
+        for kind, rates in (("values", bands.values), ("size", bands.size))
+    )
+    # A rhythm of the values is one of their size as well: it is named where it explains as much.
+    floor = min(best[0], shuffled_rate)
+    without, kind, center = best
+    place = int(np.argmin(bands.values))
+    if kind == "size" and own - bands.values[place] > 0.8 * (own - without):
+        without, kind, center = float(bands.values[place]), "values", float(centers[place])
+    share = (own - without) / max(own - floor, 1e-12)
+    gone = own - without > _LEAST_SHARE * (own - shuffled_rate) or without <= 0
+    if not gone:
+        return Rhythm(None, None, share, without, bands, randomised, slow, own, rows)
+    period = _peak(inputs, kind, center * batch) / batch
+    return Rhythm(period, kind, share, without, bands, randomised, slow, own, rows)
+
+
+def _centers(steps: int) -> np.ndarray:
+    longest = max(4.0, min(steps / 12, 2000.0))
+    count = max(2, math.ceil(math.log(longest / 2.2) / math.log(_BAND)) + 1)
+    return 2.2 * _BAND ** np.arange(count)
+
+
+def spectrum(signal: np.ndarray, period: float | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return frequencies, per row, and the power of all columns, normalised to their variance."""
+    rows = len(signal)
+    wanted = 4096 if period is None else 2 ** math.ceil(math.log2(48 * period))
+    length = int(min(rows, max(64, wanted)))
+    frequency, power = welch(signal, nperseg=length, axis=0, detrend="linear")
+    return frequency[1:], power[1:].sum(axis=1)
+
+
+def _peak(inputs: np.ndarray, kind: str, center: float) -> float:
+    """Return the period, in rows, of the strongest line of the spectrum around a band."""
+    signal = inputs if kind == "values" else np.sum(inputs**2, axis=1, keepdims=True)
+    frequency, power = spectrum(signal, center)
+    inside = np.flatnonzero((frequency > 1 / center / _BAND**2) & (frequency < _BAND**2 / center))
+    if len(inside) < 3:
+        return center
+    place = int(inside[np.argmax(power[inside])])
+    place = min(max(place, 1), len(power) - 2)
+    left, top, right = np.log(np.maximum(power[place - 1 : place + 2], 1e-300))
+    curve = left - 2 * top + right
+    shift = 0.5 * (left - right) / curve if curve < 0 else 0.0
+    return float(1 / (frequency[place] + shift * (frequency[1] - frequency[0])))

@@ -1,0 +1,265 @@
+"""Will momentum blow up on these data? The check of a recording, before training."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from resonax.checks import ArgumentError, check_number, check_whole, suggest
+from resonax.diagnostics.cause import Shuffles, find_rhythm, shuffle, strongest_stretch
+from resonax.diagnostics.describe import facts_of, notes_of, settings_of
+from resonax.diagnostics.feed import Model, fitted
+from resonax.diagnostics.intervals import BURST, LEAST_STEPS, Measured, measure
+from resonax.diagnostics.once import log_pass_radius
+from resonax.diagnostics.pictures import Findings, picture_data
+from resonax.diagnostics.recording import Recording, read_recording
+from resonax.diagnostics.remedies import find_remedies, line_cells
+from resonax.diagnostics.result import Check
+from resonax.diagnostics.subject import Advance, Subject
+from resonax.learners import (
+    Features,
+    Linear,
+    Momentum,
+    from_optax,
+    from_torch,
+    heavy_ball,
+    nesterov,
+    sgd,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import ArrayLike
+
+__all__ = ["OPTIMIZERS", "check"]
+
+Stage = Callable[[str, int], AbstractContextManager[Advance | None]]
+
+# What each of them takes besides step size and momentum.
+OPTIMIZERS: dict[str, tuple[Callable[..., Momentum], tuple[str, ...]]] = {
+    "heavy_ball": (heavy_ball, ("dampening", "weight_decay")),
+    "nesterov": (nesterov, ("weight_decay",)),
+    "sgd": (lambda lr, _, **rest: sgd(lr, **rest), ("weight_decay",)),
+    "torch": (from_torch, ("dampening", "weight_decay")),
+    "optax": (from_optax, ()),
+    "river": (heavy_ball, ("weight_decay",)),
+}
+_RIVER_INTERCEPT_LR = 0.01  # the default of river's linear models
+_WIDE = 32.0  # the map reaches from the user's step size over this factor, both ways
+_PASS_STEPS = 2**17  # up to here the exact radius of a pass is always computed
+_MOST_WEIGHTS = 2000
+
+
+def check(
+    source: str | Path | pd.DataFrame | ArrayLike,
+    target: str | int | ArrayLike | None = None,
+    *,
+    lr: float,
+    momentum: float,
+    batch: int = 1,
+    features: str | Iterable[str | int] | None = None,
+    order_by: str | int | None = None,
+    optimizer: str | Momentum = "heavy_ball",
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    basis: Features | Callable[[int], Features] | None = None,
+    bias: bool = True,
+    intercept_lr: float | None = None,
+    standardise: bool = True,
+    epochs: int = 1,
+    grid: int = 32,
+    level: float = 0.95,
+    seed: int = 0,
+    stage: Stage | None = None,
+) -> Check:
+    r"""Say whether a linear model trained by SGD with momentum diverges on these rows, and why.
+
+    The loss is the squared error, with the gradient :math:`2(\hat y - y)\,\phi`. The growth does
+    not depend on the target; with one, the model is also trained, to confirm what is predicted.
+
+    Parameters
+    ----------
+    source
+        A CSV, TSV, Parquet, NPY or NPZ file, a data frame, or an array of rows x columns.
+    target
+        Name or index of the column to predict, or its values.
+    lr, momentum, batch
+        Step size, momentum, and rows of one update.
+    features
+        Columns to learn from; all but the target by default.
+    order_by
+        Column to sort the rows by.
+    optimizer
+        ``heavy_ball`` (also ``torch`` and ``optax``, which are the same without dampening),
+        ``nesterov``, ``sgd``, ``river``, whose linear models train the bias without momentum, or
+        a `Momentum`.
+    dampening, weight_decay
+        Of optimizers that have them.
+    basis
+        Features of the columns, or what makes them for a number of columns; `Linear` by default.
+    bias
+        Whether a linear model has one.
+    intercept_lr
+        Step size of a bias that is trained without momentum; for ``river`` 0.01, as there.
+    standardise
+        Bring all columns to mean 0 and variance 1 first.
+    epochs
+        Passes over the rows.
+    grid
+        Points along each axis of the map over momentum and step size.
+    level
+        Confidence level of the interval.
+    seed
+        Of shuffles and surrogates.
+    stage
+        ``stage(name, steps)`` gives a context in which progress is shown.
+
+    Examples
+    --------
+    >>> hours = np.arange(4000)
+    >>> rng = np.random.default_rng(0)
+    >>> x = 1.2 * np.sin(2 * np.pi * hours / 24) + 0.5 * rng.normal(size=4000)
+    >>> found = check(x, lr=0.01, momentum=0.95, grid=8)
+    >>> found.verdict, found.cause, round(found.period)
+    ('diverges', 'order', 24)
+    """
+    stage = stage or _silent
+    chosen, intercept_lr, name = _optimizer(
+        optimizer, lr, momentum, intercept_lr, dampening=dampening, weight_decay=weight_decay
+    )
+    for word, number in (("batch", batch), ("epochs", epochs)):
+        check_whole(word, number, low=1)
+    check_whole("grid", grid, low=2, high=256)
+    check_whole("seed", seed, low=0, high=2**63 - 1)
+    check_number("level", level, low=0, high=1, open_low=True, open_high=True)
+    if basis is not None and not bias:
+        raise ArgumentError("bias belongs to the linear model: leave it as it is with a basis")
+    recording = read_recording(
+        source, target, features=features, order_by=order_by, standardise=standardise
+    )
+    if basis is None:
+        basis = Linear(bias)
+    elif not isinstance(basis, Features):
+        basis = basis(recording.inputs.shape[1])
+    if not (isinstance(basis, Linear) and basis.bias):
+        intercept_lr = None
+    subject = _subject(recording, Model(basis, intercept_lr), chosen, batch, epochs)
+    subject = replace(subject, level=level, seed=seed)
+
+    momenta, lrs = 1 - np.geomspace(1.0, 1e-3, grid), lr * np.geomspace(1 / _WIDE, _WIDE, grid)
+    along = line_cells(subject)
+    cells = [
+        np.concatenate([axis.ravel(), line])
+        for axis, line in zip(np.meshgrid(momenta, lrs, indexing="ij"), along, strict=True)
+    ]
+    everywhere = subject.with_optimizer(momentum=cells[0], lr=cells[1])
+    with stage("following the rows", subject.steps) as advance:
+        passed = everywhere.follow(everywhere.feed(), advance)
+    found = measure(passed, level)
+    own = found[-1]
+    word = str(own.words)
+    rows = strongest_stretch(subject, passed)
+    with stage("shuffling", 0):
+        shuffles = shuffle(subject)
+    cause = _cause(word, own, shuffles)
+    rhythm = None
+    if cause != "none" and float(own.low) > shuffles.high:
+        with stage("looking for the rhythm", 0):
+            rhythm = find_rhythm(subject, rows, shuffles.rate)
+    with stage("looking for what would help", 3 * subject.steps) as advance:
+        lines = found[grid * grid :]
+        calm = shuffles.bursts < math.log(BURST)
+        remedies = find_remedies(subject, lines, calm, rows, advance)
+    radius = None
+    if epochs > 1 or subject.steps <= _PASS_STEPS:
+        once = replace(subject, epochs=1)
+        with stage("multiplying one pass", 0):
+            log_radius = log_pass_radius(once.feed(), once.optimizer, once.weights())
+        radius = math.exp(min(max(log_radius, -700.0), 700.0))
+    with stage("drawing", 0):
+        findings = Findings(momenta, lrs, found[: grid * grid], shuffles, rhythm, rows)
+        dataset = picture_data(subject, findings)
+    return Check(
+        verdict=word,
+        rate=float(own.rate),
+        low=float(own.low),
+        high=float(own.high),
+        rise=float(own.rise),
+        cause=cause,
+        period=rhythm.period if rhythm else None,
+        rhythm=rhythm.kind if rhythm else None,
+        shuffled_rate=shuffles.rate,
+        shuffled_low=shuffles.low,
+        shuffled_high=shuffles.high,
+        pass_radius=radius,
+        remedies=remedies,
+        settings=settings_of(subject, name),
+        facts=facts_of(subject),
+        notes=notes_of(subject, own, word, rows),
+        dataset=dataset,
+    )
+
+
+def _silent(name: str, steps: int) -> AbstractContextManager[None]:
+    del name, steps
+    return contextlib.nullcontext()
+
+
+def _optimizer(
+    given: str | Momentum,
+    lr: float,
+    momentum: float,
+    intercept_lr: float | None,
+    **rest: float,
+) -> tuple[Momentum, float | None, str]:
+    if intercept_lr is not None:
+        check_number("intercept_lr", intercept_lr, low=0, high=1e6)
+    rest = {name: number for name, number in rest.items() if number}
+    if isinstance(given, Momentum):
+        return replace(given, lr=lr, momentum=momentum, **rest), intercept_lr, "momentum"
+    if given not in OPTIMIZERS:
+        raise suggest("optimizer", given, OPTIMIZERS)
+    check_number("momentum", momentum, low=0, high=1, open_high=True)
+    if given == "sgd" and momentum:
+        raise ArgumentError(f"momentum must be 0 for the optimizer sgd, got {momentum:g}")
+    make, takes = OPTIMIZERS[given]
+    for name in rest:
+        if name not in takes:
+            raise ArgumentError(f"the optimizer {given} has no {name}: leave it out")
+    if given == "river" and intercept_lr is None:
+        intercept_lr = _RIVER_INTERCEPT_LR
+    return make(lr, momentum, **rest), intercept_lr, given
+
+
+def _subject(
+    recording: Recording, model: Model, optimizer: Momentum, batch: int, epochs: int
+) -> Subject:
+    rows = len(recording.inputs)
+    need = LEAST_STEPS * batch
+    if rows * epochs < need:
+        raise ArgumentError(
+            f"{recording.source} has {rows} rows, and a batch of {batch} needs at least {need}: "
+            "use more rows" + (" or a smaller batch" if batch > 1 else "")
+        )
+    size = model.size(recording.inputs.shape[1])
+    if size > _MOST_WEIGHTS:
+        raise ArgumentError(f"at most {_MOST_WEIGHTS} weights can be followed, got {size}")
+    model, second, largest = fitted(model, recording.inputs)
+    return Subject(recording, model, second, largest, optimizer, batch, epochs)
+
+
+def _cause(word: str, own: Measured, shuffles: Shuffles) -> str:
+    if word != "diverges":
+        return "none"
+    if shuffles.low > 0:
+        return "generic"
+    if shuffles.high < 0 or float(own.low) > shuffles.high:
+        return "order"
+    return "generic"

@@ -1,0 +1,76 @@
+"""What was asked for, what was done, and what to know before relying on it, in words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from resonax.diagnostics.intervals import TRANSIENT, Measured
+from resonax.diagnostics.remedies import safe
+from resonax.diagnostics.subject import Subject
+from resonax.learners import Linear
+
+__all__ = ["facts_of", "notes_of", "settings_of"]
+
+
+def settings_of(subject: Subject, name: str) -> dict[str, Any]:
+    """Return what was asked for."""
+    optimizer, features = subject.optimizer, subject.model.features
+    return {
+        "lr": float(optimizer.lr),
+        "momentum": float(optimizer.momentum),
+        "batch": subject.batch,
+        "epochs": subject.epochs,
+        "optimizer": name,
+        "dampening": float(optimizer.dampening),
+        "weight_decay": float(optimizer.weight_decay),
+        "basis": type(features).__name__.lower(),
+        "bias": isinstance(features, Linear) and features.bias,
+        "intercept_lr": subject.model.intercept_lr,
+        "level": subject.level,
+        "seed": subject.seed,
+    }
+
+
+def facts_of(subject: Subject) -> tuple[tuple[str, str], ...]:
+    """Return what was read and what was done to it, as name and text."""
+    recording = subject.recording
+    rows, columns = recording.inputs.shape
+    names = ", ".join(recording.names[:8]) + (", ..." if columns > 8 else "")
+    size = subject.model.size(columns)
+    return (
+        ("source", recording.source),
+        ("rows", f"{rows:,}"),
+        ("columns", f"{columns}: {names}"),
+        ("target", recording.target_name or "none: the growth does not depend on it"),
+        ("weights", str(size)),
+        ("steps", f"{subject.steps:,}"),
+        ("loss", "squared error, gradient 2 (prediction - target) x features"),
+        ("done", "; ".join(recording.notes) or "nothing"),
+    )
+
+
+def notes_of(subject: Subject, own: Measured, word: str, rows: tuple[int, int]) -> tuple[str, ...]:
+    """Return what a reader has to know before relying on the result."""
+    notes = []
+    if word == "marginal" and float(own.high - own.low) < 3 * TRANSIENT / subject.steps:
+        notes.append(
+            f"The recording is short: {subject.steps:,} steps cannot tell rates closer to 0 than "
+            f"{TRANSIENT / subject.steps:.1g} per step."
+        )
+    if word == "converges" and not safe(own):
+        notes.append(
+            f"An error falls on the whole, but in some stretch of the rows it grows "
+            f"{math.exp(float(own.rise)):.2g} fold first: the safe values leave room for less."
+        )
+    if rows[1] - rows[0] < len(subject.recording.inputs):
+        notes.append(
+            f"The cause was looked for in rows {rows[0] + 1:,} to {rows[1]:,}, where the growth "
+            "is strongest."
+        )
+    if subject.model.basis is not None:
+        notes.append(
+            "Some columns are combinations of others: weights do not move along the directions "
+            "that no row has, and these were left out."
+        )
+    return tuple(notes)

@@ -1,0 +1,89 @@
+"""From the growth of a pass to a rate with an interval that is honest about the recording."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from resonax.diagnostics.passes import Pass
+
+__all__ = ["BURST", "LEAST_STEPS", "LOST", "TRANSIENT", "Measured", "joined", "measure"]
+
+LEAST_STEPS = 64  # fewer do not make eight parts that mean anything
+# The size of a product of n matrices is e^(rate n) up to a factor that does not grow with n: the
+# swing within a period, the angle of the start. A recording tells no more than this over n.
+TRANSIENT = math.log(1000.0)
+BURST = 100.0  # fold
+LOST = 1e6  # fold: a run whose error grew so much by the end has diverged, whatever comes next
+_PARTS = (8, 16, 32)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Rates per step with intervals, one entry for each lane of a pass."""
+
+    rate: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    total: np.ndarray  # logarithmic growth over all steps
+    rise: np.ndarray  # the largest between any two moments
+
+    def __getitem__(self, where: Any) -> Measured:
+        """Return some of the entries."""
+        return Measured(*(getattr(self, item.name)[where] for item in fields(self)))
+
+    @property
+    def words(self) -> np.ndarray:
+        """The verdict of each entry.
+
+        Growth that comes and goes can leave an interval around 0 although a run on these very
+        rows is lost: `LOST` decides then.
+        """
+        falls = np.where(self.high < 0, "converges", "marginal")
+        lost = self.total > math.log(LOST)
+        return np.where((self.low > 0) | lost, "diverges", falls)
+
+
+def measure(found: Pass, level: float = 0.95) -> Measured:
+    """Return the rates of a pass.
+
+    The interval is Student's over equal parts of the recording, with 8, 16 and 32 of them: parts
+    longer than the memory of the data are nearly independent, and the widest of the three counts.
+    Their variance is taken from the differences of neighbours (von Neumann, 1941), so that a slow
+    change, such as that of the seasons, which belongs to this recording, does not count as chance.
+    `TRANSIENT` over the number of steps is added on both sides. Where some stretch lets an error
+    grow more than `BURST` fold, no recording is said to converge: the interval reaches above 0.
+    """
+    growth, lengths = found.growth, found.lengths
+    steps = lengths.sum()
+    rate = growth.sum(axis=0) / steps
+    half = np.zeros_like(rate)
+    for parts in _PARTS:
+        if len(growth) < 2 * parts:
+            break
+        edges = np.linspace(0, len(growth), parts + 1).astype(int)[:-1]
+        weight = np.add.reduceat(lengths, edges) / steps * parts
+        each = np.add.reduceat(growth, edges, axis=0) / steps * parts
+        # Parts of unequal length: what counts is how far each is from its share of the whole.
+        spread = np.diff(each - weight[:, None] * rate, axis=0)
+        error = np.sqrt((spread**2).sum(axis=0) / 2 / (parts - 1) / parts)
+        freedom = 2 * (parts - 1) / 3  # differences share their parts
+        half = np.maximum(half, error * stats.t.ppf(0.5 + level / 2, freedom))
+    half = half + TRANSIENT / steps
+    size = np.concatenate([np.zeros_like(growth[:1]), np.cumsum(growth, axis=0)])
+    rise = np.max(size - np.minimum.accumulate(size, axis=0), axis=0)
+    burst = np.where(rise > math.log(BURST), (rise - math.log(BURST)) / steps, -np.inf)
+    return Measured(rate, rate - half, np.maximum(rate + half, burst), size[-1], rise)
+
+
+def joined(parts: Sequence[Measured]) -> Measured:
+    """Return the entries of several, one after the other."""
+    columns = (
+        np.concatenate([getattr(part, item.name) for part in parts]) for item in fields(Measured)
+    )
+    return Measured(*columns)

@@ -1,0 +1,129 @@
+"""The numbers behind the pictures of a check, as one labelled dataset."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from resonax.checks import ArgumentError
+from resonax.diagnostics.cause import STRETCHES, Rhythm, Shuffles, spectrum, stretch_of
+from resonax.diagnostics.intervals import Measured
+from resonax.diagnostics.subject import Subject
+from resonax.diagnostics.surrogates import shuffled
+from resonax.dynamics import Setting
+from resonax.processes import Sinusoid
+from resonax.stability import tongues
+
+__all__ = ["Findings", "picture_data"]
+
+_POINTS = 300  # of a training curve
+_PRODUCTS = 300  # of columns, whose spectra are added
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the pictures show."""
+
+    momenta: np.ndarray
+    lrs: np.ndarray
+    map: Measured  # (momenta x lrs,)
+    shuffles: Shuffles
+    rhythm: Rhythm | None
+    rows: tuple[int, int]
+
+
+def picture_data(subject: Subject, found: Findings) -> xr.Dataset:
+    """Return map, spectra, surrogates and training curves."""
+    shape = (len(found.momenta), len(found.lrs))
+    data: dict[str, Any] = {
+        name: (("momentum", "lr"), getattr(found.map, name).reshape(shape))
+        for name in ("rate", "low", "high")
+    }
+    data["shuffled"] = ("shuffle", found.shuffles.rates)
+    coordinates: dict[str, Any] = {"momentum": found.momenta, "lr": found.lrs}
+    part = stretch_of(subject, found.rows)
+    frequency, columns, products = _spectra(part)
+    coordinates["period"] = 1 / frequency  # in steps
+    data["power"] = ("period", columns)
+    data["power_products"] = ("period", products)
+    attributes: dict[str, Any] = {"rows": list(found.rows)}
+    if found.rhythm is not None:
+        rhythm = found.rhythm
+        attributes["rate"] = rhythm.rate
+        coordinates |= {"band": rhythm.bands.center, "stretch": STRETCHES}
+        data |= {
+            "without_values": ("band", rhythm.bands.values),
+            "without_size": ("band", rhythm.bands.size),
+            "randomised": ("surrogate", rhythm.randomised),
+            "stretched": ("stretch", rhythm.stretched),
+        }
+        if rhythm.period is not None:
+            bands = _tongues(part, rhythm.period)
+            data["tongues"] = (("tongue", "edge"), np.array(bands).reshape(-1, 2))
+    if part.recording.target is not None:
+        step, errors = _curves(part)
+        coordinates |= {"step": step, "order": ["chronological", "shuffled"]}
+        data["error"] = (("order", "step"), errors)
+    return xr.Dataset(data, coordinates, attributes)
+
+
+def _spectra(part: Subject) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return frequencies per step, and the power of the columns and of their products."""
+    rows = part.model.apply(part.recording.inputs).astype(float)
+    steps = len(rows) // part.batch
+    rows = rows[: steps * part.batch].reshape(steps, part.batch, -1)
+    first, second = np.triu_indices(rows.shape[2])
+    if len(first) > _PRODUCTS:  # of many columns only the squares
+        first = second = np.arange(rows.shape[2])
+    products = np.stack(
+        [(rows[..., i] * rows[..., j]).mean(axis=1) for i, j in zip(first, second, strict=True)],
+        axis=1,
+    )
+    frequency, power = spectrum(rows.mean(axis=1))
+    _, power_products = spectrum(products)
+    return frequency, power, power_products
+
+
+def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
+    """Return the bands of periods in which a pure rhythm of this strength would resonate.
+
+    The strength is that of the line in the spectrum, in one column of variance 1: the paper's
+    first experiment with the data's own numbers.
+    """
+    rows = part.recording.inputs.astype(float)
+    rows = rows / np.sqrt(np.mean(rows**2, axis=0))
+    phase = np.exp(-2j * np.pi * np.arange(len(rows)) / (period * part.batch))
+    line = np.max(2 * np.abs(phase @ rows / len(rows)) ** 2)  # variance of the largest line
+    share = float(np.clip(line, 0.05, 0.95))
+    numbers = {"momentum": float(part.optimizer.momentum), "lr": float(part.optimizer.lr)}
+    setting = Setting(
+        Sinusoid(period=period, amplitude=math.sqrt(2 * share), variance=1 - share),
+        replace(part.optimizer, **numbers),
+        batch=part.batch,
+    )
+    try:
+        low, high = max(2.0, period / 8), period * 8
+        points = int(min(481, max(61, 4 * (high - low))))
+        return [(band.low, band.high) for band in tongues(setting, low, high, points=points)]
+    except ArgumentError:
+        return []
+
+
+def _curves(part: Subject) -> tuple[np.ndarray, np.ndarray]:
+    """Return steps, and the logarithm of the squared error in both orders, base 10."""
+    rng = np.random.default_rng([part.seed, 5])
+    rows = len(part.recording.inputs)
+    orders = [np.arange(rows), shuffled(rows, 1, rng)]
+    squares = part.train(orders).squares
+    assert squares is not None
+    curves = squares.T  # (orders, blocks)
+    count = curves.shape[1]
+    edges = np.linspace(0, count, min(count, _POINTS) + 1).astype(int)[:-1]
+    sums = np.logaddexp.reduceat(curves, edges, axis=1)
+    means = sums - np.log(np.diff(np.append(edges, count)))
+    middle = (edges + np.append(edges[1:], count)) / 2 * part.steps / count
+    return middle, means / math.log(10)

@@ -1,0 +1,145 @@
+"""Who learns what from which recording: the argument of everything that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from resonax.diagnostics.feed import Feed, Model, feed_of
+from resonax.diagnostics.intervals import LEAST_STEPS, Measured, joined, measure
+from resonax.diagnostics.passes import Pass, Weights, walk
+from resonax.diagnostics.recording import Recording
+from resonax.learners import Momentum
+
+__all__ = ["Advance", "Order", "Subject"]
+
+Advance = Callable[[int], None]
+Order = np.ndarray  # indices of rows, one for each row that is trained on
+
+_TOGETHER = 16  # streams in one pass: all passes of this kind share one compiled loop
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model, its optimizer and the recording."""
+
+    recording: Recording
+    model: Model
+    second: np.ndarray  # second moment of the features
+    largest: float  # length of the longest row of features
+    optimizer: Momentum
+    batch: int
+    epochs: int = 1
+    level: float = 0.95
+    seed: int = 0
+    filled: bool = False  # whether batches of all sizes share one compiled loop
+
+    @property
+    def rows(self) -> int:
+        """Rows that are trained on, all epochs together."""
+        return len(self.recording.inputs) * self.epochs
+
+    @property
+    def steps(self) -> int:
+        """Updates in all epochs."""
+        return self.rows // self.batch
+
+    def with_optimizer(self, **numbers: object) -> Subject:
+        """Return the same with other numbers in the optimizer, arrays for many cells."""
+        return replace(self, optimizer=replace(self.optimizer, **numbers))
+
+    def weights(self, *, target: bool = False) -> Weights:
+        """Return how each weight moves."""
+        size = self.model.size(self.recording.inputs.shape[1])
+        return Weights.of(size + target, self.model.intercept_lr, target=target)
+
+    def feed(self, orders: Sequence[Order] | None = None, *, target: bool = False) -> Feed:
+        """Return the rows in their own order, or in several others side by side."""
+        inputs, outputs = self.recording.inputs, self.recording.target
+        rows = self.rows if orders is None else len(orders[0])
+        largest = self.largest
+        if target:
+            assert outputs is not None
+            largest = float(np.hypot(largest, np.abs(outputs).max()))
+
+        def places(first: int, last: int) -> np.ndarray:
+            if orders is None:
+                return (np.arange(first, last) % len(inputs))[:, None]
+            return np.stack([order[first:last] for order in orders], axis=1)
+
+        def fetch(first: int, last: int) -> np.ndarray:
+            start, stop = first % len(inputs), (last - 1) % len(inputs) + 1
+            if orders is None and stop - start == last - first:
+                return inputs[start:stop, :, None]  # no copy by indices, which is slow on disk
+            return np.moveaxis(inputs[places(first, last)], 1, -1)
+
+        def targets(first: int, last: int) -> np.ndarray:
+            assert outputs is not None
+            return outputs[places(first, last)]
+
+        return feed_of(
+            self.model,
+            fetch,
+            rows,
+            inputs.shape[1],
+            batch=self.batch,
+            streams=1 if orders is None else len(orders),
+            targets=targets if target else None,
+            rank=self.model.size(inputs.shape[1]) + target if self.filled else None,
+            largest=largest,
+        )
+
+    def follow(self, feed: Feed, advance: Advance | None = None) -> Pass:
+        """Follow a difference between two runs."""
+        return walk(feed, self.optimizer, self.weights(), seed=self.seed, advance=advance)
+
+    def measure(self, advance: Advance | None = None) -> Measured:
+        """Return the rates of all cells on the recording, (cells,)."""
+        return measure(self.follow(self.feed(), advance), self.level)
+
+    def measure_orders(self, orders: Sequence[Order], advance: Advance | None = None) -> Measured:
+        """Return the rates of the same rows in several orders, (orders,)."""
+        found = []
+        for first in range(0, len(orders), _TOGETHER):
+            some = list(orders[first : first + _TOGETHER])
+            filled = [*some, *[some[-1]] * (_TOGETHER - len(some))]
+            passed = self.follow(self.feed(filled), advance)
+            found.append(measure(passed, self.level)[: len(some)])
+        return joined(found)
+
+    def measure_rows(
+        self, variants: Sequence[Callable[[], np.ndarray]], advance: Advance | None = None
+    ) -> Measured:
+        """Return the rates of several variants of the rows, which are made when needed."""
+        found = []
+        for first in range(0, len(variants), _TOGETHER):
+            made = [variant() for variant in variants[first : first + _TOGETHER]]
+            rows = np.stack([*made, *[made[-1]] * (_TOGETHER - len(made))], axis=-1)
+            longest = max(
+                float(np.sqrt(np.max(np.sum(self.model.apply(one) ** 2, axis=1)))) for one in made
+            )
+            feed = feed_of(
+                self.model,
+                lambda start, stop, rows=rows: rows[start:stop],
+                len(rows),
+                rows.shape[1],
+                batch=self.batch,
+                streams=_TOGETHER,
+                largest=longest,
+            )
+            found.append(measure(self.follow(feed, advance), self.level)[: len(made)])
+        return joined(found)
+
+    def train(self, orders: Sequence[Order] | None = None, advance: Advance | None = None) -> Pass:
+        """Train the model itself, from zero weights, and keep residuals and sizes."""
+        feed = self.feed(orders, target=True)
+        start = np.zeros(feed.size)
+        start[-1] = 1.0
+        weights = self.weights(target=True)
+        return walk(feed, self.optimizer, weights, start=start, record=True, advance=advance)
+
+    def enough(self, batch: int) -> bool:
+        """Whether batches of this size leave enough steps to judge."""
+        return self.rows // batch >= LEAST_STEPS

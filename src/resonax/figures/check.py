@@ -1,0 +1,290 @@
+"""The pictures of a check: map, rhythms, surrogates, training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import BoundaryNorm, Colormap, ListedColormap
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+
+from resonax.figures.style import DIVERGING, INK, STYLE, new_figure
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["Checked", "plot_check", "plot_panels"]
+
+BLUE, RED, GREY = "#2166ac", "#b2182b", "#7a828c"
+_MOMENTA = (0, 0.5, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
+_STEPS = (1000, 300, 100, 30, 10, 3)  # of doubling or halving, at which the colour changes
+_DECADES = 5  # of power that are shown
+_BINS = 100  # of the spectrum, in each decade of periods
+
+
+class Checked(Protocol):
+    """What the pictures need to know of a check."""
+
+    @property
+    def dataset(self) -> xr.Dataset: ...
+    @property
+    def settings(self) -> dict[str, Any]: ...
+    @property
+    def safe(self) -> dict[str, float | int | None]: ...
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def rate(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+    @property
+    def period(self) -> float | None: ...
+    def meaning(self) -> str: ...
+
+
+def plot_check(check: Checked) -> Figure:
+    """Return one figure with all pictures for which a check has the numbers."""
+    right = ["training", "rhythms"] if "error" in check.dataset else ["rhythms"]
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(13.2, 8.8 if "without_values" in check.dataset else 7.6)
+        title = f"{check.verdict}: {check.meaning()}".capitalize()
+        figure.suptitle(title, x=0.01, ha="left", fontsize=14)
+        halves = figure.subfigures(1, 2, wspace=0.03, squeeze=False)
+        for half, column in zip(halves[0], (["map", "orders"], right), strict=True):
+            heights = [_PANELS[name][1] for name in column]
+            parts = half.subfigures(len(column), 1, height_ratios=heights, squeeze=False)
+            for part, name in zip(parts[:, 0], column, strict=True):
+                _PANELS[name][0](part, check)
+    return figure
+
+
+def plot_panels(check: Checked) -> dict[str, Figure]:
+    """Return each picture as a figure of its own: map, training, orders and rhythms.
+
+    There is no training without a target, and less of the rest where no rhythm was looked for.
+    """
+    figures = {}
+    for name, (draw, height) in _PANELS.items():
+        if name == "training" and "error" not in check.dataset:
+            continue
+        short = name == "rhythms" and "without_values" not in check.dataset
+        with matplotlib.rc_context(STYLE):
+            figures[name] = new_figure(6.6, 3.4 if short else height)
+            draw(figures[name], check)
+    return figures
+
+
+def _draw_map(figure: Figure | SubFigure, check: Checked) -> None:
+    """Paint the rate over step size and momentum, and where the user and the safe values are."""
+    dataset = check.dataset
+    lrs, momenta, rate = dataset.lr.values, _depth(dataset.momentum.values), dataset.rate.values
+    axes = figure.add_subplot()
+    axes.set_xscale("log")
+    colors, norm = _colors(float(np.nanquantile(np.abs(rate), 0.99)))
+    image = axes.pcolormesh(
+        lrs, momenta, rate, cmap=colors, norm=norm, shading="nearest", rasterized=True
+    )
+    if np.nanmin(rate) < 0 < np.nanmax(rate):
+        axes.contour(lrs, momenta, rate, levels=[0.0], colors="black", linewidths=1.4)
+    _mark(axes, check.settings, check.safe)
+    axes.yaxis.set_major_locator(FixedLocator([_depth(value) for value in _MOMENTA]))
+    axes.yaxis.set_major_formatter(lambda y, _: f"{1 - 10**-y:.3g}")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set(xlabel="step size (lr)", ylabel="momentum")
+    axes.set_title("What happens to an error, with these rows in this order")
+
+    bar = figure.colorbar(image, ax=axes, extend="both", pad=0.02, aspect=26, spacing="uniform")
+    bar.set_ticks([edge for edge in norm.boundaries if edge])
+    bar.ax.yaxis.set_major_formatter(lambda y, _: f"{math.log(2) / abs(y):.0f}")
+    bar.ax.yaxis.set_minor_locator(NullLocator())
+    bar.ax.axhline(0, color="black", linewidth=1.4)
+    bar.set_label("← halves in … steps      doubles in … steps →")
+    bar.outline.set_linewidth(0.5)  # pyright: ignore[reportCallIssue]
+
+
+def _colors(reach: float) -> tuple[Colormap, BoundaryNorm]:
+    """Return a few colours on either side of 0, none so pale that its side is in doubt."""
+    edges = [math.log(2) / steps for steps in _STEPS]
+    edges = edges[: max(2, sum(edge <= reach for edge in edges))]
+    shades = np.linspace(0.07, 0.48, len(edges) + 1)
+    table = matplotlib.colormaps[DIVERGING](np.concatenate([0.5 - shades[::-1], 0.5 + shades]))
+    middle = ListedColormap(table[1:-1]).with_extremes(under=table[0], over=table[-1])
+    return middle, BoundaryNorm([*(-edge for edge in edges[::-1]), 0.0, *edges], len(table) - 2)
+
+
+def _mark(axes: Axes, settings: Mapping[str, Any], safe: Mapping[str, float | int | None]) -> None:
+    """Mark the user's point, and the safe values on the lines through it."""
+    here = (settings["lr"], _depth(settings["momentum"]))
+    lrs, depths = axes.get_xlim(), axes.get_ylim()
+    halo = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
+    text: Any = {"textcoords": "offset points", "fontsize": 9, "bbox": halo, "zorder": 6}
+    above, below = (8, 7), (8, -14)
+    depth, lr = _depth(safe.get("momentum") or 0.0), safe.get("lr")
+    higher = bool(depth > here[1])
+    if safe.get("momentum") is not None:
+        marker, offset = ("^", above) if higher else ("v", below)
+        axes.plot([here[0]] * 2, [here[1], depth], color=INK, linewidth=0.9, linestyle=(0, (3, 2)))
+        axes.plot(here[0], depth, marker, color="white", markeredgecolor=INK, markersize=8)
+        axes.annotate(f"safe: {safe['momentum']:.3g}", (here[0], depth), offset, **text)
+    if lr is not None and lrs[0] < lr < lrs[1]:
+        marker, offset, side = ("<", (-9, -3), "right") if lr < here[0] else (">", (9, -3), "left")
+        if math.log(lr / lrs[0]) < 0.25 * math.log(lrs[1] / lrs[0]):  # no room on its left
+            offset, side = (0, -15), "left"
+        axes.plot([here[0], lr], [here[1]] * 2, color=INK, linewidth=0.9, linestyle=(0, (3, 2)))
+        axes.plot(lr, here[1], marker, color="white", markeredgecolor=INK, markersize=8)
+        axes.annotate(f"safe: {lr:.3g}", (lr, here[1]), offset, ha=side, **text)
+    axes.plot(*here, "o", color=INK, markeredgecolor="white", markersize=9, clip_on=False, zorder=7)
+    axes.annotate("you", here, below if higher else above, fontweight="bold", **text)
+    axes.set(xlim=lrs, ylim=depths)
+
+
+def _draw_training(figure: Figure | SubFigure, check: Checked) -> None:
+    """Draw the squared error of the model in both orders, and the growth that was measured."""
+    axes = figure.add_subplot()
+    step = check.dataset.step.values
+    looks = {"shuffled": (BLUE, "the same rows shuffled"), "chronological": (RED, "rows in order")}
+    for order, (color, label) in looks.items():
+        error = check.dataset.error.sel(order=order).values
+        error = np.where(np.isfinite(error), error, np.nan)
+        axes.plot(step, error, color=color, linewidth=1.3, label=label)
+        if order == "chronological" and check.verdict == "diverges":
+            line = 2 * _rate(check) / math.log(10) * step
+            line += np.nanmedian(error - line)
+            axes.plot(step, line, color=INK, linewidth=0.9, linestyle="--", label="average growth")
+    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(lambda y, _: f"$10^{{{y:.0f}}}$")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.set(xlabel="step", ylabel="squared error", title="The model, trained on these rows")
+    axes.legend(loc="upper left")
+
+
+def _draw_rhythms(figure: Figure | SubFigure, check: Checked) -> None:
+    """Draw how strong the rhythms are, and under it the rate with each of them taken out."""
+    dataset = check.dataset
+    if "without_values" in dataset:
+        axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 1.1])
+        _draw_bands(below, check)
+    else:
+        axes = below = figure.add_subplot()
+    below.set_xlabel("period (steps)")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    if "tongues" in dataset:
+        for place, (low, high) in enumerate(dataset.tongues.values):
+            label = None if place else "a pure rhythm grows"
+            axes.axvspan(low, high, color=RED, alpha=0.14, linewidth=0, label=label)
+    lines = (("power_products", GREY, "products of columns"), ("power", INK, "columns"))
+    period = dataset.period.values
+    for name, color, label in lines:
+        axes.plot(*_octaves(period, dataset[name].values), color=color, linewidth=1.1, label=label)
+    axes.set_xlim(period.min(), period.max())
+    axes.set_ylim(bottom=max(axes.get_ylim()[0], 10.0**-_DECADES), top=6)
+    if (found := check.period) is not None:
+        for part in {axes, below}:
+            part.axvline(found, color=RED, linewidth=1.0, linestyle=(0, (1, 1.5)))
+        place, text = ("data", "axes fraction"), f"{found:.3g} steps"
+        look: Any = {"color": RED, "fontsize": 9, "fontweight": "bold"}
+        axes.annotate(text, (found, 1), (4, -10), place, "offset points", **look)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set(ylabel="power, largest = 1", title="The rhythms in the data")
+    axes.legend(loc="best", fontsize=8.5)
+
+
+def _draw_bands(axes: Axes, check: Checked) -> None:
+    """Draw the rate with each band of periods taken out."""
+    dataset = check.dataset
+    lines = (
+        ("without_size", GREY, "s", "out of the size of the rows"),
+        ("without_values", INK, "o", "out of their values"),
+    )
+    for name, color, marker, label in lines:
+        look: Any = {"color": color, "marker": marker, "markersize": 3.5, "linewidth": 1.1}
+        axes.plot(dataset.band, dataset[name], label=label, **look)
+    axes.axhline(_rate(check), color=RED, linewidth=1.0, linestyle="--", label="nothing taken out")
+    axes.set(ylabel="growth per step", title="Growth without the rhythms around one period")
+    _tint(axes)
+    axes.legend(loc="best", fontsize=8.5)
+
+
+def _draw_orders(figure: Figure | SubFigure, check: Checked) -> None:
+    """Draw the rates of the same rows otherwise: shuffled, with random phases, stretched."""
+    dataset = check.dataset
+    groups = [("shuffled", dataset.shuffled.values, BLUE)]
+    if "randomised" in dataset:
+        groups.append(("random\nphases", dataset.randomised.values, GREY))
+    if "stretched" in dataset:
+        axes, beside = figure.subplots(1, 2, sharey=True, width_ratios=[1.1, 1])
+        beside.set_xscale("log")
+        look: Any = {"color": INK, "markersize": 3.5, "linewidth": 1.1}
+        beside.plot(dataset.stretch, dataset.stretched, "o-", **look)
+        beside.plot([1.0], [_rate(check)], "o", color=RED, markersize=7)
+        beside.xaxis.set_major_locator(FixedLocator([0.5, 0.7, 1, 1.4, 2]))
+        beside.xaxis.set_minor_locator(NullLocator())
+        beside.xaxis.set_major_formatter("{x:g}")
+        beside.set_xlabel("stretched in time, factor")
+    else:
+        axes, beside = figure.add_subplot(), None
+    spread = [[check.rate - check.low], [check.high - check.rate]]
+    axes.errorbar([0], [check.rate], spread, fmt="o", color=RED, capsize=4, markersize=7)
+    for place, (_, rates, color) in enumerate(groups, start=1):
+        shift = 0.14 * np.sin(2.4 * np.arange(len(rates)))  # so that equal dots stay apart
+        axes.plot(place + shift, rates, "o", color=color, alpha=0.6, markeredgewidth=0, ms=5)
+    axes.set_xticks(range(1 + len(groups)), ["in order", *(name for name, _, _ in groups)])
+    axes.set_xlim(-0.6, len(groups) + 0.6)
+    axes.set(ylabel="growth per step", title="The same rows otherwise")
+    _tint(axes, words=beside is None)
+    if beside is not None:
+        _tint(beside)
+
+
+def _tint(axes: Axes, words: bool = True) -> None:
+    """Say on an axis of rates which side grows."""
+    low, high = axes.get_ylim()
+    reach = max(abs(low), abs(high))
+    low, high = min(low, -0.15 * reach), max(high, 0.15 * reach)
+    axes.axhline(0, color=INK, linewidth=0.8, zorder=-1)
+    for end, word, color, side in ((high, "grows", RED, "bottom"), (low, "dies away", BLUE, "top")):
+        axes.axhspan(0, 2 * end, color=color, alpha=0.05, linewidth=0, zorder=-2)
+        if words:
+            place, shift = ("axes fraction", "data"), (5, math.copysign(3, end))
+            look: Any = {"color": color, "fontsize": 9, "va": side}
+            axes.annotate(word, (1, 0), shift, place, "offset points", **look)
+    axes.set_ylim(low, high)
+    axes.yaxis.set_major_formatter("{x:g}")
+
+
+def _rate(check: Checked) -> float:
+    """Return the rate where the cause was looked for, which can be a part of the rows."""
+    return float(check.dataset.attrs.get("rate", check.rate))
+
+
+def _depth(momentum: Any) -> Any:
+    """Return the height at which a momentum is drawn: those near 1 are spread out."""
+    return -np.log10(1 - np.asarray(momentum))
+
+
+def _octaves(period: np.ndarray, power: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the power per octave, so that areas over a logarithmic axis count, in even bins."""
+    weighted = power / period
+    places = np.floor(np.log10(period) * _BINS).astype(int)
+    edges = np.flatnonzero(np.diff(places, prepend=places[0] - 1))  # periods are in order
+    counts = np.diff(np.append(edges, len(period)))
+    means = np.add.reduceat(weighted, edges) / counts
+    middle = np.exp(np.add.reduceat(np.log(period), edges) / counts)
+    return middle, means / max(float(means.max()), 1e-300)
+
+
+_PANELS: dict[str, tuple[Callable[..., None], float]] = {
+    "map": (_draw_map, 4.3),
+    "training": (_draw_training, 3.3),
+    "orders": (_draw_orders, 3.6),
+    "rhythms": (_draw_rhythms, 5.2),
+}

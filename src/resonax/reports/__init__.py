@@ -1,0 +1,122 @@
+"""Reports: pages that stand alone. Here are the pieces that a page is made of."""
+
+from __future__ import annotations
+
+import base64
+import io
+import struct
+from collections.abc import Iterable, Mapping
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["fold", "number", "page", "picture", "table", "terms"]
+
+_STYLES = (("resonax.experiments", "report.css"), ("resonax.reports", "check.css"))
+
+_PAGE = Template("""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>$title</title>
+<style>
+$style</style></head>
+<body><header><div>
+$head
+</div><div class="tally">
+$aside
+</div></header>
+<div class="layout"><nav aria-label="On this page"><ul>
+$links
+</ul></nav>
+<main>
+$sections
+</main></div></body></html>
+""")
+
+
+def page(title: str, head: str, aside: str, sections: Mapping[str, tuple[str, str]]) -> str:
+    """Return a page of sections, each an id with its name and content; empty ones are left out."""
+    shown = {key: section for key, section in sections.items() if section[1]}
+    links = (f'<li><a href="#{key}">{escape(name)}</a></li>' for key, (name, _) in shown.items())
+    bodies = (
+        f'<section id="{key}"><h2>{escape(name)}</h2>\n{text}\n</section>'
+        for key, (name, text) in shown.items()
+    )
+    return _PAGE.substitute(
+        title=escape(title),
+        style="".join(files(home).joinpath(name).read_text("utf-8") for home, name in _STYLES),
+        head=head,
+        aside=aside,
+        links="\n".join(links),
+        sections="\n".join(bodies),
+    )
+
+
+def terms(pairs: Iterable[tuple[str, str]], kind: str = "facts") -> str:
+    """Return names with what they are; both are escaped."""
+    rows = (f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in pairs)
+    return "\n".join([f'<dl class="{kind}">', *rows, "</dl>"])
+
+
+def table(names: Iterable[str], rows: Iterable[str]) -> str:
+    """Return a table whose rows become blocks on a small screen."""
+    head = "".join(f'<th scope="col" role="columnheader">{escape(name)}</th>' for name in names)
+    body = "\n".join(rows)
+    return f"""<table class="blocks" role="table"><thead role="rowgroup"><tr role="row">{head}</tr>
+</thead><tbody role="rowgroup">
+{body}
+</tbody></table>"""
+
+
+def picture(key: str, figure: Figure, alt: str, caption: str) -> str:
+    """Return a figure as a part of the page, shown at 3/4 of its pixels: sharp on fine screens."""
+    import matplotlib
+
+    from resonax.figures.style import STYLE
+
+    stream = io.BytesIO()
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(stream, dpi=160, format="png", metadata={"Software": None})
+    png = stream.getvalue()
+    width, height = struct.unpack(">II", png[16:24])
+    data = base64.b64encode(png).decode("ascii")
+    return f"""<figure>
+<input type="checkbox" id="full-{key}"><label for="full-{key}">full size</label>
+<div class="card" tabindex="0" role="region" aria-label="{escape(caption.partition(".")[0])}">
+<img src="data:image/png;base64,{data}" width="{width * 3 // 4}" height="{height * 3 // 4}"
+ alt="{escape(alt)}"></div>
+<figcaption><p>{escape(caption)}</p></figcaption>
+</figure>"""
+
+
+def number(value: float) -> str:
+    """Return a number with two digits and a true minus.
+
+    Examples
+    --------
+    >>> number(-0.01886)
+    '−0.019'
+    """
+    return f"{value:.2g}".replace("-", "−")
+
+
+def fold(factor: float) -> str:
+    """Return a factor that can be large.
+
+    Examples
+    --------
+    >>> fold(67.2), fold(1.391e22)
+    ('67', '1.4 × 10²²')
+    """
+    if factor < 1e4:
+        return f"{factor:.2g}" if factor < 100 else f"{factor:,.0f}"
+    mantissa, _, exponent = f"{factor:.1e}".partition("e+")
+    raised = str(int(exponent)).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{mantissa} × 10{raised}"

@@ -1,0 +1,351 @@
+"""The check of a recording: its passes, its statistics, its attribution."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import jax
+import numpy as np
+import pytest
+
+import resonax as rx
+from resonax.diagnostics.feed import Model, fitted
+from resonax.diagnostics.intervals import TRANSIENT, measure
+from resonax.diagnostics.once import log_pass_radius
+from resonax.diagnostics.passes import Pass
+from resonax.diagnostics.recording import Recording
+from resonax.diagnostics.subject import Subject
+from resonax.diagnostics.surrogates import (
+    buffered,
+    phase_randomised,
+    shuffled,
+    stretched,
+    without_rhythm,
+    without_size_rhythm,
+)
+from resonax.learners import Linear, Momentum
+
+ROWS = 700
+
+
+def data(rows: int = ROWS, columns: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, columns))
+    X[:, 0] += 1.2 * np.sin(2 * np.pi * np.arange(rows) / 24)
+    X = (X - X.mean(0)) / X.std(0)
+    return X, X @ rng.normal(size=columns) + 0.3 * rng.normal(size=rows)
+
+
+def subject(
+    X: np.ndarray,
+    y: np.ndarray | None,
+    optimizer: Momentum,
+    batch: int = 1,
+    epochs: int = 1,
+    intercept_lr: float | None = None,
+) -> Subject:
+    target = None if y is None else y.astype(np.float32)
+    names = tuple(str(i) for i in range(X.shape[1]))
+    recording = Recording(X.astype(np.float32), target, names, None, "array", ())
+    model, second, largest = fitted(Model(Linear(), intercept_lr), recording.inputs)
+    return Subject(recording, model, second, largest, optimizer, batch, epochs)
+
+
+def matrices(
+    X: np.ndarray, optimizer: Momentum, batch: int, intercept_lr: float | None
+) -> list[np.ndarray]:
+    """The update matrices of (weights, velocity), written down from the recursion itself."""
+    rows = np.hstack([X, np.ones((len(X), 1))]).astype(np.float32).astype(float)
+    size = rows.shape[1]
+    eye, zero = np.eye(size), np.zeros((size, size))
+    moved = eye.copy()
+    plain = zero.copy()
+    if intercept_lr is not None:
+        moved[-1, -1], plain[-1, -1] = 0.0, intercept_lr
+    found = []
+    for start in range(0, len(rows) // batch * batch, batch):
+        part = rows[start : start + batch]
+        hessian = 2 / batch * part.T @ part
+        decayed = hessian + optimizer.weight_decay * moved
+        velocity = np.hstack([-optimizer.alpha * moved @ decayed, optimizer.momentum * moved])
+        weights = np.hstack([eye - (optimizer.beta * moved + plain) @ decayed, zero])
+        found.append(np.vstack([weights + optimizer.kappa * velocity, velocity]))
+    return found
+
+
+OPTIMIZERS = {
+    "heavy_ball": (rx.heavy_ball(0.01, 0.95), 1, None),
+    "batch": (rx.heavy_ball(0.02, 0.9), 3, None),
+    "large batch": (rx.heavy_ball(0.02, 0.9), 10, None),
+    "nesterov": (rx.nesterov(0.02, 0.97), 1, None),
+    "decay": (rx.nesterov(0.02, 0.9, weight_decay=0.05), 2, None),
+    "dampening": (rx.heavy_ball(0.05, 0.9, dampening=0.3), 1, None),
+    "sgd": (rx.sgd(0.2), 1, None),
+    "river": (rx.heavy_ball(0.01, 0.95), 1, 0.01),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_pass_is_the_product_of_its_matrices(name):
+    optimizer, batch, intercept_lr = OPTIMIZERS[name]
+    X, _ = data()
+    asked = subject(X, None, optimizer, batch, intercept_lr=intercept_lr)
+    product, scale = np.eye(8), 0.0
+    steps = matrices(X, optimizer, batch, intercept_lr)
+    for matrix in steps:
+        product = matrix @ product
+        size = np.abs(product).max()
+        product, scale = product / size, scale + math.log(size)
+    exact = math.log(np.abs(np.linalg.eigvals(product)).max()) + scale
+    found = log_pass_radius(asked.feed(), optimizer, asked.weights())
+    assert found == pytest.approx(exact, abs=1e-7)
+    # A single vector grows like the product, up to a factor.
+    total = asked.measure().total[0]
+    assert total == pytest.approx(scale, abs=TRANSIENT)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_trained_model_is_that_of_a_plain_loop(name):
+    optimizer, batch, intercept_lr = OPTIMIZERS[name]
+    X, y = data()
+    rows = np.hstack([X, np.ones((len(X), 1))])
+    weights, velocity = np.zeros(4), np.zeros(4)
+    plain = intercept_lr if intercept_lr is not None else 0.0
+    moved = np.array([1, 1, 1, 0 if intercept_lr is not None else 1])
+    sizes, errors = [], []
+    for start in range(0, len(rows) // batch * batch, batch):
+        part, target = rows[start : start + batch], y[start : start + batch]
+        gradient = 2 / batch * part.T @ (part @ weights - target)
+        errors.append(np.mean((part @ weights - target) ** 2))
+        decayed = moved * (gradient + optimizer.weight_decay * weights)
+        velocity = optimizer.momentum * velocity - optimizer.alpha * decayed
+        weights = weights + optimizer.kappa * velocity - optimizer.beta * decayed
+        weights = weights - (1 - moved) * plain * gradient
+        sizes.append(np.linalg.norm(weights))
+    found = subject(X, y, optimizer, batch, intercept_lr=intercept_lr).train()
+    assert found.sizes is not None
+    assert found.squares is not None
+    assert found.sizes[-1, 0] == pytest.approx(math.log(sizes[-1]), abs=2e-3)
+    block = len(sizes) // len(found.sizes)
+    mean = np.mean(errors[-8:]) if block >= 7 else np.mean(errors[-block:])
+    assert found.squares[-1, 0] == pytest.approx(math.log(mean), abs=2e-3)
+
+
+def test_violent_growth_is_never_mistaken_for_rest():
+    """A row of length 50 multiplies an error by thousands; nothing may overflow or vanish."""
+    X, _ = data()
+    X = X.copy()
+    X[::50, 1] = 50.0
+    lrs = np.geomspace(0.01, 1e4, 30)
+    found = subject(X, None, Momentum(lrs, np.full(30, 0.9))).measure()
+    for values in (found.rate, found.low, found.high):
+        assert np.isfinite(values).all()
+    assert (np.diff(found.rate[10:]) > 0).all()
+    assert (found.words[10:] == "diverges").all()
+    # One step multiplies by at most 3 + 2 lr |x|^2.
+    assert (found.rate < np.log(3 + 2 * lrs * 2600)).all()
+
+
+def test_epochs_multiply_the_passes():
+    X, _ = data()
+    optimizer = rx.heavy_ball(0.03, 0.9)
+    once = subject(X, None, optimizer)
+    many = subject(X, None, optimizer, epochs=40)
+    exact = log_pass_radius(once.feed(), optimizer, once.weights()) / ROWS
+    assert many.measure().rate[0] == pytest.approx(exact, abs=1e-4)
+
+
+def test_directions_that_no_row_has_do_not_count():
+    """Twins of a column add a direction in which nothing moves: the rate must stay."""
+    X, _ = data()
+    optimizer = rx.heavy_ball(0.005, 0.9)
+    alone = subject(X, None, optimizer)
+    twins = subject(np.hstack([X, X[:, :1]]) / math.sqrt(1), None, optimizer)
+    assert twins.model.size(4) == 4
+    assert twins.measure().rate[0] < -1e-3
+    assert alone.model.basis is None
+
+
+def naive_buffer(rows: int, size: int, rng: np.random.Generator) -> list[int]:
+    held, out = list(range(size)), []
+    places = rng.integers(size, size=rows - size)
+    for step, place in enumerate(places):
+        out.append(held[place])
+        held[place] = size + step
+    return out + rng.permutation(held).tolist()
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 100, 199, 200])
+def test_a_shuffle_buffer_is_the_one_of_data_loaders(size):
+    found = buffered(200, size, 1, np.random.default_rng(3))
+    assert found.tolist() == naive_buffer(200, size, np.random.default_rng(3))
+    assert sorted(buffered(200, size, 2, np.random.default_rng(3))) == sorted([*range(200)] * 2)
+
+
+def test_surrogates_keep_what_they_promise():
+    X, _ = data(2000)
+    X = X.astype(np.float32)
+    rng = np.random.default_rng(0)
+    assert sorted(shuffled(50, 2, rng).tolist()) == sorted([*range(50)] * 2)
+    assert stretched(10, 2.0).tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+
+    def power(rows: np.ndarray) -> np.ndarray:
+        return np.abs(np.fft.rfft(rows, axis=0)) ** 2
+
+    random = phase_randomised(X, rng)
+    np.testing.assert_allclose(power(random), power(X), rtol=1e-2, atol=1.0)
+    cross = [np.cov(rows.T) for rows in (X, random)]
+    np.testing.assert_allclose(cross[0], cross[1], atol=1e-3)
+    calm = without_rhythm(X, 21, 27, rng)
+    lines = slice(2000 // 27 + 1, 2000 // 21)
+    assert power(calm)[lines, 0].sum() < 0.2 * power(X)[lines, 0].sum()
+    np.testing.assert_allclose(calm.var(0), X.var(0), rtol=0.1)
+    swing = X * np.exp(0.8 * np.sin(2 * np.pi * np.arange(2000) / 24))[:, None].astype(np.float32)
+    even = without_size_rhythm(swing, 21, 27, rng)
+    energy = [np.abs(np.fft.rfft((rows**2).sum(1)))[lines].max() for rows in (swing, even)]
+    assert energy[1] < 0.5 * energy[0]
+    assert (even**2).sum() == pytest.approx((swing**2).sum(), rel=1e-3)
+
+
+def synthetic(growth: np.ndarray, length: float = 8.0) -> Pass:
+    return Pass(growth, np.full(len(growth), length))
+
+
+def test_intervals_cover_the_mean_of_independent_and_of_correlated_growth():
+    """400 recordings each; at a true coverage of 95% fewer than 360 occur in one of 10^5."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(512, 400))
+    for memory in (0.0, 0.8):
+        growth = np.zeros_like(noise)
+        for k in range(512):
+            growth[k] = memory * growth[k - 1] + noise[k] if k else noise[k]
+        found = measure(synthetic(growth))
+        covered = (found.low < 0) & (found.high > 0)
+        assert covered.sum() >= 360
+        # The transient alone must not be what covers.
+        assert np.median(found.high - found.low) > 3 * TRANSIENT / (512 * 8)
+
+
+def test_slow_change_is_not_chance_but_bursts_are_told():
+    steps = np.arange(512)
+    trend = 0.1 + 0.2 * np.sin(2 * np.pi * steps / 512)
+    rng = np.random.default_rng(0)
+    found = measure(synthetic((trend + 0.1 * rng.normal(size=512))[:, None]))
+    assert found.low[0] > 0
+    burst = np.full(512, -0.2)
+    burst[100:130] = 0.5
+    found = measure(synthetic(burst[:, None]))
+    assert found.rise[0] == pytest.approx(15.0)
+    assert found.words[0] == "marginal"
+    lost = np.where(steps < 300, 0.5, -0.3)[:, None]
+    assert measure(synthetic(lost)).words[0] == "diverges"
+
+
+def test_false_alarms_on_independent_rows_are_rarer_than_the_level():
+    """256 recordings just below the boundary: more than 16 alarms at 2.5% occur once in 10^4."""
+    rng = np.random.default_rng(0)
+    optimizer = rx.heavy_ball(0.23, 0.0)
+    alarms, total = 0, 0.0
+    for _ in range(16):
+        X = rng.normal(size=(1000, 3, 16)).astype(np.float32)
+        asked = subject(X[:, :, 0], None, optimizer)
+        found = asked.measure_rows([lambda i=i, X=X: X[:, :, i] for i in range(16)])
+        alarms += int((found.low > 0).sum())
+        total += float(found.rate.mean()) / 16
+    assert -0.02 < total < 0
+    assert alarms <= 16
+
+
+def stream(process: rx.Sinusoid, steps: int = 12000) -> np.ndarray:
+    return np.asarray(process.sample(jax.random.key(1), steps, 1)).reshape(steps, -1)
+
+
+KNOWN = {
+    "sinusoid": (lambda: stream(rx.Sinusoid(period=22, amplitude=1.0, variance=0.5)), 0.97, 22, 1),
+    "square": (lambda: stream(rx.Square(period=26, amplitude=0.9, variance=0.4)), 0.97, 26, 1),
+    "ar2": (lambda: stream(rx.AR2(period=22.0, amplitude=0.9, variance=0.4)), 0.97, 22, 1),
+    "size": (lambda: stream(rx.Sinusoid(period=22, amplitude=0, swing=1.3)), 0.985, 22, 1),
+    "batches": (lambda: stream(rx.Sinusoid(period=88, amplitude=1.2, variance=0.3)), 0.97, 22, 4),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_period_of_a_known_rhythm_is_found(name):
+    make, momentum, period, batch = KNOWN[name]
+    found = rx.check(make(), lr=0.01, momentum=momentum, batch=batch, standardise=False, grid=4)
+    assert found.verdict == "diverges"
+    assert found.period == pytest.approx(period, rel=0.05)
+    assert found.rhythm == ("size" if name == "size" else "values")
+    assert found.rate > found.shuffled_high
+
+
+def test_cause_of_independent_and_of_harmless_rows():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(3000, 4))
+    found = rx.check(rows, lr=0.3, momentum=0.9, grid=4)
+    assert (found.verdict, found.cause, found.period) == ("diverges", "generic", None)
+    assert found.safe["shuffle_buffer"] is None
+    found = rx.check(rows, lr=0.01, momentum=0.8, grid=4)
+    assert (found.verdict, found.cause, found.period) == ("converges", "none", None)
+    assert found.safe["shuffle_buffer"] == 1
+
+
+def test_a_daily_rhythm_is_the_order_and_plain_json():
+    hours = np.arange(6000)
+    rng = np.random.default_rng(0)
+    x = 1.2 * np.sin(2 * np.pi * hours / 24) + 0.5 * rng.normal(size=6000)
+    found = rx.check(x, np.roll(x, -1), lr=0.01, momentum=0.95, grid=4)
+    assert (found.verdict, found.cause) == ("diverges", "order")
+    assert found.low < found.rate < found.high
+    again = rx.check(x, np.roll(x, -1), lr=0.01, momentum=0.95, grid=4)
+    assert json.dumps(found.to_dict(), allow_nan=False) == json.dumps(again.to_dict())
+    wanted = {"rate", "low", "high", "verdict", "cause", "period", "shuffled_rate", "pass_radius"}
+    assert wanted <= found.to_dict().keys()
+    assert set(found.safe) == {"momentum", "lr", "batch", "shuffle_buffer", "fastest_momentum"}
+    assert "doubles every" in str(found)
+    assert found.pass_radius is not None
+    assert math.log(found.pass_radius) / 6000 == pytest.approx(found.rate, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"optimizer": "adam"}, "unknown optimizer 'adam'"),
+        ({"optimizer": "sgd"}, "momentum must be 0 for the optimizer sgd"),
+        ({"optimizer": "optax", "dampening": 0.5}, "optax has no dampening"),
+        ({"lr": -1.0}, "lr must be above 0"),
+        ({"lr": math.nan}, "lr must be finite"),
+        ({"momentum": 1.0}, "momentum must be at least 0 and below 1"),
+        ({"batch": 0}, "batch must be at least 1"),
+        ({"batch": 100}, "needs at least 6400: use more rows or a smaller batch"),
+        ({"epochs": 0.5}, "epochs must be a whole number"),
+        ({"grid": 1}, "grid must be at least 2"),
+        ({"level": 1.0}, "level must be above 0 and below 1"),
+        ({"intercept_lr": -1.0}, "intercept_lr must be"),
+    ],
+)
+def test_bad_arguments_are_told_in_a_sentence(change, words):
+    X, y = data()
+    with pytest.raises(rx.ArgumentError, match=words):
+        rx.check(X, y, **{"lr": 0.01, "momentum": 0.9, "grid": 4} | change)
+
+
+def test_optimizers_of_the_libraries():
+    """torch and optax are heavy ball; river's bias has no momentum, which changes the growth."""
+    X, _ = data(1500)
+    rates = {
+        name: rx.check(X, lr=0.01, momentum=0.95, optimizer=name, grid=2).rate
+        for name in ("heavy_ball", "torch", "optax", "river")
+    }
+    assert rates["torch"] == rates["optax"] == rates["heavy_ball"]
+    assert rates["river"] != rates["heavy_ball"]
+
+
+def test_a_basis_and_no_bias():
+    X, y = data(1500, columns=1)
+    plain = rx.check(X, y, lr=0.01, momentum=0.9, bias=False, grid=2)
+    assert dict(plain.facts)["weights"] == "1"
+    cubic = rx.check(X, y, lr=0.001, momentum=0.9, basis=rx.Polynomial(3), grid=2)
+    assert dict(cubic.facts)["weights"] == "4"
+    assert cubic.settings["basis"] == "polynomial"

@@ -1,0 +1,174 @@
+"""The command `resonax check`: statuses, JSON, bad files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from resonax.cli.app import _run, app
+
+RUN = ["--lr", "0.01", "--momentum", "0.95", "--grid", "2"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table with a daily rhythm, and the same rows shuffled."""
+    home = tmp_path_factory.mktemp("data")
+    hours = np.arange(3000)
+    rng = np.random.default_rng(0)
+    x = 1.2 * np.sin(2 * np.pi * hours / 24) + 0.5 * rng.normal(size=3000)
+    table = pd.DataFrame({"x": x, "y": np.roll(x, -1)})
+    table.to_csv(home / "hourly.csv", index=False)
+    table.sample(frac=1, random_state=0).to_csv(home / "shuffled.csv", index=False)
+    return home
+
+
+def status(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    code, sentence = _run(["check", *map(str, words)])
+    return code, capsys.readouterr().out, sentence
+
+
+def test_statuses_and_json(folder, capsys):
+    code, out, _ = status(capsys, folder / "hourly.csv", "--target", "y", *RUN, "--json")
+    found = json.loads(out)
+    assert code == 1
+    assert (found["verdict"], found["cause"]) == ("diverges", "order")
+    assert found["period"] == pytest.approx(24, rel=0.05)
+    assert found["low"] < found["rate"] < found["high"]
+    assert found["shuffled_rate"] < 0 < found["rate"]
+    assert found["pass_radius"] > 1
+    assert 0 < found["safe"]["momentum"] < 0.95
+    assert 0 < found["safe"]["lr"] < 0.01
+    assert found["safe"]["batch"] > 1
+    assert found["safe"]["shuffle_buffer"] > 1
+    code, out, _ = status(capsys, folder / "shuffled.csv", "--target", "y", *RUN, "--json")
+    assert code == 0
+    assert json.loads(out)["cause"] == "none"
+
+
+def test_what_is_printed_and_written(folder, tmp_path, capsys):
+    page, picture = tmp_path / "report.html", tmp_path / "check.png"
+    words = ["--target", "y", *RUN, "--html", page, "--plot", picture]
+    code, out, _ = status(capsys, folder / "hourly.csv", *words)
+    assert code == 1
+    assert out.startswith("diverges: the error doubles every")
+    assert "a rhythm of 24 steps" in " ".join(out.split())
+    assert "largest safe momentum" in out
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert picture.stat().st_size > 10_000
+
+
+def text(path: Path, content: str) -> Path:
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def cut(path: Path, content: bytes) -> Path:
+    path.write_bytes(content[: len(content) // 2])
+    return path
+
+
+def make_bad(kind: str, home: Path) -> Path:
+    rows = "".join(f"{i % 7}.5,{i % 5}\n" for i in range(200))
+    table = "x,y\n" + rows
+    if kind == "missing":
+        return text(home / "a.csv", table.replace("3.5,", ",", 1))
+    if kind == "text":
+        return text(home / "a.csv", "x,city,y\n" + "1,Rome,2\n2,Oslo,1\n" * 100)
+    if kind == "constant":
+        return text(home / "a.csv", "x,z,y\n" + "1,5,2\n2,5,1\n" * 100)
+    if kind == "target":
+        return text(home / "a.csv", table.replace("y", "z", 1))
+    if kind == "one row":
+        return text(home / "a.csv", "x,y\n1,2\n")
+    if kind == "few rows":
+        return text(home / "a.csv", "x,y\n" + rows[: 6 * 20])
+    if kind == "empty":
+        return text(home / "a.csv", "")
+    if kind == "infinite":
+        return text(home / "a.csv", table.replace("3.5,", "inf,", 1))
+    if kind == "cut":
+        return text(home / "a.csv", table + "1.5")
+    if kind == "cut gz":
+        return cut(home / "a.csv.gz", gzip.compress(table.encode(), mtime=0))
+    if kind == "cut npy":
+        np.save(home / "b.npy", np.random.default_rng(0).normal(size=(300, 2)))
+        return cut(home / "a.npy", (home / "b.npy").read_bytes())
+    if kind == "cut parquet":
+        pd.read_csv(text(home / "b.csv", table)).to_parquet(home / "b.parquet")
+        return cut(home / "a.parquet", (home / "b.parquet").read_bytes())
+    return home / "nowhere.csv"
+
+
+BAD = {
+    "missing": "missing values in column 'x' (row 4)",
+    "text": "column 'city' is text",
+    "constant": "column 'z' is constant",
+    "target": "unknown target 'y'",
+    "one row": "1 row of data",
+    "few rows": "needs at least 64",
+    "empty": "a.csv is empty",
+    "infinite": "infinite values in column 'x' (row 4)",
+    "cut": "cut",
+    "cut gz": "cut",
+    "cut npy": "cut",
+    "cut parquet": "Parquet|cut",
+    "not there": "there is no file",
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_files_are_told_in_a_sentence_and_nothing_is_written(kind, tmp_path, capsys):
+    path = make_bad(kind, tmp_path)
+    page = tmp_path / "report.html"
+    target = "1" if kind == "cut npy" else "y"
+    code, out, sentence = status(capsys, path, "--target", target, *RUN, "--html", page)
+    assert code == 2
+    assert out == ""
+    assert any(words in sentence for words in BAD[kind].split("|")), sentence
+    assert "\n" not in sentence
+    assert not page.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--lr", "fast", "--momentum", "0.9"], "lr must be a number, got 'fast'"),
+        (["--lr", "0.01"], "the optimizer heavy_ball needs --momentum"),
+        (["--lr", "0.01", "--momentum", "2"], "momentum must be at least 0 and below 1, got 2"),
+        ([*RUN, "--optimizer", "heavyball"], "did you mean 'heavy_ball'?"),
+        ([*RUN, "--html", "report.pdf"], "--html must end in .html or .htm, got report.pdf"),
+        ([*RUN, "--html", "no/where.html"], "the folder of no/where.html does not exist"),
+        ([*RUN, "--batch", "1.5"], "batch must be a whole number, got '1.5'"),
+        ([*RUN, "--basis", "cubic"], "unknown basis 'cubic'"),
+        ([*RUN, "--tarjet", "y"], "no such option"),
+    ],
+)
+def test_bad_options_are_told_in_a_sentence(folder, words, sentence, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, told = status(capsys, folder / "hourly.csv", "--target", "y", *words)
+    assert (code, out) == (2, "")
+    assert sentence.lower() in told.lower()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_real_command_ends_with_the_status(folder):
+    words = [sys.executable, "-m", "resonax", "check", str(folder / "nowhere.csv"), *RUN]
+    run = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert run.stderr.startswith("resonax: there is no file")
+    assert run.stderr.count("\n") == 1
+
+
+def test_help_names_the_statuses():
+    out = CliRunner().invoke(app, ["check", "--help"], env={"COLUMNS": "200"}).output
+    assert "exit status" in out
+    assert "--shuffle" not in out

@@ -1,0 +1,142 @@
+"""Real recordings: what the check says, and what the learners of other libraries then do."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from recordings import RECORDINGS
+from resonax import check
+from resonax.diagnostics.feed import Model, fitted
+from resonax.diagnostics.recording import Recording
+from resonax.diagnostics.subject import Subject
+from resonax.diagnostics.surrogates import buffered
+from resonax.learners import Linear, Momentum
+
+MOMENTA = np.array([0.0, 0.8, 0.9, 0.95, 0.98])
+LRS = np.array([0.002, 0.01, 0.05])
+QUICK = ["san-francisco", "nox", "mountain-car"]
+
+
+def standardised(name: str) -> tuple[np.ndarray, np.ndarray]:
+    X, y = RECORDINGS[name]()
+    return (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
+
+
+def river_sizes(
+    X: np.ndarray, y: np.ndarray, lr: float, momentum: float, intercept_lr: float = 0.01
+) -> np.ndarray:
+    """Train river's own model, and return the size of its weights after each tenth of the rows."""
+    from river import linear_model, optim
+
+    model = linear_model.LinearRegression(
+        optimizer=optim.Momentum(lr, momentum), intercept_lr=intercept_lr, clip_gradient=1e300
+    )
+    sizes = []
+    for part_x, part_y in zip(np.array_split(X, 40), np.array_split(y, 40), strict=True):
+        for row, target in zip(part_x.tolist(), part_y.tolist(), strict=True):
+            model.learn_one(dict(enumerate(row)), target)
+        size = math.hypot(model.intercept, *model.weights.values())
+        sizes.append(size)
+        if not size < 1e150:
+            break
+    return np.array(sizes)
+
+
+def solution(X: np.ndarray, y: np.ndarray) -> float:
+    rows = np.hstack([X, np.ones((len(X), 1))])
+    return 1.0 + float(np.linalg.norm(np.linalg.lstsq(rows, y, rcond=1e-9)[0]))
+
+
+def subject(X: np.ndarray, intercept_lr: float | None) -> Subject:
+    recording = Recording(X.astype(np.float32), None, ("x",) * X.shape[1], None, "array", ())
+    model, second, largest = fitted(Model(Linear(), intercept_lr), recording.inputs)
+    momenta, lrs = (axis.ravel() for axis in np.meshgrid(MOMENTA, LRS, indexing="ij"))
+    return Subject(recording, model, second, largest, Momentum(lrs, momenta), 1)
+
+
+def agreement(name: str) -> tuple[int, list[str]]:
+    """Return the cells that were decided, and those in which river does otherwise."""
+    X, y = standardised(name)
+    decided, wrong = 0, []
+    for order in ("chronological", "shuffled"):
+        if order == "shuffled":
+            places = np.random.default_rng(1).permutation(len(X))
+            X, y = X[places], y[places]
+        asked = subject(X, 0.01)
+        found = asked.measure()
+        size = solution(X, y)
+        for cell in np.flatnonzero((found.low > 0) | (found.high < 0)):
+            lr, momentum = asked.optimizer.lr[cell], asked.optimizer.momentum[cell]
+            sizes = river_sizes(X, y, lr, momentum) / size
+            grows = found.low[cell] > 0
+            decided += 1
+            if (grows and sizes[-1] < 100) or (not grows and sizes.max() > 1000):
+                wrong.append(f"{order} {momentum=} {lr=} rate {found.rate[cell]:.5f} {sizes[-1]:g}")
+    return decided, wrong
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in RECORDINGS],
+)
+def test_river_does_what_the_sign_of_the_rate_says(name):
+    decided, wrong = agreement(name)
+    print(name, decided)
+    assert wrong == []
+
+
+def test_the_recordings_decide_enough_cells():
+    counts = [agreement(name)[0] for name in QUICK]
+    assert min(counts) >= 10
+
+
+def heavy_ball(X: np.ndarray, y: np.ndarray, lr: float, momentum: float, batch: int = 1) -> float:
+    """Train a plain NumPy learner with a bias, and return the largest size of its weights."""
+    rows = np.hstack([X, np.ones((len(X), 1))])
+    weights, velocity, largest = np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), 0.0
+    for start in range(0, len(rows) // batch * batch, batch):
+        part = rows[start : start + batch]
+        gradient = 2 / batch * part.T @ (part @ weights - y[start : start + batch])
+        velocity = momentum * velocity - lr * gradient
+        weights = weights + velocity
+        largest = max(largest, float(np.abs(weights).max()))
+        if largest > 1e150:
+            break
+    return largest
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "san-francisco" else pytest.mark.slow)
+        for name in ("san-francisco", "nox", "pendulum", "victoria", "taylor", "mountain-car")
+    ],
+)
+def test_the_remedies_work(name):
+    X, y = standardised(name)
+    lr, momentum = 0.01, 0.95
+    found = check(X, y, lr=lr, momentum=momentum, grid=4)
+    limit = 1000 * solution(X, y)
+    soft = {remedy.name: remedy.soft for remedy in found.remedies}
+    past = {remedy.name: remedy.past for remedy in found.remedies}
+
+    def size(which: str, value: float) -> float:
+        if which == "batch":
+            return heavy_ball(X, y, lr, momentum, int(value))
+        if which == "shuffle_buffer":
+            order = buffered(len(X), int(value), 1, np.random.default_rng(99))
+            return heavy_ball(X[order], y[order], lr, momentum)
+        if which == "lr":
+            return heavy_ball(X, y, value, momentum)
+        return heavy_ball(X, y, lr, value)
+
+    for which, value in found.safe.items():
+        if value is None:
+            continue
+        assert size(which, value) < limit, which
+        if which != "fastest_momentum" and past[which] is not None and not soft[which]:
+            assert size(which, past[which]) > 100 * solution(X, y), which
+    assert all(remedy.confirmed for remedy in found.remedies if remedy.value is not None)

@@ -1,0 +1,208 @@
+"""The page of a check stands alone, escapes what it is given, and says it in plain words."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from resonax.checks import ArgumentError
+from resonax.diagnostics.check import check
+from resonax.diagnostics.result import Check
+from resonax.figures.check import plot_check, plot_panels
+from resonax.figures.style import save_figure
+from resonax.reports import fold
+from resonax.reports.check import render_check, write_check
+
+VOID = {"meta", "img", "input", "br", "link", "hr"}
+HOSTILE = '<script>alert("1 & 2")</script>'
+REMEDIES = (
+    "Largest safe momentum",
+    "Largest safe step size",
+    "Smallest safe batch",
+    "Smallest safe shuffle buffer",
+    "Momentum that converges fastest",
+)
+
+
+class Page(HTMLParser):
+    """What the page holds; an element left open or closed out of turn is an error."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.elements, self.text = [], [], ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+        self.text = re.sub(r"\s+", " ", self.text)
+
+    def handle_starttag(self, tag, attrs):
+        assert len(attrs) == len(dict(attrs))
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.text += data
+
+    def values(self, name):
+        return [attrs[name] for _, attrs in self.elements if name in attrs]
+
+
+@pytest.fixture(scope="module")
+def swinging() -> Check:
+    """A rhythm that makes the weights swing, in columns with hostile names, and with a target."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    x = 1.2 * np.sin(2 * np.pi * np.arange(2000) / 24) + 0.5 * rng.normal(size=2000)
+    rows = pd.DataFrame({HOSTILE: x, "y": np.roll(x, -1)})
+    return check(rows, "y", lr=0.01, momentum=0.95, grid=4)
+
+
+@pytest.fixture(scope="module")
+def calm() -> Check:
+    """White noise, without a target."""
+    rows = np.random.default_rng(1).normal(size=(2000, 1))
+    return check(rows, lr=0.01, momentum=0.5, grid=4)
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """Leave the pictures out, where only words are looked at."""
+    monkeypatch.setattr("resonax.reports.check.plot_panels", lambda _: {})
+
+
+def without(found: Check, *names: str) -> Check:
+    return replace(found, dataset=found.dataset.drop_vars(names))
+
+
+def test_the_page_says_verdict_cause_and_every_remedy(swinging):
+    page = Page(render_check(swinging, f"resonax check {HOSTILE}"))
+    assert swinging.verdict == "diverges"
+    assert swinging.cause == "order"
+    ids = page.values("id")
+    assert len(ids) == len(set(ids))
+    for part in ("cause", "remedies", "pictures", "data", "words", "provenance"):
+        assert part in ids
+    meaning = swinging.meaning()
+    assert f"{meaning[0].upper()}{meaning[1:]}." in page.text
+    assert "a rhythm of 24 steps in their values" in page.text
+    assert "like a child on a swing" in page.text
+    for name, remedy in zip(REMEDIES, swinging.remedies, strict=True):
+        assert name in page.text
+        assert remedy.value is None or f"= {remedy.value:.4g}" in page.text
+    order = [
+        page.text.index(word) for word in ("Training diverges", "Shuffled, 16", "Largest safe")
+    ]
+    assert order == sorted(order)
+    assert "stayed bounded" in page.text
+    assert all(text in page.text for _, text in swinging.facts)
+
+
+def test_the_page_needs_nothing_else_and_escapes_names(swinging):
+    source = render_check(swinging, f"resonax check {HOSTILE}")
+    page = Page(source)
+    assert {tag for tag, _ in page.elements}.isdisjoint({"script", "link", "iframe"})
+    pictures = page.values("src")
+    assert len(pictures) == 4
+    assert all(text.startswith("data:image/png;base64,iVBOR") for text in pictures)
+    assert all(len(base64.b64decode(text.partition(",")[2])) > 5000 for text in pictures)
+    assert all(len(attrs["alt"]) > 20 for tag, attrs in page.elements if tag == "img")
+    assert set(page.values("href")) <= {f"#{name}" for name in page.values("id")}
+    assert not any(word in source for word in ("://", "url(", "@import", HOSTILE))
+    assert page.text.count(HOSTILE) == 2  # the columns and the command
+
+
+def test_where_it_converges_the_page_is_short(swinging, calm):
+    page = Page(render_check(calm))
+    assert calm.verdict == "converges"
+    assert "Training converges" in page.text
+    assert "nothing has to change" in page.text
+    assert "no model was trained" in page.text
+    assert "none is needed" in page.text  # no shuffle buffer
+    assert "cause" not in page.values("id")
+    assert "swing about" not in page.text
+    assert len(page.values("src")) == 1
+    assert len(page.text) < 0.75 * len(Page(render_check(swinging)).text)
+
+
+def test_what_does_not_exist_is_said(swinging, bare):
+    none = tuple(replace(remedy, value=None, confirmed=None) for remedy in swinging.remedies)
+    page = Page(render_check(replace(swinging, remedies=none)))
+    assert page.text.count("There is none: ") == len(REMEDIES)
+    failed = tuple(replace(remedy, confirmed=False) for remedy in swinging.remedies)
+    page = Page(render_check(replace(swinging, remedies=failed)))
+    assert page.text.count("✗ did not stay bounded") == len(REMEDIES)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"cause": "generic", "shuffled_rate": 0.01, "shuffled_low": 0.005}, "Not the order. With"),
+        ({"cause": "generic", "shuffled_low": -0.005}, "Not the order, as far as"),
+        ({"period": None, "rhythm": None}, "No single rhythm explains it"),
+        ({"rhythm": "size"}, "24 steps in their size"),
+        ({"verdict": "marginal", "cause": "none"}, "On the boundary"),
+        ({"pass_radius": 2.5e300}, "multiplies an error by 2.5 × 10³⁰⁰."),
+        ({"pass_radius": 0.25}, "divides an error by 4."),
+        ({"pass_radius": None}, "not by chance"),
+        ({"notes": (HOSTILE,)}, HOSTILE),
+    ],
+)
+def test_every_outcome_has_its_words(swinging, bare, changes, words):
+    assert words in Page(render_check(replace(swinging, **changes))).text
+
+
+def test_figures_leave_out_what_is_missing(swinging, calm):
+    everything = ["map", "training", "orders", "rhythms"]
+    assert list(plot_panels(swinging)) == everything
+    assert list(plot_panels(calm)) == ["map", "orders", "rhythms"]
+    rhythm = ("without_values", "without_size", "randomised", "stretched", "tongues")
+    less = without(swinging, *rhythm)
+    assert list(plot_panels(less)) == everything
+    assert len(plot_panels(less)["orders"].axes) == 1
+    for found in (swinging, calm, less, without(swinging, "error", "tongues")):
+        figure = plot_check(found)
+        assert isinstance(figure, Figure)
+        titles = {axes.get_title(loc="left") for part in figure.subfigs for axes in _axes(part)}
+        assert "The rhythms in the data" in titles
+        assert ("The model, trained on these rows" in titles) == ("error" in found.dataset)
+
+
+def _axes(part):
+    return [axes for inner in part.subfigs for axes in inner.axes]
+
+
+def test_extremes_can_be_drawn(swinging, tmp_path):
+    data = swinging.dataset.copy(deep=True)
+    data["error"] = data.error * 1e3
+    data["error"][0, 5], data["error"][1, 7] = np.nan, -np.inf
+    data["rate"] = data.rate - 1.0  # no boundary in sight
+    settings = swinging.settings | {"momentum": 0.0}
+    none = tuple(replace(remedy, value=None) for remedy in swinging.remedies)
+    found = replace(swinging, dataset=data, settings=settings, remedies=none)
+    save_figure(plot_check(found), tmp_path / "extreme.png")
+    assert (tmp_path / "extreme.png").stat().st_size > 50_000
+
+
+def test_the_same_check_gives_the_same_bytes(calm, tmp_path):
+    path = write_check(calm, tmp_path / "page.html")
+    assert path == tmp_path / "page.html"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]
+    assert path.read_text(encoding="utf-8") == render_check(calm)
+    with pytest.raises(ArgumentError, match="does not exist"):
+        write_check(calm, tmp_path / "deeper" / "page.html")
+
+
+def test_large_factors_are_readable():
+    assert [fold(x) for x in (1.0, 12.34, 4321, 1e4)] == ["1", "12", "4,321", "1.0 × 10⁴"]

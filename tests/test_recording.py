@@ -1,0 +1,478 @@
+"""Recordings: every source gives the same numbers, and bad data one sentence that helps."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import gc
+import io
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from resonax.checks import ArgumentError
+from resonax.diagnostics import delimited, sources
+from resonax.diagnostics.recording import Recording, read_recording
+
+ROWS = 57
+RNG = np.random.default_rng(0)
+VALUES = np.column_stack(
+    [
+        1e9 + RNG.normal(size=ROWS),
+        1e-7 * RNG.normal(size=ROWS),
+        RNG.integers(-5, 5, ROWS),
+        RNG.integers(0, 2, ROWS),
+        RNG.normal(size=ROWS),
+    ]
+)
+NAMES = ["pressure", "trace", "count", "open", "y"]
+FRAME = pd.DataFrame(VALUES, columns=NAMES).astype({"count": int, "open": bool})
+
+
+def write(frame: pd.DataFrame, path: Path) -> Path:
+    """Write a data frame as a file of the kind that its ending says."""
+    if path.suffix == ".npy":
+        np.save(path, frame.to_numpy(dtype=float))
+    elif path.suffix == ".npz":
+        np.savez(path, X=frame.to_numpy(dtype=float)[:, :-1], y=frame["y"])
+    elif path.suffix == ".parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if ".tsv" in path.name else ",")
+    return path
+
+
+def expected(values: np.ndarray) -> np.ndarray:
+    values = values.astype(np.longdouble)
+    return ((values - values.mean(axis=0)) / values.std(axis=0)).astype(np.float32)
+
+
+def check(recording: Recording, values: np.ndarray = VALUES) -> None:
+    wanted = expected(values)
+    assert recording.inputs.dtype == np.float32
+    np.testing.assert_allclose(recording.inputs, wanted[:, :-1], rtol=2e-6, atol=2e-6)
+    assert recording.target is not None
+    assert recording.target.dtype == np.float32
+    np.testing.assert_allclose(recording.target, wanted[:, -1], rtol=2e-6, atol=2e-6)
+    assert "columns were standardised to mean 0 and variance 1" in recording.notes
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (delimited, sources):
+        monkeypatch.setattr(module, "PIECE", 5 * 7)  # 7 rows, which do not divide the 57
+
+
+FILES = ["a.csv", "a.tsv", "a.csv.gz", "a.TSV.GZ", "a.parquet", "a.npy", "a.npz"]
+
+
+@pytest.mark.parametrize("memory", [0, 2**28, 3000])
+@pytest.mark.parametrize("name", FILES)
+def test_files(tmp_path: Path, small_pieces: None, name: str, memory: int) -> None:
+    path = write(FRAME, tmp_path / name.lower()).rename(tmp_path / name)
+    numbered = ".np" in name
+    target = {"a.npy": "4", "a.npz": None}.get(name, "y")
+    recording = read_recording(str(path), target, memory=memory)
+    check(recording)
+    assert isinstance(recording.inputs, np.memmap) == (memory < 57 * 4 * 4 or memory == 0)
+    assert recording.source == name
+    assert recording.names == (("0", "1", "2", "3") if numbered else tuple(NAMES[:-1]))
+    assert recording.target_name == ("4" if name == "a.npy" else "y")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(lambda: (FRAME, "y"), id="frame"),
+        pytest.param(lambda: (FRAME.convert_dtypes(), "y"), id="nullable"),
+        pytest.param(lambda: (FRAME.astype(object), "y"), id="objects"),
+        pytest.param(lambda: (FRAME[NAMES[:-1]], FRAME["y"]), id="series"),
+        pytest.param(lambda: (VALUES, 4), id="array"),
+        pytest.param(lambda: (VALUES.tolist(), -1), id="list"),
+        pytest.param(lambda: (VALUES[:, :-1], VALUES[:, -1:]), id="beside"),
+        pytest.param(lambda: (np.asfortranarray(VALUES), "-1"), id="columns first"),
+        pytest.param(lambda: (np.ma.masked_array(VALUES), "4"), id="masked"),
+    ],
+)
+@pytest.mark.usefixtures("small_pieces")
+def test_values(source: Callable) -> None:
+    check(read_recording(*source()))
+
+
+def test_other_tables() -> None:
+    import pyarrow
+
+    check(read_recording(pyarrow.Table.from_pandas(FRAME), "y"))
+
+
+def test_one_column() -> None:
+    recording = read_recording([1, 2, 4])
+    np.testing.assert_allclose(recording.inputs, expected(np.array([[1], [2], [4]])), rtol=1e-6)
+    assert (recording.target, recording.target_name, recording.source) == (None, None, "array")
+
+
+def test_features(tmp_path: Path) -> None:
+    path = write(FRAME.assign(city="Rome"), tmp_path / "a.csv")
+    for features in ("count, pressure", ["count", "pressure"]):
+        recording = read_recording(path, "y", features=features)
+        assert recording.names == ("count", "pressure")
+        check(recording, VALUES[:, [2, 0, 4]])
+    assert read_recording(VALUES, features=2).names == ("2",)
+    assert read_recording(VALUES, "0", features=[1, "3"]).names == ("1", "3")
+
+
+def test_npz(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", table=VALUES, scale=np.ones(3))
+    assert read_recording(tmp_path / "a.npz").names == ("0", "1", "2", "3", "4")
+    path = write(FRAME, tmp_path / "b.npz")
+    assert read_recording(path, "1").names == ("0", "2", "3")  # y is no feature
+    check(read_recording(path, "y"))
+
+
+def test_as_it_is() -> None:
+    recording = read_recording(VALUES[:, 1:], -1, standardise=False)
+    np.testing.assert_array_equal(recording.inputs, VALUES[:, 1:-1].astype(np.float32))
+    assert recording.notes == ()
+    with pytest.raises(ArgumentError, match=r"above 1e\+06 in column '0' .*: standardise"):
+        read_recording(VALUES, standardise=False)
+
+
+@pytest.mark.parametrize("offset", [0, 1e9, -1e12, 1e140])
+@pytest.mark.usefixtures("small_pieces")
+def test_badly_scaled(offset: float) -> None:
+    drift = np.linspace(-1, 1, ROWS) * max(1.0, 1e-9 * abs(offset))
+    values = np.column_stack([offset + drift * scale for scale in (1, 1e3, 1e8)])
+    recording = read_recording(values)
+    np.testing.assert_allclose(recording.inputs, expected(values), rtol=1e-6, atol=1e-6)
+    inputs = recording.inputs.astype(float)
+    np.testing.assert_allclose(inputs.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(inputs.std(axis=0), 1, rtol=1e-6)
+
+
+DAYS = pd.date_range("2021-12-25", periods=ROWS, freq="17h")
+
+
+@pytest.mark.parametrize("memory", [0, 2**28])
+@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
+@pytest.mark.parametrize(
+    "write_time",
+    [
+        pytest.param(lambda days: days, id="dates"),
+        pytest.param(lambda days: days.tz_localize("Europe/Rome"), id="zone"),
+        pytest.param(lambda days: days.strftime("%d/%m/%Y %H:%M"), id="day first"),
+        pytest.param(lambda days: days.strftime("%m/%d/%Y %H:%M"), id="month first"),
+        pytest.param(lambda days: days.strftime("%d %b %Y %H:%M"), id="words"),
+        pytest.param(lambda days: days.astype("int64"), id="integers"),
+        pytest.param(lambda days: (days - days[0]).total_seconds(), id="seconds"),
+    ],
+)
+@pytest.mark.usefixtures("small_pieces")
+def test_order(tmp_path: Path, write_time: Callable, ending: str, memory: int) -> None:
+    shuffled = FRAME.assign(when=write_time(DAYS)).sample(frac=1, random_state=1)
+    source = shuffled if ending == "frame" else write(shuffled, tmp_path / f"a.{ending}")
+    recording = read_recording(source, "y", order_by="when", memory=memory)
+    check(recording)
+    assert recording.names == tuple(NAMES[:-1])
+    assert "rows were sorted by when" in recording.notes
+
+
+def test_order_is_stable() -> None:
+    values = np.column_stack([np.tile([2, 1], 20), np.arange(40)])
+    inputs = read_recording(values, order_by=0, features="0,1", standardise=False).inputs
+    np.testing.assert_array_equal(inputs[:, 1], [*range(1, 40, 2), *range(0, 40, 2)])
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "inputs", "note"),
+    [
+        ("1,2\n3,5\n4,5\n", ("0", "1"), [[1, 2], [3, 5], [4, 5]], "columns are numbered from 0"),
+        (",a,b\n0,1,2\n1,4,5\n", ("a", "b"), [[1, 2], [4, 5]], "left out as an index"),
+        ("0,1,2\n1,2,3\n4,5,6\n", ("0", "1", "2"), [[1, 2, 3], [4, 5, 6]], "taken as names"),
+        ("Unnamed: 0,a\n0,2\n1,5\n", ("a",), [[2], [5]], "left out as an index"),
+        (",0,1\n0,2,3\n1,5,6\n", ("0", "1"), [[2, 3], [5, 6]], "left out as an index"),
+        ('\ufeff"a, b",c\r\n\r\n1, 2\r\n4,5', ("a, b", "c"), [[1, 2], [4, 5]], ""),
+        ("\ufeff1,2\n4,5\n", ("0", "1"), [[1, 2], [4, 5]], ""),
+        ("# a,b\n1,True\n4,False\n", ("a", "b"), [[1, 1], [4, 0]], ""),
+    ],
+)
+def test_headers(
+    tmp_path: Path, text: str, names: tuple[str, ...], inputs: list[list[float]], note: str
+) -> None:
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    recording = read_recording(tmp_path / "a.csv", standardise=False)
+    assert recording.names == names
+    assert recording.inputs.tolist() == inputs
+    assert note in " ".join(recording.notes)
+
+
+def test_quoted_commas(tmp_path: Path) -> None:
+    frame = FRAME.assign(place="Rome, Italy\nEurope")
+    check(read_recording(write(frame, tmp_path / "a.csv"), "y", features=NAMES[:-1]))
+
+
+GOOD = "a,b,y\n" + "".join(f"{i},{i * i % 7},{i % 3}\n" for i in range(1, 31))
+
+
+def spoiled(row: int, line: str) -> bytes:
+    lines = GOOD.splitlines()
+    lines[row] = line
+    return "\n".join(lines).encode()
+
+
+BAD_FILES = {
+    "empty": ("a.csv", b"", "a.csv is empty"),
+    "blank": ("a.csv", b"\n  \n", "a.csv is empty"),
+    "header only": ("a.csv", b"a,b\n", "a.csv has no rows of data: at least 2"),
+    "one row": ("a.csv", b"a,b\n1,2\n", "a.csv has 1 row of data: at least 2"),
+    "missing": ("a.csv", spoiled(3, "3,,0"), r"missing values in column 'b' \(row 3\): fill or"),
+    "infinite": ("a.csv", spoiled(3, "3,-inf,0"), r"infinite values in column 'b' \(row 3\): rep"),
+    "overflows": ("a.csv", spoiled(4, "3,1e999,0"), r"infinite values in column 'b' \(row 4\)"),
+    "too large": ("a.csv", spoiled(3, "3,1e200,0"), r"above 1e\+150 in column 'b' \(row 3\): corr"),
+    "word": (
+        "a.csv",
+        spoiled(3, "3,x,0"),
+        r"'b' holds text in row 3 \('x'\): correct .*--features a$",
+    ),
+    "too long": ("a.csv", spoiled(3, "3,1,0,9"), "row 3 of a.csv has 4 fields instead of 3: corr"),
+    "long first": ("a.csv", spoiled(1, "3,1,0,9"), "row 1 of a.csv has 4 fields instead of 3"),
+    "too short": ("a.csv", spoiled(3, "3,1"), "row 3 of a.csv has 2 fields instead of 3: correct"),
+    "cut": ("a.csv", spoiled(30, "3,1"), "row 30 of a.csv has 2 .* of 3: the file seems to be cut"),
+    "quote": ("a.csv", spoiled(9, '3,"1,4'), "quotation mark that is never closed: .* be cut"),
+    "semicolons": ("a.csv", b"a;b\n1;2\n2;3\n", "has semicolons .* must have commas"),
+    "commas": ("a.tsv", b"a,b\n1,2\n2,3\n", "has commas .* must have tabs"),
+    "twice": ("a.csv", b"a,b,a\n1,2,3\n2,3,4\n", "a.csv has 2 columns named 'a'"),
+    "nameless": ("a.csv", b"a,,c\n1,2,3\n2,3,4\n", "column 2 of a.csv has no name"),
+    "rubbish": ("a.csv", bytes(range(256)) * 9, "a.csv is not UTF-8 text"),
+    "latin": ("a.csv", "h\u00f6he,b\n1,2\n3,4\n".encode("latin-1"), "not UTF-8 text: save it as"),
+    "latin rows": ("a.csv", spoiled(3, "3,\u00e9,1").decode().encode("latin-1"), "not UTF-8 text"),
+    "utf-16": ("a.csv", GOOD.encode("utf-16"), "not UTF-8 text"),
+    "no gzip": ("a.csv.gz", GOOD.encode(), "a.csv.gz is not a gzip file"),
+    "no parquet": ("a.parquet", GOOD.encode(), "a.parquet is not a Parquet file, wh"),
+    "no npy": ("a.npy", GOOD.encode(), "a.npy is not a NumPy array"),
+    "no npz": ("a.npz", GOOD.encode(), "a.npz is not an archive"),
+    "empty npy": ("a.npy", b"", "a.npy is empty"),
+    "ending": ("a.xlsx", b"PK", r"a.xlsx must end in one of .csv, .tsv, .*\.npz"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "match"), BAD_FILES.values(), ids=BAD_FILES)
+def test_bad_files(tmp_path: Path, name: str, content: bytes, match: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ArgumentError, match=match) as caught:
+        read_recording(tmp_path / name, "y" if b"y" in content[:9] else None)
+    assert "\n" not in str(caught.value)
+    assert os.listdir(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("row", ["3,1", "3,1,0,9"])
+def test_uneven_rows_beside_the_chosen_columns(tmp_path: Path, row: str) -> None:
+    (tmp_path / "a.csv").write_bytes(spoiled(3, row))
+    with pytest.raises(ArgumentError, match=r"row 3 of a.csv has . fields instead of 3"):
+        read_recording(tmp_path / "a.csv", features="a,b")
+
+
+@pytest.mark.parametrize("share", [0.001, 0.02, 0.5, 0.9, 0.9999])
+@pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.parquet", "a.csv.gz"])
+def test_cut_files(tmp_path: Path, name: str, share: float) -> None:
+    path = write(pd.concat([FRAME] * 40), tmp_path / name)
+    content = path.read_bytes()
+    path.write_bytes(content[: 1 + int(share * (len(content) - 2))])
+    with pytest.raises(ArgumentError, match=f"{name} seems to be cut or damaged: write or fetch"):
+        read_recording(path)
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    path = write(pd.concat([FRAME] * 40), tmp_path / "a.csv.gz")
+    content = bytearray(path.read_bytes())
+    content[1000:1500] = RNG.bytes(500)
+    path.write_bytes(content)
+    with pytest.raises(ArgumentError, match="seems to be cut or damaged"):
+        read_recording(path)
+
+
+def test_places(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"there is no file .*a.csv: check"):
+        read_recording(tmp_path / "a.csv")
+    with pytest.raises(ArgumentError, match="is a folder: give a file"):
+        read_recording(tmp_path)
+    with pytest.raises(ArgumentError, match="name too long"):
+        read_recording(300 * "a" + ".csv")
+
+
+def test_missing_values_are_counted(tmp_path: Path, small_pieces: None) -> None:
+    frame = FRAME.assign(trace=FRAME["trace"].mask(FRAME.index % 4 == 2))
+    frame.loc[[11, 50], "pressure"] = np.nan
+    frame.loc[3, "y"] = np.inf
+    match = (
+        r"^missing values in columns 'trace' \(rows 3, 7, 11 and 11 more\), "
+        r"'pressure' \(rows 12, 51\): fill or drop them first$"
+    )
+    for source in (frame, write(frame, tmp_path / "a.csv"), write(frame, tmp_path / "a.parquet")):
+        with pytest.raises(ArgumentError, match=match):
+            read_recording(source, "y")
+    with pytest.raises(ArgumentError, match=r"infinite values in column 'y' \(row 4\)"):
+        read_recording(frame, "y", features="count")
+
+
+DATED = FRAME.assign(when=DAYS.strftime("%Y-%m-%d"), city="Rome")
+BAD_VALUES = {
+    "text": (DATED.drop(columns="when"), "y", {}, "'city' is text: .* --features pressure,trace,c"),
+    "dates": (
+        DATED.drop(columns="city"),
+        "y",
+        {},
+        "'when' holds dates: leave it out .*, and sort the rows by 'when' with --order-by when",
+    ),
+    "both": (DATED, "y", {}, "columns 'when', 'city' are not numbers: leave them out .* pressure,"),
+    "only text": (DATED[["city", "y"]], "y", {}, "'city' is text: no column of numbers is left"),
+    "text target": (DATED, "city", {"features": "y"}, "the target 'city' is text: choose .*: y"),
+    "constant": (FRAME.assign(count=3), "y", {}, "'count' is constant: leave it out, a bias is"),
+    "rounding": (FRAME.assign(count=0.1 + 1e-17 * VALUES[:, 4]), "y", {}, "'count' is constant"),
+    "constant target": (FRAME.assign(y=1.5), "y", {}, "the target 'y' is constant"),
+    "target": (FRAME, "presure", {}, "unknown target 'presure', did you mean 'pressure'"),
+    "target index": (VALUES, 5, {}, "unknown target '5'"),
+    "target index below": (VALUES, -6, {}, "unknown target '-6'"),
+    "many columns": (np.ones((3, 99)), "x", {}, r"unknown target 'x'.*\.\.\.\)"),
+    "no name": (FRAME, True, {}, "target must be the name of a column, got True"),
+    "features": (FRAME, "y", {"features": "count,opn"}, "unknown feature 'opn', did you mean 'op"),
+    "feature twice": (FRAME, "y", {"features": "open,open"}, "feature 'open' is named twice"),
+    "target as feature": (FRAME, "y", {"features": "open,y"}, "target 'y' is among the features"),
+    "no features": (FRAME, "y", {"features": " ,"}, "no column of table is left as a feature"),
+    "only target": (FRAME[["y"]], "y", {}, "no column of table is left as a feature"),
+    "order_by": (FRAME, "y", {"order_by": "tme"}, "unknown order_by 'tme'"),
+    "no order": (DATED, "y", {"features": "open", "order_by": "city"}, "'city' gives no order"),
+    "order missing": (
+        DATED.assign(when=DATED["when"].mask(DATED.index == 5)),
+        "y",
+        {"features": "open", "order_by": "when"},
+        r"missing values in column 'when' \(row 6\)",
+    ),
+    "day or month": (
+        FRAME.assign(when=["01/02/2020", "02/01/2020", *["03/03/2020"] * (ROWS - 2)]),
+        "y",
+        {"order_by": "when"},
+        "'when' may have the day or the month first: write 2020-01-31",
+    ),
+    "duplicates": (
+        FRAME.set_axis(["a", "b", "c", "d", "a"], axis=1),
+        None,
+        {},
+        "2 columns named 'a'",
+    ),
+    "complex": (VALUES + 1j, None, {}, "the array holds complex numbers"),
+    "complex column": (FRAME.assign(z=1j), "y", {}, "'z' holds complex numbers"),
+    "complex objects": (FRAME.assign(z=[1j] * ROWS).astype(object), "y", {}, "'z' .* complex"),
+    "lists": (FRAME.assign(z=[[1, 2]] * ROWS), "y", {}, "'z' holds values of type list"),
+    "a feature": (FRAME, "y", {"features": 3.5}, "feature must be the name of a column, got 3.5"),
+    "blanks": (DATED.rename(columns={"open": "is open"}), "y", {}, "--features '.*,is open', and"),
+    "axes": (VALUES[None], None, {}, "the array must be rows x columns, got 3 axes"),
+    "number": (3.0, None, {}, "the array must be rows x columns, got 0 axes"),
+    "ragged": ([[1.0, 2.0], [3.0]], None, {}, "the array must have rows of equal length"),
+    "objects": (VALUES.astype(object), None, {}, "the array must hold numbers, got .* object"),
+    "words": ([["a"], ["b"]], None, {}, "the array must hold numbers"),
+    "nothing": (None, None, {}, "the array must hold numbers.*or the name of a file"),
+    "no columns": (np.ones((5, 0)), None, {}, "no column of array is left"),
+    "no rows": (np.ones((0, 3)), None, {}, "array has no rows of data"),
+    "masked": (np.ma.masked_less(VALUES, -4.5), None, {}, r"missing values in column '2'"),
+    "target length": (FRAME, np.ones(5), {}, "target has 5 numbers but table has 57 rows"),
+    "target longer": (FRAME, np.ones(99), {}, "target has 99 numbers but table has 57 rows"),
+    "target axes": (FRAME, VALUES, {}, "target must be one column of numbers, got 2 axes"),
+    "target words": (FRAME, ["a", "b"], {}, "target must be real numbers"),
+    "target missing": (FRAME, [np.nan] * ROWS, {}, r"missing values in column 'target' \(rows 1,"),
+    "memory": (FRAME, "y", {"memory": -1}, "memory must be at least 0"),
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "options", "match"), BAD_VALUES.values(), ids=BAD_VALUES
+)
+@pytest.mark.usefixtures("small_pieces")
+def test_bad_values(source: object, target: object, options: dict, match: str) -> None:
+    with pytest.raises(ArgumentError, match=match) as caught:
+        read_recording(source, target, **options)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_python_objects(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", VALUES.astype(object))
+    np.savez(tmp_path / "a.npz", X=VALUES.astype(object))
+    for name in ("a.npy", "a.npz"):
+        with pytest.raises(ArgumentError, match=f"{name} holds Python objects, which could run"):
+            read_recording(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "match"),
+    [
+        ({"a": VALUES, "b": VALUES}, "one table named X, .* it has a, b"),
+        ({"X": VALUES, "x": VALUES}, "one table named X, .* it has X, x"),
+        ({}, "it has no arrays"),
+        ({"X": VALUES, "y": VALUES[1:, 0]}, "target has 56 numbers but a.npz has 57 rows"),
+        ({"X": VALUES[None]}, "a.npz must be rows x columns, got 3 axes"),
+    ],
+)
+def test_bad_npz(tmp_path: Path, arrays: dict[str, np.ndarray], match: str) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(ArgumentError, match=match):
+        read_recording(tmp_path / "a.npz")
+
+
+def test_missing_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(FRAME, tmp_path / "a.parquet")
+    usual = builtins.__import__
+
+    def without(name: str, *args: object, **kwargs: object) -> object:
+        if name.startswith("pyarrow"):
+            raise ModuleNotFoundError(name=name)
+        return usual(name, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ArgumentError, match="Parquet files need pyarrow: pip install pyarrow"):
+        read_recording(path, "y")
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+@pytest.mark.usefixtures("small_pieces")
+def test_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def mapped() -> int:
+        return Path("/proc/self/maps").read_text().count(str(tmp_path))
+
+    recording = read_recording(FRAME, "y", memory=0)
+    assert mapped() == 2  # the inputs and the target
+    assert os.listdir(tmp_path) == []  # their files have no names, so a kill leaves nothing
+    with contextlib.suppress(ArgumentError):
+        read_recording(FRAME.assign(y=1), "y", memory=0)
+    view = recording.inputs[3:]
+    first = view.tolist()
+    del recording
+    gc.collect()
+    assert mapped() == 1
+    assert view.tolist() == first
+    del view
+    gc.collect()
+    assert mapped() == 0
+    assert os.listdir(tmp_path) == []
+
+
+def test_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.BytesIO):
+        def write(self, data: object, /) -> int:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", Full)
+    with pytest.raises(ArgumentError, match=r"cannot hold the data .No space.*: set TMPDIR"):
+        read_recording(FRAME, "y", memory=0)
+
+
+def test_read_only() -> None:
+    for memory in (0, 2**28):
+        recording = read_recording(FRAME, "y", memory=memory)
+        with pytest.raises(ValueError, match="read-only"):
+            recording.inputs[0, 0] = 1
