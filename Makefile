@@ -30,6 +30,7 @@ benchmark: $(VENV)/.test
 	$(BIN)/python benchmarks/flow_map.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/simulation.py
+	$(BIN)/python benchmarks/check.py
 
 docs-pictures: $(VENV)/.test
 	$(BIN)/python docs/pictures/phenomenon.py

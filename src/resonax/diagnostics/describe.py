@@ -65,8 +65,8 @@ def notes_of(subject: Subject, own: Measured, word: str, rows: tuple[int, int]) 
         )
     if rows[1] - rows[0] < len(subject.recording.inputs):
         notes.append(
-            f"The cause was looked for in rows {rows[0] + 1:,} to {rows[1]:,}, where the growth "
-            "is strongest."
+            f"Spectra, training curves and the rhythm are those of rows {rows[0] + 1:,} to "
+            f"{rows[1]:,}, where the growth is strongest."
         )
     if subject.model.basis is not None:
         notes.append(

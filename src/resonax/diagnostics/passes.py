@@ -132,8 +132,10 @@ def _advance(
             if record:
                 squares = squares + jnp.sum(new * new, axis=0)
             ahead = here + (share * momentum) * (here - before)
-            gain = gradient_gain if shape.alike else moved * gradient_gain + plain
-            ahead = ahead - gain * _pull(factor, new)
+            # The gain goes with the residuals, of which there are fewer than weights.
+            ahead = ahead - share * _pull(factor, gradient_gain * new)
+            if not shape.alike:
+                ahead = ahead - plain * _pull(factor, new)
             if shape.decays:
                 ahead = ahead - (share * gradient_gain * decay) * here
             if shape.lookahead:

@@ -79,12 +79,10 @@ def _spectra(part: Subject) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     first, second = np.triu_indices(rows.shape[2])
     if len(first) > _PRODUCTS:  # of many columns only the squares
         first = second = np.arange(rows.shape[2])
-    products = np.stack(
-        [(rows[..., i] * rows[..., j]).mean(axis=1) for i, j in zip(first, second, strict=True)],
-        axis=1,
-    )
     frequency, power = spectrum(rows.mean(axis=1))
-    _, power_products = spectrum(products)
+    power_products = np.zeros_like(power)
+    for i, j in zip(first, second, strict=True):  # one by one, as together they are large
+        power_products += spectrum((rows[..., i] * rows[..., j]).mean(axis=1)[:, None])[1]
     return frequency, power, power_products
 
 
