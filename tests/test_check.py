@@ -342,6 +342,36 @@ def test_optimizers_of_the_libraries():
     assert rates["river"] != rates["heavy_ball"]
 
 
+def test_a_learner_is_laid_over_the_prediction():
+    def step(state, inputs, target):
+        weights, velocity = state
+        rows = np.append(inputs, 1.0)
+        velocity = 0.95 * velocity - 0.01 * 2 * (rows @ weights - target[0]) * rows
+        return weights + velocity, velocity
+
+    learner = (
+        step,
+        (np.zeros(2), np.zeros(2)),
+        lambda state, x: np.append(x, 1.0) @ state[0][:, None],
+    )
+    hours = np.arange(3000)
+    rng = np.random.default_rng(0)
+    x = 1.2 * np.sin(2 * np.pi * hours / 24) + 0.5 * rng.normal(size=3000)
+    found = rx.check(x, np.roll(x, -1), lr=0.01, momentum=0.95, learner=learner, grid=2)
+    assert found.learner_bounded == {"chronological": False, "shuffled": True}
+    own, predicted = found.dataset.learner_error, found.dataset.error
+    calm = [float((10**curve.sel(order="shuffled")).mean()) for curve in (own, predicted)]
+    assert calm[0] == pytest.approx(calm[1], rel=0.02)
+    ended = np.isfinite(own.sel(order="chronological").values)
+    assert 10 < ended.sum() < len(ended)
+    gap = (own - predicted).sel(order="chronological").values[ended]
+    assert np.median(np.abs(gap)) < 0.2
+    with pytest.raises(rx.ArgumentError, match="a learner needs a target"):
+        rx.check(x, lr=0.01, momentum=0.95, learner=learner)
+    with pytest.raises(rx.ArgumentError, match="learner must be"):
+        rx.check(x, x, lr=0.01, momentum=0.95, learner="mine")
+
+
 def test_a_basis_and_no_bias():
     X, y = data(1500, columns=1)
     plain = rx.check(X, y, lr=0.01, momentum=0.9, bias=False, grid=2)

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from resonax.checks import ArgumentError, check_number, check_whole, suggest
+from resonax.diagnostics.adapters import adapt
 from resonax.diagnostics.cause import Shuffles, find_rhythm, shuffle, strongest_stretch
 from resonax.diagnostics.describe import facts_of, notes_of, settings_of
 from resonax.diagnostics.feed import Model, fitted
@@ -77,6 +78,7 @@ def check(
     grid: int = 32,
     level: float = 0.95,
     seed: int = 0,
+    learner: Any = None,
     stage: Stage | None = None,
 ) -> Check:
     r"""Say whether a linear model trained by SGD with momentum diverges on these rows, and why.
@@ -118,6 +120,9 @@ def check(
         Confidence level of the interval.
     seed
         Of shuffles and surrogates.
+    learner
+        One of your own, as for `replay`: it is trained on the prepared rows, in their order and
+        shuffled, and its curves are laid over the prediction.
     stage
         ``stage(name, steps)`` gives a context in which progress is shown.
 
@@ -150,6 +155,10 @@ def check(
         basis = basis(recording.inputs.shape[1])
     if not (isinstance(basis, Linear) and basis.bias):
         intercept_lr = None
+    if learner is not None:
+        adapt(learner)  # one that cannot be used is told of before the work
+        if recording.target is None:
+            raise ArgumentError("a learner needs a target to learn: name one")
     subject = _subject(recording, Model(basis, intercept_lr), chosen, batch, epochs)
     subject = replace(subject, level=level, seed=seed)
 
@@ -185,7 +194,7 @@ def check(
         radius = math.exp(min(max(log_radius, -700.0), 700.0))
     with stage("drawing", 0):
         findings = Findings(momenta, lrs, found[: grid * grid], shuffles, rhythm, rows)
-        dataset = picture_data(subject, findings)
+        dataset = picture_data(subject, findings, learner)
     return Check(
         verdict=word,
         rate=float(own.rate),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ import xarray as xr
 from resonax.checks import ArgumentError
 from resonax.diagnostics.cause import STRETCHES, Rhythm, Shuffles, spectrum, stretch_of
 from resonax.diagnostics.intervals import Measured
+from resonax.diagnostics.replay import replay
 from resonax.diagnostics.subject import Subject
 from resonax.diagnostics.surrogates import shuffled
 from resonax.dynamics import Setting
@@ -36,8 +38,8 @@ class Findings:
     rows: tuple[int, int]
 
 
-def picture_data(subject: Subject, found: Findings) -> xr.Dataset:
-    """Return map, spectra, surrogates and training curves."""
+def picture_data(subject: Subject, found: Findings, learner: Any = None) -> xr.Dataset:
+    """Return map, spectra, surrogates and training curves, those of a given learner too."""
     shape = (len(found.momenta), len(found.lrs))
     data: dict[str, Any] = {
         name: (("momentum", "lr"), getattr(found.map, name).reshape(shape))
@@ -65,9 +67,14 @@ def picture_data(subject: Subject, found: Findings) -> xr.Dataset:
             bands = _tongues(part, rhythm.period)
             data["tongues"] = (("tongue", "edge"), np.array(bands).reshape(-1, 2))
     if part.recording.target is not None:
-        step, errors = _curves(part)
-        coordinates |= {"step": step, "order": ["chronological", "shuffled"]}
+        orders = _orders(part)
+        step, errors = _curves(part, orders)
+        coordinates |= {"step": step, "order": list(orders)}
         data["error"] = (("order", "step"), errors)
+        if learner is not None:
+            replayed, bounded = _replayed(part, orders, learner, step)
+            data["learner_error"] = (("order", "step"), replayed)
+            data["learner_bounded"] = ("order", bounded)
     return xr.Dataset(data, coordinates, attributes)
 
 
@@ -111,12 +118,15 @@ def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
         return []
 
 
-def _curves(part: Subject) -> tuple[np.ndarray, np.ndarray]:
-    """Return steps, and the logarithm of the squared error in both orders, base 10."""
-    rng = np.random.default_rng([part.seed, 5])
+def _orders(part: Subject) -> dict[str, np.ndarray]:
     rows = len(part.recording.inputs)
-    orders = [np.arange(rows), shuffled(rows, 1, rng)]
-    squares = part.train(orders).squares
+    random = shuffled(rows, 1, np.random.default_rng([part.seed, 5]))
+    return {"chronological": np.arange(rows), "shuffled": random}
+
+
+def _curves(part: Subject, orders: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return steps, and the logarithm of the squared error in each order, base 10."""
+    squares = part.train(list(orders.values())).squares
     assert squares is not None
     curves = squares.T  # (orders, blocks)
     count = curves.shape[1]
@@ -125,3 +135,23 @@ def _curves(part: Subject) -> tuple[np.ndarray, np.ndarray]:
     means = sums - np.log(np.diff(np.append(edges, count)))
     middle = (edges + np.append(edges[1:], count)) / 2 * part.steps / count
     return middle, means / math.log(10)
+
+
+def _replayed(
+    part: Subject, orders: dict[str, np.ndarray], learner: Any, step: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same curves of a learner of another library, and whether it stayed bounded.
+
+    A curve ends, with NaN, where its run did.
+    """
+    inputs, target = part.recording.inputs, part.recording.target
+    assert target is not None
+    edges = np.linspace(0, part.steps, len(step) + 1).round().astype(int)
+    curves, bounded = [], []
+    for order in orders.values():
+        found = replay(learner, inputs[order], target[order], batch=part.batch)
+        parts = (found.errors[first:last] for first, last in itertools.pairwise(edges))
+        means = [part.mean() if len(part) else np.nan for part in parts]
+        curves.append(np.log10(np.maximum(means, np.finfo(float).tiny)))
+        bounded.append(found.bounded)
+    return np.array(curves), np.array(bounded)

@@ -56,6 +56,14 @@ class Check:
         """The safe values, None where there is none."""
         return {remedy.name: remedy.value for remedy in self.remedies}
 
+    @property
+    def learner_bounded(self) -> dict[str, bool] | None:
+        """Whether the learner that was given stayed bounded, in each order."""
+        if "learner_bounded" not in self.dataset:
+            return None
+        kept = self.dataset.learner_bounded
+        return {str(order): bool(kept.sel(order=order)) for order in kept.order.values}
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
         return {
@@ -73,6 +81,7 @@ class Check:
             "safe": self.safe,
             "soft": {remedy.name: remedy.soft for remedy in self.remedies},
             "confirmed": {remedy.name: remedy.confirmed for remedy in self.remedies},
+            "learner_bounded": self.learner_bounded,
             "settings": self.settings,
             "facts": dict(self.facts),
             "notes": list(self.notes),

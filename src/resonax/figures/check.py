@@ -154,6 +154,9 @@ def _draw_training(figure: Figure | SubFigure, check: Checked) -> None:
         error = check.dataset.error.sel(order=order).values
         error = np.where(np.isfinite(error), error, np.nan)
         axes.plot(step, error, color=color, linewidth=1.3, label=label)
+        if "learner_error" in check.dataset:
+            own = check.dataset.learner_error.sel(order=order).values
+            axes.plot(step, own, ".", color=color, markersize=3.5, label=f"your learner, {order}")
         if order == "chronological" and check.verdict == "diverges":
             line = 2 * _rate(check) / math.log(10) * step
             line += np.nanmedian(error - line)
