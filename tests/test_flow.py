@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 import scipy.linalg
@@ -12,7 +13,7 @@ from scipy.integrate import solve_ivp
 import resonax as rx
 from oracles import numpy_radius, sinusoid_curvature
 from resonax.stability.floquet import flow_monodromy
-from resonax.stability.interpolation import _resolved, flow_grid_rates
+from resonax.stability.interpolation import _column_logs, _resolved, flow_grid_rates
 
 
 def rate(setting: rx.Setting) -> float:
@@ -155,3 +156,15 @@ def test_interpolated_maps_equal_direct_integration(paper, axes):
         name: array.ravel()[random] for name, array in zip(axes, (first, second), strict=True)
     }
     assert np.abs(rx.rates(paper, values, "flow") - grid.ravel()[random]).max() < 1e-9
+
+
+@pytest.mark.parametrize(("low", "last"), [(0.95, 2000.0), (0.0, 500.0)])
+def test_long_periods_are_interpolated_along_the_momentum_alone(paper, low, last):
+    axes = {"momentum": np.linspace(low, 0.999, 70), "period": np.linspace(20, last, 12)}
+    with jax.enable_x64(True):
+        logs = _column_logs(paper, axes, None)
+    assert logs is not None
+    np.testing.assert_array_equal(flow_grid_rates(paper, axes), logs / axes["period"])
+    first, second = np.meshgrid(*axes.values(), indexing="ij")
+    direct = rx.rates(paper, {"momentum": first.ravel(), "period": second.ravel()}, "flow")
+    assert np.abs(direct.reshape(first.shape) - logs / axes["period"]).max() < 1e-9

@@ -19,6 +19,7 @@ __all__ = [
     "log_radius",
     "matrix_sqrt",
     "multiply",
+    "on_the_cpu",
     "scaled_identity",
     "small_product",
 ]
@@ -33,6 +34,23 @@ def double_precision(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         with jax.enable_x64(True):
+            return function(*args, **kwargs)
+
+    return wrapped
+
+
+def on_the_cpu(function: Callable[P, R]) -> Callable[P, R]:
+    """Run a function on the CPU whatever the device: 64 bits are slow to compile and run on others.
+
+    Examples
+    --------
+    >>> on_the_cpu(jnp.zeros)(2).device.platform
+    'cpu'
+    """
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):
             return function(*args, **kwargs)
 
     return wrapped

@@ -3,97 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import sys
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from resonax.checks import ArgumentError, check_whole, suggest
 from resonax.cli.claims import show_claims
+from resonax.cli.running import (
+    RunOptions,
+    chosen_device,
+    figure_path,
+    run_in_turn,
+    run_side_by_side,
+    wake,
+)
 from resonax.cli.show import show_line
+from resonax.cli.workers import Workers, processes, working
 
 if TYPE_CHECKING:
-    from resonax.experiments.catalogue import Experiment
     from resonax.experiments.runner import Outcome
 
 __all__ = ["reproduce", "sweep"]
 
-
-@contextlib.contextmanager
-def _chosen_device(name: str | None) -> Iterator[tuple[str, str]]:
-    """Compute on a device; give its kind, and its name for the record."""
-    import jax
-
-    if name not in (None, "cpu", "gpu"):
-        raise suggest("device", str(name), ("cpu", "gpu"))
-    try:
-        device = jax.devices(name)[0] if name else jax.devices()[0]
-    except RuntimeError:
-        raise ArgumentError(f"there is no {name} here: leave out --device {name}") from None
-    kind = "cpu" if device.platform == "cpu" else "gpu"
-    with jax.default_device(device):
-        yield kind, "CPU" if kind == "cpu" else str(device.device_kind)
+_FIGURES = 14  # of the paper, and so the most jobs there can be
 
 
-def _run_all(
-    experiments: list[Experiment], out: Path, *, seed: int, double: bool, device: str
-) -> Iterator[Outcome]:
-    """Run experiments one after the other, each with a bar that shows the time left."""
-    from resonax.experiments.runner import run_experiment
-    from resonax.results import make_folder
-
-    folder = make_folder(out / "results")
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description:<20}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        for experiment in experiments:
-            bar = bars.add_task(experiment.id, total=1.0)
-            yield run_experiment(
-                experiment,
-                folder,
-                seed=seed,
-                device=device,
-                double=double,
-                advance=lambda share, bar=bar: bars.advance(bar, share),
-            )
-            bars.update(bar, completed=1.0)
-            if not console.is_terminal:
-                print(f"{experiment.id}: done", file=sys.stderr, flush=True)
-
-
-def _draw(outcome: Outcome, out: Path) -> Path:
-    """Draw the figure of an experiment from what is stored; return the PNG."""
-    from resonax.figures import plot_experiment, save_figure
-    from resonax.results import make_folder
-
-    folder = make_folder(out / "figures")
-    figure = plot_experiment(outcome.experiment.id, outcome.dataset)
-    png, svg = (folder / f"{outcome.experiment.id}.{ending}" for ending in ("png", "svg"))
-    save_figure(figure, png)
-    figure.set_layout_engine("none")  # everything has its place now
-    save_figure(figure, svg)
-    return png
-
-
-def _section(outcome: Outcome, figure: Path) -> Any:
+def _section(outcome: Outcome, out: Path) -> Any:
     from resonax.experiments.report import Section
 
     experiment = outcome.experiment
@@ -102,12 +41,26 @@ def _section(outcome: Outcome, figure: Path) -> Any:
         title=experiment.title,
         paper=experiment.paper,
         caption=experiment.caption,
-        figure=figure,
+        figure=figure_path(out, experiment.id),
         readings=experiment.readings,
         seconds=outcome.seconds,
         cells=experiment.cells if experiment.runs else None,
         runs=experiment.runs,
     )
+
+
+@contextlib.contextmanager
+def _several(jobs: int) -> Iterator[Workers | None]:
+    """Give workers that are already waking up, or None where there is nothing to share out."""
+    count = processes(jobs)
+    if count < 2:
+        yield None
+        return
+    # On a GPU every process takes the memory it needs, and not three quarters of all.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    with working(count) as workers:
+        workers.wake(wake, count)
+        yield workers
 
 
 def reproduce(
@@ -127,27 +80,30 @@ def reproduce(
     check_whole("seed", seed, low=0, high=2**63 - 1)
     if scale not in ("smoke", "paper"):
         raise suggest("scale", scale, ("smoke", "paper"))
-    prepare()
-    from resonax.experiments.catalogue import catalogue
-    from resonax.experiments.claims import judge
-    from resonax.experiments.report import Report, write_claims, write_report
-    from resonax.labels import versions
+    options = RunOptions(out, device, seed, double)
+    with _several(len(ids) or _FIGURES) as workers:
+        prepare()
+        from resonax.experiments.catalogue import catalogue
+        from resonax.experiments.claims import judge
+        from resonax.experiments.report import Report, write_claims, write_report
+        from resonax.labels import versions
 
-    experiments = [item for item in catalogue(ids, scale) if networks or not item.networks]
-    if not experiments:
-        raise ArgumentError("nothing is left to make: leave out --no-networks")
-    sections, datasets = [], {}
-    with _chosen_device(device) as (kind, name):
-        for outcome in _run_all(experiments, out, seed=seed, double=double, device=kind):
-            sections.append(_section(outcome, _draw(outcome, out)))
-            datasets[outcome.experiment.id] = outcome.dataset
-    claims = judge(datasets)
+        experiments = [item for item in catalogue(ids, scale) if networks or not item.networks]
+        if not experiments:
+            raise ArgumentError("nothing is left to make: leave out --no-networks")
+        with chosen_device(device) as (_, name):
+            outcomes = list(
+                run_side_by_side(workers, experiments, scale, options, prepare)
+                if workers
+                else run_in_turn(experiments, options)
+            )
+    claims = judge({outcome.experiment.id: outcome.dataset for outcome in outcomes})
     command = " ".join(["resonax reproduce", *ids, f"--scale {scale} --seed {seed}"])
     if not networks:
         command += " --no-networks"
     page = write_report(
         Report(
-            sections=tuple(sections),
+            sections=tuple(_section(outcome, out) for outcome in outcomes),
             claims=tuple(claims),
             scale=scale,
             seed=seed,
@@ -193,11 +149,10 @@ def sweep(
         raise ArgumentError(
             f"{file.name}: id {experiment.id} is a figure of the paper: name another"
         )
-    with _chosen_device(device) as (kind, _):
-        outcome = next(_run_all([experiment], out, seed=seed, double=double, device=kind))
-        figure = _draw(outcome, out)
+    (outcome,) = run_in_turn([experiment], RunOptions(out, device, seed, double))
     dataset = outcome.dataset
     share = float((dataset.rate > 0).sum() / dataset.rate.count())
     console = Console()
     show_line(f"{share:.1%} of {int(dataset.rate.count())} cells grow.", console)
-    show_line(f"figure: {figure}, numbers: {out / 'results' / (experiment.id + '.zarr')}", console)
+    numbers = out / "results" / f"{experiment.id}.zarr"
+    show_line(f"figure: {figure_path(out, experiment.id)}, numbers: {numbers}", console)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
-
+from resonax.algebra import on_the_cpu
 from resonax.experiments.catalogue import Experiment
 from resonax.labels import versions
 from resonax.results import Store
@@ -63,8 +62,7 @@ def run_experiment(
     if experiment.whole is not None:
         stored = load_whole(path, specification)
         if stored is None:
-            with jax.default_device(jax.devices("cpu")[0]):  # small, and slow to compile elsewhere
-                stored = experiment.whole(seed)
+            stored = on_the_cpu(experiment.whole)(seed)
             save_whole(stored, path, specification, _record(experiment))
             advance(1.0)
             return Outcome(experiment, stored, time.perf_counter() - began)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.interpolate import RegularGridInterpolator
 
+from resonax.algebra import on_the_cpu
 from resonax.checks import ArgumentError
 from resonax.experiments.build import build_setting, build_training
 from resonax.experiments.specification import Panel, Sweep
@@ -143,6 +144,7 @@ def _simulate(
     return Responses(*(array.reshape(shape) for array in found))
 
 
+@on_the_cpu
 def _theory(sweep: Sweep, panel: Panel, criterion: str) -> np.ndarray:
     """Return the rate of a criterion at every cell; nan where it does not apply.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from resonax.algebra import on_the_cpu
 from resonax.dynamics import Setting
 from resonax.labels import LABELS
 from resonax.learners import heavy_ball
@@ -57,6 +58,7 @@ def theory_layout(points: int) -> Layout:
     )
 
 
+@on_the_cpu
 def compute_theory_maps(points: int, region: Mapping[str, slice]) -> dict[str, np.ndarray]:
     """Return both maps of one step size."""
     axes = _axes(points)

@@ -51,7 +51,9 @@ def _coefficients(period: Array, innovation: Array) -> tuple[Array, Array]:
 
     low = jnp.log(share) - 2.0  # the last factor is at most 4, so the gap exceeds share / 4
     bounds = {"lower": low, "upper": jnp.zeros_like(low)}
-    solver = optimistix.Bisection(rtol=1e-15, atol=1e-15)
+    # The function rises: to look for its direction would call back to the host, and a program that
+    # does cannot be kept on disk.
+    solver = optimistix.Bisection(rtol=1e-15, atol=1e-15, flip=False)
     root = optimistix.root_find(excess, solver, low, options=bounds, max_steps=200, throw=False)
     phi2 = jnp.expm1(root.value)
     return 4 * phi2 * jnp.cos(2 * half) / (phi2 - 1), phi2

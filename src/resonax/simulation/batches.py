@@ -162,8 +162,7 @@ def draw_factor(
     *,
     rows: int,
     scatter: bool,
-    batch: ArrayLike,
-    active: list[Array] | None = None,
+    batch: ArrayLike | None,
 ) -> list[Vector]:
     """Return the rows of a factor F of one step's batch.
 
@@ -176,16 +175,14 @@ def draw_factor(
     scatter
         Draw the sufficient statistics of a batch of ``rows`` inputs in their place.
     batch
-        Size of the batch in this cell.
-    active
-        1 for each coordinate of the input that exists in this cell, else 0; None where all do.
+        Size of the batch; None for rows of weight 1, which a cell weighs by its own batch.
     """
     if scatter:
         assert isinstance(features, Linear)
         return _scatter_rows(draws, law, rows, features)
     inputs = draw_inputs(draws, law, rows)
-    if active is not None:
-        inputs = [[x * on for x, on in zip(row, active, strict=True)] for row in inputs]
+    if batch is None:
+        return [_features(features, row) for row in inputs]
     share = 1 / jnp.sqrt(jnp.asarray(batch, dtype=float))
     factor = []
     for number, row in enumerate(inputs):

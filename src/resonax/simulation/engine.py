@@ -210,7 +210,7 @@ def _run(
     seed: int,
     labels: np.ndarray,
     ordered: bool,
-    gram: bool,
+    shared_streams: bool,
     tell: Advance,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run cells that one compiled loop serves."""
@@ -218,14 +218,18 @@ def _run(
     if isinstance(training.process, Recorded):
         training = replace(training, process=training.process.grouped(int(training.batch)))
     decay = getattr(training.optimizer, "weight_decay", 0.0)
-    numbers = (*numbers_of(training.optimizer), "start")
+    numbers = (*numbers_of(training.optimizer), "start", "batch", "dim")
     law_varies = not set(shared) <= set(numbers)
     mixed = not ordered or getattr(training.process, "law", None) is not None
+    rows = int(np.max(values.get("batch", training.batch)))
+    scatter = not mixed and _scatter(training, columns, shared)
     shape = Shape(
         law_varies=law_varies,
-        gram=gram and not law_varies,
-        rows=int(np.max(values.get("batch", training.batch))),
-        scatter=not mixed and _scatter(training, columns, shared),
+        batch_varies="batch" in shared,
+        dim_varies="dim" in values,
+        gram=shared_streams and not law_varies and _gram(training, rows, scatter, shared),
+        rows=rows,
+        scatter=scatter,
         ordered=ordered,
         mixed=mixed,
         noisy=bool(np.max(values.get("noise", training.noise)) > 0),
@@ -260,6 +264,13 @@ def _run(
     over = np.isnan(end) | np.isposinf(end)
     growth = np.where(over, np.inf, end) - np.where(over, 0.0, middle)
     return np.where(over, np.inf, end), begin, growth / (steps // 2)
+
+
+def _gram(training: Training, rows: int, scatter: bool, shared: Mapping[str, np.ndarray]) -> bool:
+    """Whether H e costs cells that share H no more products than F'(F e)."""
+    if isinstance(training.model, Network) or "batch" in shared:
+        return False
+    return scatter or training.weights <= 2 * rows
 
 
 def _scatter(

@@ -88,10 +88,9 @@ def gradients(training: Training, grid: Grid, shape: Shape, laws: Any, draws: Dr
             cell.model,
             rows=shape.rows,
             scatter=shape.scatter,
-            batch=cell.batch,
-            active=_active(values, cell.process.dim),
+            batch=None if shape.batch_varies else cell.batch,
         )
-        spread = jnp.sqrt(jnp.asarray(cell.noise) / cell.batch)
+        spread = jnp.sqrt(jnp.asarray(cell.noise) / (1.0 if shape.batch_varies else cell.batch))
         noise = [spread * given.noise[place] for place in range(len(rows))]
         if not shape.gram:
             return tuple(map(tuple, rows)), tuple(noise)
@@ -134,11 +133,14 @@ def _own_slope(
     weights: tuple[Array, ...],
     unit: ArrayLike,
 ) -> list[Any]:
-    """Return the gradient 2 F'(F e - noise): fewer products than H e where H is not shared."""
+    """Return the gradient 2 F'(F e - noise): fewer products than H e where F has few rows."""
     rows, noise = gradient
     gaps = [sum(f * e for f, e in zip(row, weights, strict=True)) for row in rows]
     if shape.noisy:
         gaps = [gap - unit * one for gap, one in zip(gaps, noise, strict=True)]
+    if shape.batch_varies:  # of the rows of all, this cell takes the first
+        batch = jnp.asarray(cell.batch)
+        gaps = [jnp.where(number < batch, gap / batch, 0.0) for number, gap in enumerate(gaps)]
     scale = 2 * grid.scale(cell.batch)
     pairs, places = list(zip(rows, gaps, strict=True)), range(len(weights))
     return [scale * sum(row[i] * gap for row, gap in pairs) for i in places]
@@ -160,6 +162,9 @@ def _cell_step(
     slope = (_shared_slope if shape.gram else _own_slope)(
         grid, cell, shape, gradient, weights, unit
     )
+    if shape.dim_varies:  # weights that do not exist are 0, and stay it
+        active = _active(values, cell.process.dim) or []
+        slope = [*(g * on for g, on in zip(slope, active, strict=False)), *slope[len(active) :]]
     optimizer: Any = cell.optimizer
     params = weights
     if isinstance(optimizer, Momentum):
@@ -251,6 +256,15 @@ def _summed(before: LinearState, after: LinearState) -> LinearState:
     return after._replace(total=total, level=level)
 
 
+def _turned(state: LinearState) -> LinearState:
+    """Swap streams and cells: what is last is what the processor vectorises over, streams are many.
+
+    A column of a few cells would otherwise leave most of a vector empty.
+    """
+    turned = jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), state._replace(process=()))
+    return turned._replace(process=state.process)
+
+
 @functools.partial(jax.jit, static_argnames="shape", donate_argnames="state")
 def advance_linear(
     training: Training,
@@ -271,20 +285,20 @@ def advance_linear(
         scatter=shape.scatter,
         choice=shape.mixed,
     )
-    over_shared = jax.vmap(
+    over_streams = jax.vmap(
         lambda columns, shared, gradient, w, s, t, u: _cell_step(
             training, grid, shape, {**columns, **shared}, gradient, w, s, t, u
         ),
-        in_axes=(None, 0, 0 if shape.law_varies else None, 0, 0, 0, 0),
+        in_axes=(0, None, 0, 0, 0, 0, 0),
     )
-    over_streams = jax.vmap(over_shared, in_axes=(0, None, 0, 0, 0, 0, 0))
+    over_cells = jax.vmap(
+        over_streams, in_axes=(None, 0, 0 if shape.law_varies else None, 0, 0, 0, 0)
+    )
 
     def one(state: LinearState, gradient: Any, measured: bool) -> tuple[LinearState, None]:
         unit = jnp.exp2(jnp.minimum(-state.shift, 100.0)) if training.linear else 1.0
-        if not shape.law_varies:
-            gradient = jax.tree.map(lambda leaf: leaf[:, 0], gradient)
         unit = jnp.broadcast_to(unit, state.shift.shape)
-        weights, optimizer = over_streams(
+        weights, optimizer = over_cells(
             grid.columns, grid.shared, gradient, state.weights, state.optimizer, state.target, unit
         )
         total = state.total + _distance(weights) if measured else state.total
@@ -304,12 +318,15 @@ def advance_linear(
         draws = draw(grid.keys, steps, needs)
         process, laws = walk(training, grid, shape, state.process[0], steps, draws.process)
         given = gradients(training, grid, shape, laws, draws)
+        given = jax.tree.map(
+            lambda leaf: leaf.swapaxes(1, 2) if shape.law_varies else leaf[:, :, 0], given
+        )
         before = state._replace(process=(process, state.process[1]))
         # One choice a block: a device asks its host for every one.
         after = jax.lax.cond(record, measured, plain, before, given)
         return _rescaled(after) if training.linear else after
 
-    return jax.lax.fori_loop(0, blocks, block, state)
+    return _turned(jax.lax.fori_loop(0, blocks, block, _turned(state)))
 
 
 @functools.partial(jax.jit, static_argnames="steps")

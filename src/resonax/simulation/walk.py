@@ -34,6 +34,8 @@ class Shape(NamedTuple):
     """What a compiled loop is made for."""
 
     law_varies: bool  # whether cells of one stream differ in the law of their inputs
+    batch_varies: bool  # whether cells of one stream differ in how many of its inputs they take
+    dim_varies: bool  # whether they differ in how many coordinates of the inputs they see
     gram: bool  # whether a stream's matrix H is formed, for many cells to share
     rows: int  # inputs of the largest batch
     scatter: bool  # whether their sufficient statistics are drawn in their place

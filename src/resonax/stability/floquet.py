@@ -15,7 +15,14 @@ from resonax.checks import ArgumentError
 from resonax.dynamics import Flow, Setting
 from resonax.stability.cells import Advance, Values, at, chunks, take
 
-__all__ = ["flow_monodromy", "flow_rates"]
+__all__ = [
+    "flow_monodromy",
+    "flow_rates",
+    "integrate_segments",
+    "multiply_segments",
+    "segment_counts",
+    "stiffness",
+]
 
 _ROWS = 256  # segments integrated together
 _FEW = 8
@@ -28,7 +35,7 @@ _EDGE = 1e-12  # stages at the ends of a segment look at its inner side, where t
 
 @jax.jit
 def _stiffness(setting: Setting, values: dict[str, Array]) -> Array:
-    """Return a bound of the logarithmic growth of the flow over one period, for each cell."""
+    """Return `stiffness` of one chunk."""
 
     def bound(values: dict[str, Array]) -> Array:
         flow = Flow(at(setting, values))
@@ -42,7 +49,9 @@ def _stiffness(setting: Setting, values: dict[str, Array]) -> Array:
 
 
 @jax.jit
-def _segments(setting: Setting, values: dict[str, Array], segment: Array, count: Array) -> Array:
+def _segments(
+    setting: Setting, values: dict[str, Array], segment: Array, count: Array
+) -> tuple[Array, Array]:
     """Integrate one segment of a period for each row; all rows form one system and share steps.
 
     The rows are the last axis of the state, so that they are what the processor vectorises over.
@@ -82,12 +91,14 @@ def _segments(setting: Setting, values: dict[str, Array], segment: Array, count:
         ),
         adjoint=diffrax.ForwardMode(),
         max_steps=2**14,
+        throw=False,  # it would call back to the host, and such a program cannot be kept on disk
     )
     assert solution.ys is not None
-    return jnp.moveaxis(solution.ys[0], -1, 0).reshape(-1, 2 * size, 2 * size)
+    done = solution.result == diffrax.RESULTS.successful
+    return jnp.moveaxis(solution.ys[0], -1, 0).reshape(-1, 2 * size, 2 * size), done
 
 
-def _product(segments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def multiply_segments(segments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Multiply the segments of each cell, (cells, segments, n, n), the first one first."""
     matrix, exponent = segments[:, 0], np.zeros(len(segments), dtype=int)
     for number in range(1, segments.shape[1]):
@@ -97,11 +108,17 @@ def _product(segments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return matrix, exponent
 
 
-def _segment_counts(setting: Setting, values: Values) -> np.ndarray:
-    """Return into how many segments, a multiple of the smooth pieces, each cell's period is cut."""
+@double_precision
+def stiffness(setting: Setting, values: Values) -> np.ndarray:
+    """Return a bound of the logarithmic growth of the flow over one period, for each cell."""
     need = np.empty(len(next(iter(values.values()))))
     for index, count in chunks(need, _ROWS if len(need) > 1 else 1):
         need[index[:count]] = np.asarray(_stiffness(setting, take(values, index)))[:count]
+    return need
+
+
+def segment_counts(setting: Setting, need: np.ndarray) -> np.ndarray:
+    """Return into how many segments, a multiple of the smooth pieces, each cell's period is cut."""
     pieces = setting.process.pieces
     shares = np.maximum(need / _STIFFNESS / pieces, 1.0)
     if not shares.max() * pieces <= _MAX_SEGMENTS:
@@ -112,7 +129,8 @@ def _segment_counts(setting: Setting, values: Values) -> np.ndarray:
     return pieces * 2 ** np.ceil(np.log2(shares)).astype(int)
 
 
-def _integrate(
+@double_precision
+def integrate_segments(
     setting: Setting, values: Values, cells: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:
     """Return the ends of all segments of some cells, one after the other."""
@@ -121,29 +139,37 @@ def _integrate(
     share = np.repeat(counts, counts).astype(float)
     # Two compiled shapes serve everything: the last rows are repeated to fill up.
     size = _FEW if len(rows) <= _FEW else _ROWS
-    ends = [
-        np.asarray(_segments(setting, take(values, rows[part]), segment[part], share[part]))
-        for part, _ in chunks(np.zeros(len(rows)), size)
-    ]
+    ends, done = zip(
+        *(
+            _segments(setting, take(values, rows[part]), segment[part], share[part])
+            for part, _ in chunks(np.zeros(len(rows)), size)
+        ),
+        strict=True,
+    )
+    if not all(done):
+        raise ArgumentError(
+            "the flow could not be integrated: lower the period, the lr or the inputs, or use the "
+            "map criterion"
+        )
     return np.concatenate(ends)[: len(rows)]
 
 
 @double_precision
 def flow_monodromy(setting: Setting, values: Values, advance: Advance | None = None) -> Scaled:
     """Return the monodromy matrix of the flow of every cell."""
-    counts = _segment_counts(setting, values)
+    counts = segment_counts(setting, stiffness(setting, values))
     size = 2 * setting.size
     matrix, exponent = np.empty((len(counts), size, size)), np.empty(len(counts), dtype=int)
     order = np.argsort(counts, kind="stable")
     # Blocks of about equal work keep the memory flat, however large the map.
     block = np.cumsum(counts[order]) // _BLOCK
     for cells in np.split(order, np.flatnonzero(np.diff(block)) + 1):
-        ends = _integrate(setting, values, cells, counts[cells])
+        ends = integrate_segments(setting, values, cells, counts[cells])
         start = np.cumsum(counts[cells]) - counts[cells]
         for number in np.unique(counts[cells]):
             same = counts[cells] == number
             rows = start[same][:, None] + np.arange(number)
-            matrix[cells[same]], exponent[cells[same]] = _product(ends[rows])
+            matrix[cells[same]], exponent[cells[same]] = multiply_segments(ends[rows])
         if advance:
             advance(len(cells))
     return Scaled(jnp.asarray(matrix), jnp.asarray(exponent))

@@ -4,10 +4,15 @@ The monodromy matrix of the flow is an entire function of momentum, step size, p
 amplitude: they enter A(t) as polynomials. Its polynomial interpolant at Chebyshev points therefore
 converges faster than geometrically, and a map of any resolution needs the integration at a few
 points only. The error is measured at the points that a refinement adds, all over the map.
+
+Where the second axis would need more points than the map has, as for long periods, only the first
+is interpolated. That is done segment by segment: over a segment the matrix is of moderate size at
+every point of the map, however much it grows or falls over the period.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -17,12 +22,22 @@ from scipy.interpolate import BarycentricInterpolator
 from resonax.algebra import Scaled, double_precision, log_radii
 from resonax.dynamics import Setting
 from resonax.stability.cells import Advance, Values
-from resonax.stability.floquet import flow_monodromy, flow_rates
+from resonax.stability.floquet import (
+    flow_monodromy,
+    flow_rates,
+    integrate_segments,
+    multiply_segments,
+    segment_counts,
+    stiffness,
+)
 
 __all__ = ["flow_grid_rates"]
 
 _TOLERANCE = 1e-7  # of the coarser of two resolutions; the finer one, which is used, has its square
 _BLOCK = 8192  # cells whose eigenvalues are taken at once
+_SEGMENTS = 4096  # in columns that are integrated together
+_FEW = 32  # points of the first axis from which on interpolation along it alone pays
+_MARGIN = 20  # nodes beyond those that a phase needs to be followed at all
 _RANGE = 60.0  # beyond this logarithm of a matrix no interpolant is accurate for the small ones
 
 
@@ -33,8 +48,10 @@ def _nodes(values: np.ndarray, degree: int) -> np.ndarray:
 
 
 def _matrix(nodes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the matrix that takes values at the nodes to values anywhere."""
-    return BarycentricInterpolator(nodes, np.eye(len(nodes)))(values)
+    """Return the matrix that takes values at the nodes of `_nodes` to values anywhere."""
+    weights = (-1.0) ** np.arange(len(nodes))  # known in closed form: found by scipy, they would
+    weights[[0, -1]] /= 2  # be rounded otherwise each time
+    return BarycentricInterpolator(nodes, np.eye(len(nodes)), wi=weights)(values)
 
 
 def _friction(setting: Setting, values: Values) -> np.ndarray:
@@ -91,6 +108,73 @@ def _resolved(setting: Setting, axes: Mapping[str, np.ndarray], budget: int) -> 
     return grid
 
 
+def _corners(setting: Setting, axes: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return a bound of the logarithm by which the flow grows or turns, at the map's corners."""
+    ends = [array[[0, -1]] for array in axes.values()]
+    corners = np.array(list(itertools.product(*ends))).T
+    return stiffness(setting, dict(zip(axes, corners, strict=True)))
+
+
+def _segments_at(
+    setting: Setting, axes: Mapping[str, np.ndarray], nodes: np.ndarray, counts: np.ndarray
+) -> list[np.ndarray]:
+    """Return the ends of all segments of each column, (nodes, segments, n, n), at some nodes."""
+    first, second = axes
+    where = np.meshgrid(nodes, axes[second], indexing="ij")
+    values = {first: where[0].T.ravel(), second: where[1].T.ravel()}
+    each = np.repeat(counts, len(nodes))
+    ends = integrate_segments(setting, values, np.arange(len(each)), each)
+    parts = np.split(ends, np.cumsum(counts * len(nodes))[:-1])
+    return [part.reshape(len(nodes), -1, *ends.shape[1:]) for part in parts]
+
+
+def _resolved_segments(
+    setting: Setting, axes: Mapping[str, np.ndarray], counts: np.ndarray
+) -> tuple[np.ndarray, list[np.ndarray]] | None:
+    """Return nodes of the first axis that resolve every segment, and the segments at them."""
+    points = next(iter(axes.values()))
+    nodes = _nodes(points, 8)
+    segments, error = _segments_at(setting, axes, nodes, counts), np.inf
+    while error > _TOLERANCE:
+        finer = _nodes(points, 2 * (len(nodes) - 1))
+        if len(finer) >= len(points):
+            return None
+        added = _segments_at(setting, axes, finer[1::2], counts)
+        guess, error = _matrix(nodes, finer[1::2]), 0.0
+        for column, new in enumerate(added):
+            old = segments[column]
+            miss = np.abs(np.tensordot(guess, old, 1) - new).max() / np.abs(new).max()
+            error = max(error, float(miss))
+            segments[column] = np.insert(old, np.arange(1, len(nodes)), new, axis=0)
+        nodes = finer
+    return nodes, segments
+
+
+def _column_logs(
+    setting: Setting, axes: Mapping[str, np.ndarray], advance: Advance | None
+) -> np.ndarray | None:
+    """Return the logarithm of the radius of each cell, or None where the nodes do not suffice."""
+    (first, points), (second, across) = axes.items()
+    ends = np.meshgrid(points[[0, -1]], across, indexing="ij")
+    need = stiffness(setting, {first: ends[0].ravel(), second: ends[1].ravel()})
+    counts = segment_counts(setting, need.reshape(2, -1).max(axis=0))
+    logs = np.empty((len(points), len(across)))
+    # Blocks of about equal work keep the memory flat, however large the map.
+    block = np.cumsum(counts) // _SEGMENTS
+    for columns in np.split(np.arange(len(across)), np.flatnonzero(np.diff(block)) + 1):
+        part = {first: points, second: across[columns]}
+        found = _resolved_segments(setting, part, counts[columns])
+        if found is None:
+            return None
+        spread = _matrix(found[0], points)
+        for column, segments in zip(columns, found[1], strict=True):
+            product = multiply_segments(np.tensordot(spread, segments, 1))
+            logs[:, column] = log_radii(Scaled(*product))  # pyright: ignore[reportArgumentType]
+        if advance:
+            advance(len(points) * len(columns))
+    return logs
+
+
 @double_precision
 def flow_grid_rates(
     setting: Setting, axes: Mapping[str, np.ndarray], advance: Advance | None = None
@@ -99,9 +183,25 @@ def flow_grid_rates(
     shape = tuple(len(array) for array in axes.values())
     first, second = np.meshgrid(*axes.values(), indexing="ij")
     values = dict(zip(axes, (first.ravel(), second.ravel()), strict=True))
-    grid = _resolved(setting, axes, budget=first.size // 4) if min(shape) > 16 else None
-    if grid is None:
+    period = values.get("period", np.full(first.size, setting.process.cycle, dtype=float))
+    periods = period.reshape(shape)
+    if shape[0] < _FEW:
         return flow_rates(setting, values, advance).reshape(shape)
+    # A phase needs two points a turn, and so half as many Chebyshev points as its logarithm.
+    need = _corners(setting, axes).max() / 2 + _MARGIN
+    grid = _resolved(setting, axes, budget=first.size // 4) if need < shape[1] else None
+    if grid is not None:
+        logs = _grid_logs(grid, axes, advance) - _friction(setting, values).reshape(shape)
+        return logs / periods
+    logs = _column_logs(setting, axes, advance)
+    if logs is None:
+        return flow_rates(setting, values, advance).reshape(shape)
+    return logs / periods
+
+
+def _grid_logs(grid: _Grid, axes: Mapping[str, np.ndarray], advance: Advance | None) -> np.ndarray:
+    """Return the logarithm of the radius of each cell, the friction taken out."""
+    shape = tuple(len(array) for array in axes.values())
     left, right = (
         _matrix(nodes, array) for nodes, array in zip(grid.nodes, axes.values(), strict=True)
     )
@@ -117,6 +217,4 @@ def flow_grid_rates(
         logs[block] = log_radii(Scaled(matrices, np.zeros(matrices.shape[:2], int)))  # pyright: ignore[reportArgumentType]
         if advance:
             advance(min(rows, shape[0] - start) * shape[1])
-    periods = np.asarray(values.get("period", setting.process.cycle), dtype=float)
-    rates = (logs.ravel() - _friction(setting, values)) / periods
-    return rates.reshape(shape)
+    return logs

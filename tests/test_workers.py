@@ -1,0 +1,115 @@
+"""Processes side by side: progress, results, mistakes, and what is left when they are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from resonax.checks import ArgumentError
+from resonax.cli.workers import processes, working
+
+# What a worker needs is in this file: it loads the file again, and should not load jax for it.
+
+
+def square(job, advance):
+    advance(0.5)
+    if job < 0:
+        raise ArgumentError(f"{job} must be at least 0")
+    advance(0.5)
+    return job**2, os.getpid()
+
+
+def die(job, advance):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def sleep(job, advance):
+    Path(job).write_text(str(os.getpid()))
+    time.sleep(120)
+
+
+def test_workers_tell_of_their_progress_and_give_results():
+    shares = {}
+    with working(2) as workers:
+        found = dict(
+            workers.run(
+                square, range(4), lambda n, part: shares.update({n: shares.get(n, 0.0) + part})
+            )
+        )
+    assert [found[number][0] for number in range(4)] == [0, 1, 4, 9]
+    assert os.getpid() not in {found[number][1] for number in range(4)}
+    assert shares == dict.fromkeys(range(4), 1.0)
+
+
+def test_a_mistake_in_a_worker_is_said_by_the_caller():
+    with working(1) as workers, pytest.raises(ArgumentError, match="-1 must be at least 0"):
+        list(workers.run(square, [1, -1], lambda *_: None))
+
+
+def test_a_worker_that_was_ended_from_outside_is_a_sentence():
+    with working(1) as workers, pytest.raises(ArgumentError, match="run the same command again"):
+        list(workers.run(die, [1], lambda *_: None))
+
+
+def test_as_many_processes_as_jobs_or_cores():
+    assert processes(1) == 1
+    assert 1 <= processes(100) <= 8
+
+
+CALLER = """
+import sys
+from test_workers import sleep
+from resonax.cli.workers import working
+if __name__ == "__main__":
+    with working(1) as workers:
+        list(workers.run(sleep, [sys.argv[1]], lambda *_: None))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_the_process_that_started_them(tmp_path, how):
+    script, told = tmp_path / "caller.py", tmp_path / "worker"
+    script.write_text(CALLER)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+    }
+    caller = subprocess.Popen(
+        [sys.executable, script, told], env=environment, stderr=subprocess.DEVNULL
+    )
+    while not (told.exists() and told.read_text()):
+        assert caller.poll() is None
+        time.sleep(0.05)
+    worker = int(told.read_text())
+    caller.send_signal(how)
+    assert caller.wait(20) != 0
+    for _ in range(400):
+        stat = Path(f"/proc/{worker}/stat")
+        if not stat.exists() or stat.read_text().split()[2] == "Z":
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the worker lives on")
+
+
+def test_figures_made_side_by_side_are_those_made_in_turn(tmp_path):
+    from resonax.cli.app import _run
+    from test_experiments import tree
+
+    names = ("problem-setting", "spectra")
+    assert _run(["reproduce", *names, "--out", "both"]) == (0, "")
+    for name in names:
+        assert _run(["reproduce", name, "--out", "turns"]) == (0, "")
+    assert tree(tmp_path / "both" / "results") == tree(tmp_path / "turns" / "results")
+    assert {path.name for path in (tmp_path / "both" / "figures").iterdir()} == {
+        f"{name}.{ending}" for name in names for ending in ("png", "svg")
+    }
+    status, words = _run(["reproduce", *names, "--out", "both", "--seed", "1"])
+    assert status == 2
+    assert "seed = 0, not 1" in words
