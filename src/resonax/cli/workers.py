@@ -20,7 +20,7 @@ from resonax.checks import ArgumentError
 
 __all__ = ["Workers", "processes", "working"]
 
-_MOST = 8  # more would ask for more memory than they save time
+_MOST = 16  # more would ask for more memory than they save time
 _OFTEN = 0.2  # seconds between two looks at the progress
 
 _progress: Any = None  # of a worker: where it tells of its progress
