@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated
 
@@ -216,7 +217,11 @@ def sweep_command(
 
 def main() -> None:
     """Run the command line; a mistake of the caller is one sentence and exit status 2."""
-    status, sentence = _run(sys.argv[1:] or ["--help"])
+    try:
+        status, sentence = _run(sys.argv[1:] or ["--help"])
+    except Exception:  # a defect of ours: not 1, which says that training diverges
+        traceback.print_exc()
+        raise SystemExit(70) from None
     if sentence:
         print(f"resonax: {' '.join(sentence.split())}", file=sys.stderr)
     if status:

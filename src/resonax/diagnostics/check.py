@@ -53,6 +53,7 @@ OPTIMIZERS: dict[str, tuple[Callable[..., Momentum], tuple[str, ...]]] = {
     "river": (heavy_ball, ("weight_decay",)),
 }
 _RIVER_INTERCEPT_LR = 0.01  # the default of river's linear models
+_LOST = 1e6  # fold: so much growth by the last row, and none in random order, decides
 _WIDE = 32.0  # the map reaches from the user's step size over this factor, both ways
 _PASS_STEPS = 2**17  # up to here the exact radius of a pass is always computed
 _MOST_WEIGHTS = 2000
@@ -143,6 +144,7 @@ def check(
         check_whole(word, number, low=1)
     check_whole("grid", grid, low=2, high=256)
     check_whole("seed", seed, low=0, high=2**63 - 1)
+    check_number("lr", lr, low=0, high=1e4, open_low=True)
     check_number("level", level, low=0, high=1, open_low=True, open_high=True)
     if basis is not None and not bias:
         raise ArgumentError("bias belongs to the linear model: leave it as it is with a basis")
@@ -177,6 +179,8 @@ def check(
     rows = strongest_stretch(subject, passed)
     with stage("shuffling", 0):
         shuffles = shuffle(subject)
+    if word == "marginal" and float(own.total) > math.log(_LOST) and shuffles.high < 0:
+        word = "diverges"  # growth comes and goes, but on these rows, in this order, all is lost
     cause = _cause(word, own, shuffles)
     rhythm = None
     if cause != "none" and float(own.low) > shuffles.high:
@@ -251,6 +255,10 @@ def _subject(
     recording: Recording, model: Model, optimizer: Momentum, batch: int, epochs: int
 ) -> Subject:
     rows = len(recording.inputs)
+    if 8 * batch > rows:
+        raise ArgumentError(
+            f"batch must be at most an eighth of the {rows} rows of {recording.source}, got {batch}"
+        )
     need = LEAST_STEPS * batch
     if rows * epochs < need:
         raise ArgumentError(

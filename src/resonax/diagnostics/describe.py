@@ -68,7 +68,7 @@ def notes_of(subject: Subject, own: Measured, word: str, rows: tuple[int, int]) 
             f"Spectra, training curves and the rhythm are those of rows {rows[0] + 1:,} to "
             f"{rows[1]:,}, where the growth is strongest."
         )
-    if subject.model.basis is not None:
+    if subject.model.size(0) < subject.model.features.size(subject.recording.inputs.shape[1]):
         notes.append(
             "Some columns are combinations of others: weights do not move along the directions "
             "that no row has, and these were left out."

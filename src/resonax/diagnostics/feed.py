@@ -20,19 +20,21 @@ _NULL = 1e-9  # a direction with less than this share of the largest moment is n
 class Model:
     r"""What is trained on a row: its features, and a bias.
 
-    ``basis`` projects onto the directions that the rows have at all: along any other the
-    gradient is zero, the weights never move, and the growth of a difference is exactly 1.
+    ``basis`` turns the features into their principal axes, which changes no growth, and leaves
+    out directions that no row has: along those the gradient is zero, the weights never move, and
+    the growth of a difference is exactly 1. ``curvature`` is that of the loss along each axis.
     ``intercept_lr`` is the step size of a bias that is trained without momentum, as river's is.
     """
 
     features: Features
     intercept_lr: float | None = None
     basis: np.ndarray | None = None
+    curvature: np.ndarray | None = None
 
     def apply(self, inputs: np.ndarray) -> np.ndarray:
         """Return the features of inputs, (..., columns) -> (..., size)."""
         rows = np.asarray(self.features.apply(inputs))  # pyright: ignore[reportArgumentType]
-        return rows if self.basis is None else rows @ self.basis
+        return rows if self.basis is None else rows @ self.basis.astype(rows.dtype)
 
     def size(self, columns: int) -> int:
         """Return the number of weights."""
@@ -40,7 +42,7 @@ class Model:
 
 
 def fitted(model: Model, inputs: np.ndarray, piece: int = 16384) -> tuple[Model, np.ndarray, float]:
-    """Return the model without the directions that no row has, the second moment, the longest row.
+    """Return the model in its principal axes, the second moment there, and the longest row.
 
     Where the bias has a step size of its own the weights do not move alike, and only directions
     among the others are left out.
@@ -57,12 +59,11 @@ def fitted(model: Model, inputs: np.ndarray, piece: int = 16384) -> tuple[Model,
     free = size if model.intercept_lr is None else size - 1
     values, vectors = np.linalg.eigh(second[:free, :free])
     kept = vectors[:, values > _NULL * values[-1]]
-    if kept.shape[1] == free:
-        return model, second, largest
     basis = np.zeros((size, kept.shape[1] + size - free))
     basis[:free, : kept.shape[1]] = kept
     basis[free:, kept.shape[1] :] = np.eye(size - free)
-    return Model(model.features, model.intercept_lr, basis), basis.T @ second @ basis, largest
+    turned = basis.T @ second @ basis
+    return Model(model.features, model.intercept_lr, basis, 2 * np.diag(turned)), turned, largest
 
 
 @dataclass(frozen=True)

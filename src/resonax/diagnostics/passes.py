@@ -33,7 +33,7 @@ State = tuple[Array, Array, Array, Array]
 
 _SEGMENTS = 512  # of a pass, for which the growth is kept
 _CHUNKS = (256, 2048)  # steps handed to the compiled loop at once
-_LARGEST = 1e18  # growth without rescaling: its square is still a 32-bit number
+_LARGEST = 1e15  # growth without rescaling: its energy is still a 32-bit number
 _BLOCKS = (8, 2, 1)  # steps between two rescalings
 
 
@@ -43,17 +43,21 @@ class Weights:
 
     moved: np.ndarray  # (size,) 1 or 0
     plain: np.ndarray  # (size,)
+    curvature: np.ndarray  # (size,) of the loss, by which a difference is measured
 
     @classmethod
-    def of(cls, size: int, intercept_lr: float | None = None, *, target: bool = False) -> Weights:
-        """Return the weights of a model; those of a target never move."""
+    def of(
+        cls, curvature: np.ndarray, intercept_lr: float | None = None, *, target: bool = False
+    ) -> Weights:
+        """Return the weights of a model; the one of a target never moves."""
+        size = len(curvature) + target
         moved, plain = np.ones(size, np.float32), np.zeros(size, np.float32)
         if target:
             moved[-1] = 0.0
         if intercept_lr is not None:
             place = size - 1 - target
             moved[place], plain[place] = 0.0, intercept_lr
-        return cls(moved, plain)
+        return cls(moved, plain, np.append(curvature, np.ones(int(target))).astype(np.float32))
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class Pass:
     """What one pass found in each lane, a cell or a stream."""
 
     growth: np.ndarray  # (segments, lanes): logarithmic growth
+    rise: np.ndarray  # (lanes,): the largest between any two blocks
     lengths: np.ndarray  # (segments,) in steps
     squares: np.ndarray | None = None  # (blocks, lanes): log of the mean squared residual
     sizes: np.ndarray | None = None  # (blocks, lanes): log of the norm of the weights
@@ -115,6 +120,7 @@ def _advance(
     gains: tuple[Array, ...],
     moved: Array,
     plain: Array,
+    curvature: Array,
     *,
     shape: Shape,
     block: int,
@@ -123,6 +129,14 @@ def _advance(
     momentum, gradient_gain, last_gain, decay = gains
     # Products of a column and a row, not their table: that would be read at each step.
     share = 1.0 if shape.alike else moved
+
+    def energy(here: Array, before: Array) -> Array:
+        if record:  # a learner, with the constant beneath its weights
+            return jnp.sum(here * here + before * before, axis=0)
+        # Of the swing: it stays, while the weights alone pass through 0 again and again.
+        speed = here - before
+        gain = gradient_gain if shape.alike else moved * gradient_gain + plain
+        return jnp.sum(curvature * here * here + speed * speed / gain, axis=0)
 
     def steps(state: State, rows: Array) -> tuple[State, tuple[Array, ...]]:
         here, before, residuals, last = state
@@ -143,7 +157,7 @@ def _advance(
                 pull = pull + decay * before if shape.decays else pull
                 ahead = ahead + (share * last_gain) * pull
             here, before, residuals, last = ahead, here, new, factor
-        size = jnp.sqrt(jnp.sum(here * here, axis=0) + jnp.sum(before * before, axis=0))
+        size = jnp.sqrt(energy(here, before))
         size = jnp.maximum(size, jnp.finfo(here.dtype).tiny)
         found = (jnp.log(size),)
         if record:
@@ -170,15 +184,15 @@ def advance_pair(
 ) -> tuple[tuple, Array]:
     """Advance pairs over some steps; return them rescaled, and the logarithms of their growth."""
     gains = tuple(np.asarray(number, factors.dtype).reshape(-1) for number in _gains(optimizer))
-    moved, plain = (
-        part.astype(factors.dtype).reshape(-1, 1) for part in (weights.moved, weights.plain)
+    columns = (
+        part.astype(factors.dtype).reshape(-1, 1)
+        for part in (weights.moved, weights.plain, weights.curvature)
     )
     state, found = _advance(
         state,  # pyright: ignore[reportArgumentType]
         factors,  # pyright: ignore[reportArgumentType]
         gains,  # pyright: ignore[reportArgumentType]
-        moved,  # pyright: ignore[reportArgumentType]
-        plain,  # pyright: ignore[reportArgumentType]
+        *columns,
         block=block,
         shape=Shape.of(optimizer, weights),
         record=False,
@@ -223,11 +237,11 @@ def walk(
         Called with the number of steps made.
     """
     cells = max(np.size(number) for number in _gains(optimizer))
-    moved, plain = (part.reshape(-1, 1) for part in (weights.moved, weights.plain))
+    columns = [part.reshape(-1, 1) for part in (weights.moved, weights.plain, weights.curvature)]
     gains = tuple(
         np.broadcast_to(np.asarray(number, np.float32), (cells,)) for number in _gains(optimizer)
     )
-    block = _block(optimizer, feed, plain)
+    block = _block(optimizer, feed, weights.plain)
     chunk = _CHUNKS[feed.steps > 4 * _CHUNKS[0]]
 
     if start is None:
@@ -249,6 +263,7 @@ def walk(
     per = math.ceil(blocks / _SEGMENTS)  # blocks of a segment
     growth = np.zeros((math.ceil(blocks / per), lanes))
     records: list[tuple[np.ndarray, ...]] = []
+    reached, lowest, rise = np.zeros(lanes), np.full(lanes, np.inf), np.zeros(lanes)
     for first in range(-padding, feed.steps, chunk):
         factors = feed.factors(max(first, 0), first + chunk, np.float32)
         if first < 0:
@@ -258,15 +273,19 @@ def walk(
             state,
             factors,
             gains,
-            moved,
-            plain,
+            *columns,
             block=block,
             shape=Shape.of(optimizer, weights),
             record=record,
         )
         logs, *rest = (np.asarray(part, dtype=float) for part in found)
         place = (np.arange(len(logs)) + (first + padding) // block - skipped) // per
-        np.add.at(growth, place[place >= 0], logs[place >= 0])
+        kept = logs[place >= 0]
+        np.add.at(growth, place[place >= 0], kept)
+        path = reached + np.cumsum(kept, axis=0)
+        low = np.minimum(np.minimum.accumulate(path, axis=0), lowest)
+        rise = np.maximum(rise, np.max(path - low, axis=0))
+        reached, lowest = path[-1], low[-1]
         if record:
             records.append((logs, *rest))
         if advance:
@@ -275,7 +294,7 @@ def walk(
     lengths[0] -= padding - skipped * block
     lengths[-1] += feed.steps - lengths.sum()
     if not record:
-        return Pass(growth, lengths)
+        return Pass(growth, rise, lengths)
     logs, squares, sizes = (np.concatenate(parts) for parts in zip(*records, strict=True))
     scale = np.cumsum(logs, axis=0) - logs  # before each block
-    return Pass(growth, lengths, (squares + 2 * scale)[skipped:], (sizes + scale)[skipped:])
+    return Pass(growth, rise, lengths, (squares + 2 * scale)[skipped:], (sizes + scale)[skipped:])

@@ -1,72 +1,56 @@
 """What would help: the largest momentum, step size, the least batch and buffer that are safe.
 
-A cell is safe where no stretch of the recording lets an error grow more than `SAFE` fold, and the
-whole lets it fall. The boundary is sharp where just beyond it the error certainly grows, and soft
-otherwise.
+A cell is safe where no stretch of the recording lets an error grow more than `BURST` fold, nor the
+whole of it by much. Of the safe values the one nearest to what was asked for is given: where that
+is safe itself, how far it could go. The boundary is sharp where just beyond it the error certainly
+grows, and soft otherwise.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from resonax.diagnostics.cause import stretch_of
+from resonax.diagnostics.confirm import Remedy, cells, confirmed, rounded_down
 from resonax.diagnostics.intervals import BURST, Measured
 from resonax.diagnostics.subject import Advance, Subject
 from resonax.diagnostics.surrogates import buffered
 
-__all__ = ["Remedy", "find_remedies", "line_cells", "safe"]
+__all__ = ["find_remedies", "line_cells", "safe"]
 
-SAFE = 30.0  # fold: room below BURST, as a learner is also driven by the noise of its targets
-BEYOND = 0.1  # how far past a safe value the boundary is tried
+_WHOLE = 5.0  # fold: growth over the whole recording that is no more than a swing
 _MOMENTA = 1.0 - np.geomspace(1.0, 1e-3, 56)
-_LRS = np.geomspace(1 / 400, 40.0, 72)  # times the step size that was asked for
+# Times the step size that was asked for, which is one of them.
+_LRS = np.concatenate([np.geomspace(1 / 400, 1.0, 48), np.geomspace(1.0, 40.0, 25)[1:]])
 _FINE = 32
 _MOST_ROWS = 2**17  # in which batch and buffer are looked for
 _SEEDS = 4  # orders that each buffer is tried with
 _BATCHES = sorted({round(2 ** (k / 3)) for k in range(37)})  # 1 to 4096
-_BOUNDED = 1000.0  # times the size of the solution: a learner beyond it is not bounded
 
 
-@dataclass(frozen=True)
-class Remedy:
-    """One thing to change, up to which value it is safe, and what a run with it did."""
-
-    name: str  # momentum, lr, batch, shuffle_buffer or fastest_momentum
-    value: float | None  # None: no such value
-    rate: float | None = None  # at the value
-    soft: bool = False  # whether the error need not grow just beyond it
-    confirmed: bool | None = None  # whether the model, trained with it, stayed bounded
-    needed: bool = True  # whether what was asked for is unsafe
-
-    @property
-    def past(self) -> float | None:
-        """A value 10% beyond, or a smaller step where that does not exist."""
-        if self.value is None:
-            return None
-        if self.name in ("batch", "shuffle_buffer"):
-            past = min(self.value - 1, math.floor(self.value * (1 - BEYOND)))
-            return past if past >= 1 else None
-        past = self.value * (1 + BEYOND)
-        # So near to 1 there is no 10% more: halfway to it, the friction is half of what it was.
-        return past if self.name == "lr" or past < 1 else (1 + self.value) / 2
-
-
-def safe(found: Measured, fold: float = SAFE) -> np.ndarray:
+def safe(found: Measured) -> np.ndarray:
     """Return which cells are safe."""
-    return (found.rise < math.log(fold)) & (found.rate <= 0)
+    return (found.rise < math.log(BURST)) & (found.total < math.log(_WHOLE))
 
 
 def line_cells(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
-    """Return momentum and step size of the cells along both axes through the user's point."""
+    """Return momentum and step size of the cells along both axes through the user's point.
+
+    The last cell is that point.
+    """
     momentum, lr = float(subject.optimizer.momentum), float(subject.optimizer.lr)
-    momenta, lrs = _MOMENTA, lr * _LRS
+    momenta, lrs = _momenta(momentum), lr * _LRS
     return (
         np.concatenate([momenta, np.full(len(lrs), momentum), [momentum]]),
         np.concatenate([np.full(len(momenta), lr), lrs, [lr]]),
     )
+
+
+def _momenta(own: float) -> np.ndarray:
+    return np.sort(np.append(_MOMENTA, own))
 
 
 def find_remedies(
@@ -92,7 +76,7 @@ def find_remedies(
     found.insert(3, _buffer(part, own, shuffled_safe))
     if subject.recording.target is None:
         return tuple(found)
-    return _confirmed(subject, found, advance)
+    return confirmed(subject, found, advance)
 
 
 def _first_unsafe(fine: np.ndarray) -> int:
@@ -100,51 +84,70 @@ def _first_unsafe(fine: np.ndarray) -> int:
     return len(fine) if fine.all() else int(np.argmin(fine))
 
 
+def _nearest(ok: np.ndarray, own: int) -> int | None:
+    """Return the place up to which values are safe: from the own one on, or next below it.
+
+    Where none is below, the end of the first ones that are safe above; None where none is.
+    """
+    if not ok.any():
+        return None
+    start = own if ok[own] else None
+    if start is None:
+        below = np.flatnonzero(ok[:own])
+        if len(below):
+            return int(below[-1])
+        start = own + int(np.argmax(ok[own:]))
+    return start + _first_unsafe(ok[start:]) - 1
+
+
 def _on_lines(subject: Subject, lines: Measured, advance: Advance | None) -> list[Remedy]:
     """Search both axes once more between the neighbours that were found."""
     momentum, lr = float(subject.optimizer.momentum), float(subject.optimizer.lr)
-    count, ok = len(_MOMENTA), safe(lines)
+    axes = {"momentum": _momenta(momentum), "lr": lr * _LRS}
+    count, ok = len(axes["momentum"]), safe(lines)
     needed = not ok[-1]
-    on_momentum, on_lr = ok[:count], ok[count:-1]
-    best = int(np.argmin(np.where(on_momentum, lines.rate[:count], np.inf)))
-    around = (_MOMENTA[max(best - 1, 0)], _MOMENTA[min(best + 1, count - 1)])
-    # The safe momenta that hang together with the best one: a large step size can need some.
-    last = best + _first_unsafe(on_momentum[best:]) - 1
-    top = (_MOMENTA[max(last, 0)], _MOMENTA[min(last + 1, count - 1)])
-    steps = _first_unsafe(on_lr)
-    ladder = lr * _LRS
-    edge = (ladder[max(steps - 1, 0)], ladder[min(steps, len(ladder) - 1)])
+    good = {"momentum": ok[:count], "lr": ok[count:-1]}
+    own = {"momentum": int(np.searchsorted(axes["momentum"], momentum)), "lr": 47}
+    places = {name: _nearest(good[name], own[name]) for name in axes}
+    best = int(np.argmin(np.where(good["momentum"], lines.rate[:count], np.inf)))
 
-    momenta = 1 - np.geomspace(1 - top[0], 1 - top[1], _FINE)
-    fastest, lrs = np.linspace(*around, _FINE), np.geomspace(*edge, _FINE)
+    def between(name: str, place: int | None) -> np.ndarray:
+        values = axes[name]
+        first = values[place or 0]
+        last = values[min((place or 0) + 1, len(values) - 1)]
+        if name == "lr":
+            return np.geomspace(first, last, _FINE)
+        return 1 - np.geomspace(1 - first, 1 - last, _FINE)
+
+    around = axes["momentum"][max(best - 1, 0)], axes["momentum"][min(best + 1, count - 1)]
+    momenta, lrs = (between(name, places[name]) for name in axes)
+    fastest = np.linspace(*around, _FINE)
     fine = subject.with_optimizer(
-        momentum=np.concatenate([momenta, fastest, np.full(_FINE, momentum)]),
-        lr=np.concatenate([np.full(2 * _FINE, lr), lrs]),
+        momentum=np.concatenate([momenta, np.full(_FINE, momentum), fastest]),
+        lr=np.concatenate([np.full(_FINE, lr), lrs, np.full(_FINE, lr)]),
     ).measure(advance)
-    by_momentum, by_fastest, by_lr = (fine[part * _FINE : (part + 1) * _FINE] for part in range(3))
-
-    def edge_of(name: str, values: np.ndarray, found: Measured) -> Remedy:
-        place = max(_first_unsafe(safe(found)) - 1, 0)
-        return Remedy(name, _down(values[place]), float(found.rate[place]), needed=needed)
-
+    by = [fine[part * _FINE : (part + 1) * _FINE] for part in range(3)]
     remedies = [Remedy(name, None) for name in ("momentum", "lr", "fastest_momentum")]
-    if on_momentum[best]:
-        remedies[0] = edge_of("momentum", momenta, by_momentum)
-        below = safe(by_fastest) & (fastest <= (remedies[0].value or 0.0))
-        place = int(np.argmin(np.where(below, by_fastest.rate, np.inf)))
-        value, rate = round(float(fastest[place]), 4), float(by_fastest.rate[place])
-        remedies[2] = Remedy("fastest_momentum", value, rate, needed=needed)
-    if steps:
-        remedies[1] = edge_of("lr", lrs, by_lr)
+    for number, (name, values) in enumerate((("momentum", momenta), ("lr", lrs))):
+        place = places[name]
+        if place is None:
+            continue
+        last = max(_first_unsafe(safe(by[number])) - 1, 0)
+        remedies[number] = Remedy(
+            name,
+            rounded_down(values[last]),
+            float(by[number].rate[last]),
+            needed=needed,
+            least=place == len(axes[name]) - 1,
+        )
+    if good["momentum"][best]:
+        below = safe(by[2])
+        if remedies[0].value is not None and remedies[0].value >= around[0]:
+            below &= fastest <= remedies[0].value
+        place = int(np.argmin(np.where(below, by[2].rate, np.inf)))
+        value = round(float(fastest[place]), 4)
+        remedies[2] = Remedy("fastest_momentum", value, float(by[2].rate[place]), needed=needed)
     return _sharpened(subject, remedies, advance)
-
-
-def _down(value: float) -> float:
-    """Round towards zero to four digits, so that a safe value stays safe."""
-    if value <= 0:
-        return 0.0
-    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
-    return float(f"{math.floor(value / unit) * unit:.4g}")
 
 
 def _sharpened(subject: Subject, remedies: list[Remedy], advance: Advance | None) -> list[Remedy]:
@@ -153,47 +156,46 @@ def _sharpened(subject: Subject, remedies: list[Remedy], advance: Advance | None
     tried = [(remedy.name, value) for remedy, value in zip(remedies, past, strict=True) if value]
     if not tried:
         return remedies
-    words = iter(_cells(subject, tried).measure(advance).words)
+    words = iter(cells(subject, tried).measure(advance).words)
     return [
         replace(remedy, soft=bool(next(words) != "diverges")) if value else remedy
         for remedy, value in zip(remedies, past, strict=True)
     ]
 
 
-def _cells(subject: Subject, changes: list[tuple[str, float]]) -> Subject:
-    """Return the subject with one number changed, each change in a cell of its own."""
-    numbers = {
-        name: np.full(len(changes), float(getattr(subject.optimizer, name)))
-        for name in ("momentum", "lr")
-    }
-    for place, (name, value) in enumerate(changes):
-        numbers["lr" if name == "lr" else "momentum"][place] = value
-    return subject.with_optimizer(**numbers)
-
-
 def _batch(subject: Subject, own: bool) -> Remedy:
-    """Return the least batch that is safe; larger ones are tried until one is."""
+    """Return the least batch that is safe: the next one above the own, or how far below it."""
 
     def judge(batch: int) -> Measured:
         return replace(subject, batch=batch, filled=True).measure()
 
-    last, found = 0, None
-    for batch in _BATCHES:
-        if not subject.enough(batch):
-            return Remedy("batch", None)
-        found = judge(batch)
-        if safe(found)[0]:
-            break
-        last = batch
+    found, batch, unsafe = judge(subject.batch), subject.batch, 0
+    ladder = [size for size in _BATCHES if (size < batch if own else size > batch)]
+    if own:
+        for size in reversed(ladder):
+            tried = judge(size)
+            if not safe(tried)[0]:
+                unsafe = size
+                break
+            batch, found = size, tried
     else:
-        return Remedy("batch", None)
-    while batch - last > 1:  # between one that is not safe and one that is
-        middle = (batch + last) // 2
+        unsafe = batch
+        for size in ladder:
+            if not subject.enough(size):
+                return Remedy("batch", None)
+            found, batch = judge(size), size
+            if safe(found)[0]:
+                break
+            unsafe = size
+        else:
+            return Remedy("batch", None)
+    while batch - unsafe > 1 and unsafe:  # between one that is not safe and one that is
+        middle = (batch + unsafe) // 2
         between = judge(middle)
         if safe(between)[0]:
             batch, found = middle, between
         else:
-            last = middle
+            unsafe = middle
     remedy = Remedy("batch", batch, float(found.rate[0]), needed=not own)
     if remedy.past is None:
         return remedy
@@ -219,7 +221,7 @@ def _buffer(subject: Subject, own: bool, shuffled_safe: bool) -> Remedy:
             for i in range(_SEEDS)
         ]
         found = subject.measure_orders(orders)
-        good = np.all(safe(found, BURST).reshape(-1, _SEEDS), axis=1)
+        good = np.all(safe(found).reshape(-1, _SEEDS), axis=1)
         return np.asarray(good), found.rate.reshape(-1, _SEEDS).max(axis=1)
 
     sizes = 2 ** np.arange(1, math.floor(math.log2(rows)) + 1)
@@ -235,46 +237,3 @@ def _buffer(subject: Subject, own: bool, shuffled_safe: bool) -> Remedy:
         if count:
             high, rate = int(between[-count]), float(worst[-count])
     return Remedy(name, high, rate, soft=True)
-
-
-def _confirmed(
-    subject: Subject, remedies: list[Remedy], advance: Advance | None
-) -> tuple[Remedy, ...]:
-    """Train the model with each remedy, from zero weights, and see whether it stays bounded."""
-    limit = math.log(_BOUNDED * (1.0 + solution_size(subject)))
-
-    def bounded(tried: Subject, orders: list[np.ndarray] | None = None) -> np.ndarray:
-        sizes = tried.train(orders, advance).sizes
-        assert sizes is not None
-        return sizes.max(axis=0) < limit
-
-    outcome: dict[str, bool] = {}
-    changes: list[tuple[str, float]] = []
-    for remedy in remedies:
-        if remedy.value is None:
-            continue
-        if remedy.name == "batch":
-            outcome["batch"] = bool(bounded(replace(subject, batch=int(remedy.value)))[0])
-        elif remedy.name == "shuffle_buffer":
-            rng = np.random.default_rng([subject.seed, 4])
-            rows = len(subject.recording.inputs)
-            orders = [buffered(rows, int(remedy.value), subject.epochs, rng)]
-            outcome["shuffle_buffer"] = bool(bounded(subject, orders)[0])
-        else:
-            changes.append((remedy.name, remedy.value))
-    if changes:
-        found = bounded(_cells(subject, changes))
-        outcome |= {name: bool(ok) for (name, _), ok in zip(changes, found, strict=True)}
-    return tuple(replace(remedy, confirmed=outcome.get(remedy.name)) for remedy in remedies)
-
-
-def solution_size(subject: Subject, piece: int = 16384) -> float:
-    """Return the norm of the least-squares weights."""
-    recording = subject.recording
-    assert recording.target is not None
-    right = np.zeros(len(subject.second))
-    for start in range(0, len(recording.inputs), piece):
-        rows = subject.model.apply(recording.inputs[start : start + piece]).astype(float)
-        right += rows.T @ recording.target[start : start + piece]
-    right /= len(recording.inputs)
-    return float(np.linalg.norm(np.linalg.lstsq(subject.second, right, rcond=1e-9)[0]))

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from resonax.diagnostics.remedies import Remedy
+from resonax.diagnostics.confirm import Remedy
+from resonax.diagnostics.intervals import BURST
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -94,15 +95,26 @@ class Check:
             return f"the error {pace(self.rate)}{comes}"
         if self.verdict == "converges":
             return f"a difference between two runs {pace(self.rate)}"
-        if 2 * self.rate - self.low < 0:  # the interval would lie below 0, if not for a burst
-            fold = math.exp(min(self.rise, 300.0))
+        fold = math.exp(min(self.rise, 300.0))
+        if self.rise < math.log(BURST):
+            return (
+                "nothing grows by much, but some part of the error falls too slowly to be "
+                "measured in so many steps"
+            )
+        if self.rate < 0:
             return f"an error falls on the whole, but grows {fold:.2g} fold in some stretch"
-        return "too close to the boundary to tell from so many steps"
+        return f"too close to the boundary to tell, though some stretch grows {fold:.2g} fold"
 
     def explanation(self) -> str:
         """Return the cause as a sentence."""
         if self.cause == "none":
-            return "it does not diverge, so there is none to look for"
+            if self.verdict == "converges":
+                return "it converges, so there is none to look for"
+            return "it is not certain to diverge, so none was looked for"
+        if self.cause == "generic" and self.shuffled_low <= 0:
+            return (
+                "not the order, as far as so many steps can tell: shuffled rows do about the same"
+            )
         if self.cause == "generic":
             return (
                 "the same rows in random order diverge as well: this step size with this momentum "
@@ -139,11 +151,9 @@ def sentence(remedy: Remedy) -> str:
         return f"{word}: there is none"
     if remedy.name == "shuffle_buffer" and remedy.value <= 1:
         return f"{word}: none is needed"
-    text = f"{word}: {remedy.value:.4g}"
+    text = f"{word}: {'at least ' if remedy.least else ''}{remedy.value:.4g}"
     if remedy.name == "fastest_momentum" and remedy.rate is not None:
         text += f", with which a difference {pace(remedy.rate)}"
     if remedy.soft:
         text += " (a soft boundary: just beyond it the error need not grow)"
-    if remedy.confirmed is False:
-        text += " (a run with it did not stay bounded)"
     return text

@@ -52,8 +52,8 @@ class Subject:
 
     def weights(self, *, target: bool = False) -> Weights:
         """Return how each weight moves."""
-        size = self.model.size(self.recording.inputs.shape[1])
-        return Weights.of(size + target, self.model.intercept_lr, target=target)
+        assert self.model.curvature is not None
+        return Weights.of(self.model.curvature, self.model.intercept_lr, target=target)
 
     def feed(self, orders: Sequence[Order] | None = None, *, target: bool = False) -> Feed:
         """Return the rows in their own order, or in several others side by side."""

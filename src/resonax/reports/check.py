@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from resonax.diagnostics.remedies import SAFE, Remedy
+from resonax.diagnostics.confirm import Remedy
+from resonax.diagnostics.intervals import BURST
 from resonax.diagnostics.result import Check, pace
 from resonax.figures.check import plot_panels
 from resonax.labels import versions
@@ -31,17 +32,17 @@ _HEADINGS = {
 _REMEDIES = {
     "momentum": (
         "Largest safe momentum",
-        "this or less, with your step size",
+        "with your step size",
         "no momentum is safe with this step size, so lower that first",
     ),
     "lr": (
         "Largest safe step size",
-        "this or less, with your momentum",
+        "with your momentum",
         "no step size that was tried is safe with this momentum, so lower that first",
     ),
     "batch": (
         "Smallest safe batch",
-        "average the gradient of so many rows, or more, in one update",
+        "average the gradient of so many rows in one update",
         "no batch is safe that leaves enough steps to judge it",
     ),
     "shuffle_buffer": (
@@ -82,7 +83,7 @@ _WORDS = (
         "it dies away, and 0.007 doubles it in 100 steps",
     ),
     ("interval", "where the growth lies, as far as so many steps can tell"),
-    ("safe", f"no stretch of these rows lets an error grow more than {SAFE:.0f} fold"),
+    ("safe", f"no stretch of these rows lets an error grow more than {BURST:.0f} fold"),
     ("bounded", "the weights of the trained model stayed of the size of the solution"),
     ("sharp, soft", "just beyond a sharp boundary the error grows; beyond a soft one it may not"),
     ("period", "the number of steps after which a rhythm begins anew"),
@@ -246,7 +247,7 @@ def _remedies(check: Check) -> str:
         lead = "Your setting is safe: nothing has to change."
     elif check.verdict == "converges":
         lead = "Nothing has to change, but with any one of these no stretch of the rows lets an "
-        lead += f"error grow more than {SAFE:.0f} fold."
+        lead += f"error grow more than {BURST:.0f} fold."
     if all(remedy.confirmed is None for remedy in check.remedies):
         lead += " There is no target, so no model was trained with them."
     names = ("setting", "value", "an error then", "just beyond", "trained with it")
@@ -260,6 +261,7 @@ def _remedy(remedy: Remedy) -> str:
         return f'{start}</th><td role="cell" colspan="4">There is none: {none}.</td></tr>'
     setting = "momentum" if remedy.name == "fastest_momentum" else remedy.name
     value = f"<code>{setting} = {remedy.value:.4g}</code>"
+    value += " or more" if remedy.least else ""
     if remedy.name == "shuffle_buffer" and remedy.value <= 1:
         value, how = "none is needed", "the rows can stay in their order"
     beyond = "–"
