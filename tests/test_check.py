@@ -288,7 +288,13 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("sinusoid", "size") else pytest.mark.slow)
+        for name in KNOWN
+    ],
+)
 def test_the_period_of_a_known_rhythm_is_found(name):
     make, momentum, period, batch = KNOWN[name]
     found = rx.check(make(), lr=0.01, momentum=momentum, batch=batch, standardise=False, grid=4)

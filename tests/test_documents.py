@@ -33,7 +33,7 @@ def commands() -> list[str]:
         block for page in PAGES for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.S)
     ]
     lines = [line for block in blocks for line in block.splitlines()]
-    return [line for line in lines if line.startswith("resonax ")]
+    return list(dict.fromkeys(line for line in lines if line.startswith("resonax ")))
 
 
 def test_there_are_commands():
