@@ -15,7 +15,7 @@ reproduce-paper: $(VENV)/.base
 	$(BIN)/resonax reproduce --scale paper --out out-paper
 
 test: lint
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -24,7 +24,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 
 test-slow: $(VENV)/.test
-	$(BIN)/pytest -n 2 --dist loadgroup -m slow
+	$(BIN)/pytest -n 2 --dist loadfile -m slow
 
 benchmark: $(VENV)/.test
 	$(BIN)/python benchmarks/flow_map.py
