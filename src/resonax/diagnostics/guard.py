@@ -39,6 +39,7 @@ class Rules(NamedTuple):
     policy: str
     candidates: tuple[float, ...]
     plan: Plan = Plan()
+    every: bool = False  # whether each burst follows all candidates
 
 
 class Met(NamedTuple):
@@ -71,7 +72,7 @@ def begin(rules: Rules, xp: Any = np) -> Watched:
 
 def active(state: Watched, rules: Rules, xp: Any = np) -> Any:
     """Return which candidates are followed in the next step."""
-    every = rules.policy == "fastest" or rules.plan.budget >= _PLENTY
+    every = rules.every or rules.policy == "fastest" or rules.plan.budget >= _PLENTY
     return followed(state.duty, len(rules.candidates), state.current, every=every, xp=xp)
 
 
