@@ -25,7 +25,7 @@ from resonax.diagnostics.shadows import Energy
 __all__ = ["BLOCK", "LEAST", "Estimates", "Growth", "estimates", "forgotten", "fresh", "taken"]
 
 BLOCK = 16  # steps
-LEAST = 8.0  # blocks before anything is said of a candidate
+LEAST = 4.0  # blocks before anything is said of a candidate
 SWING = math.log(3.0)
 _FORGETTING = math.exp(-1 / 48)  # for each block
 _CURVATURE = 1 / 64  # forgetting of the mean curvature, for each step
@@ -59,6 +59,11 @@ class Estimates(NamedTuple):
     def known(self) -> Any:
         """Which candidates have been followed long enough."""
         return self.blocks >= LEAST
+
+    @property
+    def weighty(self) -> Any:
+        """Which candidates have been followed so long that their mean alone tells something."""
+        return self.blocks >= 2 * LEAST
 
     @property
     def grows(self) -> Any:
@@ -168,6 +173,7 @@ def estimates(growth: Growth, xp: Any = np) -> Estimates:
     lag = xp.maximum(growth.neighbours / weight - rate**2, 0.0)
     error = xp.sqrt((variance + xp.minimum(2 * lag, 2 * variance)) / xp.maximum(blocks, 1.0))
     # Student's quantile from the normal one (Fisher and Cornish).
-    quantile = _QUANTILE + (_QUANTILE**3 + _QUANTILE) / 4 / freedom
+    second = (5 * _QUANTILE**5 + 16 * _QUANTILE**3 + 3 * _QUANTILE) / 96
+    quantile = _QUANTILE + (_QUANTILE**3 + _QUANTILE) / 4 / freedom + second / freedom**2
     half = quantile * error + SWING / (BLOCK * xp.maximum(blocks, 1.0))
     return Estimates(rate, rate - half, rate + half, blocks)

@@ -43,7 +43,7 @@ def _first(mask: Any, otherwise: Any, xp: Any) -> Any:
 def _safe(found: Estimates, current: Any, alarm: Any, xp: Any) -> Any:
     place = xp.arange(found.rate.shape[0])
     below = place > current
-    lost = found.grows[current] | (alarm & found.known[current] & (found.rate[current] > 0))
+    lost = found.grows[current] | (alarm & found.weighty[current] & (found.rate[current] > 0))
     least = xp.argmin(xp.where(found.known & (place >= current), found.rate, xp.inf))
     mild = below & found.known & (found.rate <= 0)
     down = _first(below & found.falls, _first(mild, least, xp), xp)
@@ -55,11 +55,11 @@ def _safe(found: Estimates, current: Any, alarm: Any, xp: Any) -> Any:
 
 
 def _fastest(found: Estimates, current: Any, xp: Any) -> Any:
-    best = xp.argmin(xp.where(found.known, found.rate, xp.inf))
+    best = xp.argmin(xp.where(found.weighty, found.rate, xp.inf))
     # The candidates meet the same batches, so that much of their noise is shared: half of the
     # interval of each is enough for a difference.
     surely = (found.rate[best] + found.high[best]) < (found.rate[current] + found.low[current])
-    return xp.where(found.known[best] & found.known[current] & surely, best, current)
+    return xp.where(found.weighty[best] & found.known[current] & surely, best, current)
 
 
 def decide(policy: str, found: Estimates, current: Any, alarm: Any, xp: Any = np) -> Any:
