@@ -194,8 +194,8 @@ def test_an_idle_step_is_the_general_one():
     for _ in range(100):
         if one.mode != IDLE:
             break
-        one, begins = rested(one, plan)
-        other, begun = turn(other, plan, 0, np.bool_(False), undecided=np.bool_(False))
+        one, begins = rested(one, plan, 1)
+        other, begun = turn(other, plan, 0, np.bool_(False), usual=1, undecided=np.bool_(False))
         assert [float(part) for part in one] == pytest.approx([float(part) for part in other])
         assert bool(begins) == bool(begun)
     assert one.mode != IDLE
@@ -208,7 +208,7 @@ def test_the_work_stays_within_the_budget():
     for _ in range(steps):
         met = None
         if is_probing(state):
-            work += 1.5 + 1.4 * active(state, rules).sum()
+            work += 2.0 + 1.4 * active(state, rules).sum()
             met = Met(*calm, np.ones(3))
         state = observe(state, rules, 1.0, met)
     assert 0.05 < work / steps < 0.105

@@ -91,13 +91,19 @@ def test_gauss_newton_of_a_linear_model_is_the_hessian_and_nothing_is_compiled_t
     rows, targets = switching(jax.random.key(3), 180, 6)
     optimizer = guard(0.01, 0.9, budget=math.inf, candidates=[0.5])
 
+    def value(params, x, y):
+        return loss({"w": jnp.concatenate(params)}, x, y)
+
     @jax.jit
     def step(params, state, x, y):
-        extra = {"output_fn": lambda p: x @ p["w"], "loss_fn": lambda z: (z - y) ** 2}
-        updates, state = optimizer.update(jax.grad(loss)(params, x, y), state, params, **extra)
+        extra = {
+            "output_fn": lambda params: x @ jnp.concatenate(params),
+            "loss_fn": lambda z: (z - y) ** 2,
+        }
+        updates, state = optimizer.update(jax.grad(value)(params, x, y), state, params, **extra)
         return optax.apply_updates(params, updates), state
 
-    params = {"w": 0.5 * jnp.ones(6)}
+    params = (0.5 * jnp.ones(2), 0.5 * jnp.ones(4))
     state = optimizer.init(params)
     for x, y in zip(rows, targets, strict=True):
         params, state = step(params, state, x, y)

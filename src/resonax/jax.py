@@ -85,18 +85,16 @@ def _follow(
     velocities = jax.tree.map(lambda old: jnp.where(begins, 0.0, old), state.velocities)
     before, lengths = _energy(places, velocities, by), _sums(jax.tree.map(jnp.square, places))
     products = jax.vmap(product)(places)
-    shaped = functools.partial(jax.tree.map, is_leaf=lambda leaf: isinstance(leaf, tuple))
-    moved = jax.tree.map(
-        lambda place, velocity, pulled: advance(
-            place, velocity, pulled, Gains(*(_lanes(number, place) for number in by))
-        ),
-        places,
-        velocities,
-        products,
-    )
-    pulls = shaped(lambda three: three[2], moved)
-    met = _sums(jax.tree.map(jnp.multiply, places, pulls)) / jnp.maximum(lengths, 1e-30)
-    places, velocities = (shaped(lambda three, i=i: three[i], moved) for i in (0, 1))
+    leaves, tree = jax.tree.flatten(places)
+    others = (jax.tree.leaves(part) for part in (velocities, products))
+    moved = [
+        advance(place, velocity, pulled, Gains(*(_lanes(number, place) for number in by)))
+        for place, velocity, pulled in zip(leaves, *others, strict=True)
+    ]
+    new, faster, pulls = zip(*moved, strict=True)
+    met = _sums([place * pull for place, pull in zip(leaves, pulls, strict=True)])
+    met = met / jnp.maximum(lengths, 1e-30)
+    places, velocities = jax.tree.unflatten(tree, new), jax.tree.unflatten(tree, faster)
     after = _energy(places, velocities, by)
     scale = 1 / jnp.sqrt(jnp.maximum(after.places + after.velocities, 1e-30))
     places, velocities = (

@@ -1,8 +1,8 @@
 """When a guard looks: bursts of consecutive steps, rationed by a budget of extra work.
 
-A step that is probed with n shadows costs about ``1.5 + 1.4 n`` further steps. In every step the
-guard earns ``budget`` steps; it spends them on bursts in which it follows the momentum in use and
-the next larger candidate. An alarm of the passive signal, or a momentum that surely grows, starts
+A step that is probed with n shadows costs about ``2 + 1.4 n`` further steps. In every step the
+guard earns ``budget`` steps; once it can pay for a burst it follows the momentum in use and the
+next larger candidate. An alarm of the passive signal, or a momentum that surely grows, starts
 a search at once that follows all candidates; what it costs is paid back in part.
 """
 
@@ -17,14 +17,14 @@ from resonax.checks import check_number, check_whole
 __all__ = ["Duty", "Plan", "followed", "rested", "turn", "waiting"]
 
 IDLE, WATCH, SEARCH = 0, 1, 2
-_DEBT, _WEALTH = 4.0, 4.0  # bounds of the credit, in bursts
+_BOUND = 1.5  # of the credit, in prices of a burst
 _LONGER = 6  # times that a search may be prolonged by a burst
 
 
 class Plan(NamedTuple):
     """How much a guard may look."""
 
-    budget: float = 0.08  # extra work for each step, in steps
+    budget: float = 0.07  # extra work for each step, in steps
     burst: int = 64
     search: int = 256
 
@@ -46,7 +46,7 @@ class Duty(NamedTuple):
 
 
 def waiting(plan: Plan, xp: Any = np) -> Duty:
-    """Return the state at the start of a run: half of a first burst is given."""
+    """Return the state at the start of a run: a part of a first burst is given."""
     zero = xp.zeros((), dtype=int)
     return Duty(zero + IDLE, zero, zero + 0.0 + plan.burst, zero)
 
@@ -59,16 +59,28 @@ def followed(duty: Duty, count: int, current: Any, *, every: bool, xp: Any = np)
     return xp.where(searching, place >= 0, some & (duty.mode == WATCH))
 
 
-def rested(duty: Duty, plan: Plan) -> tuple[Duty, bool]:
+def _work(shadows: Any) -> Any:
+    return 2.0 + 1.4 * shadows
+
+
+def rested(duty: Duty, plan: Plan, usual: int) -> tuple[Duty, bool]:
     """Return what `turn` does in an idle step without an alarm, at a fraction of its cost."""
-    credit = min(float(duty.credit) + plan.budget, _WEALTH * plan.burst)
-    begins = credit >= 2.0 * plan.burst
+    price = plan.burst * _work(usual)
+    credit = min(float(duty.credit) + plan.budget, _BOUND * price)
+    begins = credit >= price
     mode, left = (WATCH, plan.burst) if begins else (IDLE, 0)
     return Duty(mode, left, credit, 0), begins
 
 
 def turn(
-    duty: Duty, plan: Plan, shadows: Any, alarm: Any, *, undecided: Any, xp: Any = np
+    duty: Duty,
+    plan: Plan,
+    shadows: Any,
+    alarm: Any,
+    *,
+    usual: int,
+    undecided: Any,
+    xp: Any = np,
 ) -> tuple[Duty, Any]:
     """Return what to do in the next step, and whether a burst begins with it.
 
@@ -82,6 +94,8 @@ def turn(
         How many candidates were followed in this step.
     alarm
         Whether to search now.
+    usual
+        How many candidates a burst without an alarm follows.
     undecided
         Whether a search that ends now should go on.
     xp
@@ -89,17 +103,18 @@ def turn(
 
     Examples
     --------
-    >>> duty, begins = turn(waiting(Plan()), Plan(), 0, True, undecided=False)
+    >>> duty, begins = turn(waiting(Plan()), Plan(), 0, True, usual=1, undecided=False)
     >>> int(duty.mode), int(duty.left), bool(begins)
     (2, 256, True)
     """
-    work = xp.where(shadows > 0, 1.5 + 1.4 * shadows, 0.0)
-    credit = xp.clip(duty.credit + plan.budget - work, -_DEBT * plan.burst, _WEALTH * plan.burst)
+    price = plan.burst * _work(usual)
+    work = xp.where(shadows > 0, _work(shadows), 0.0)
+    credit = xp.clip(duty.credit + plan.budget - work, -_BOUND * price, _BOUND * price)
     left = xp.maximum(duty.left - 1, 0)
     busy = (duty.mode != IDLE) & (left > 0)
     stays = (duty.mode == SEARCH) & (left == 0) & undecided & (duty.longer < _LONGER)
     search = alarm & (duty.mode != SEARCH)
-    watch = ~busy & ~stays & (credit >= 2.0 * plan.burst)
+    watch = ~busy & ~stays & (credit >= price)
     mode = xp.where(busy | stays, duty.mode, xp.where(watch, WATCH, IDLE))
     mode = xp.where(search, SEARCH, mode)
     left = xp.where(stays, plan.burst, xp.where(watch, plan.burst, left))

@@ -72,8 +72,16 @@ def begin(rules: Rules, xp: Any = np) -> Watched:
 
 def active(state: Watched, rules: Rules, xp: Any = np) -> Any:
     """Return which candidates are followed in the next step."""
-    every = rules.every or rules.policy == "fastest" or rules.plan.budget >= _PLENTY
+    every = _every(rules)
     return followed(state.duty, len(rules.candidates), state.current, every=every, xp=xp)
+
+
+def _every(rules: Rules) -> bool:
+    return rules.every or rules.policy == "fastest" or rules.plan.budget >= _PLENTY
+
+
+def _usual(rules: Rules) -> int:
+    return len(rules.candidates) if _every(rules) else 1
 
 
 def observe(
@@ -95,7 +103,7 @@ def observe(
         `numpy`, or `jax.numpy` in compiled code.
     """
     if xp is np and met is None and state.duty.mode == IDLE and (state.step + 1) % STRIDE:
-        duty, begins = rested(state.duty, rules.plan)
+        duty, begins = rested(state.duty, rules.plan, _usual(rules))
         if not begins:
             return state._replace(duty=duty, begins=False, step=state.step + 1)
     on = active(state, rules, xp)
@@ -108,12 +116,16 @@ def observe(
     passive, rang = heard(state.passive, size, step, xp)
     passive = Passive(*(xp.where(looks, a, b) for a, b in zip(passive, state.passive, strict=True)))
     rang = (rang & looks) | (found.grows[state.current] & (state.duty.mode == WATCH))
+    if rules.policy == "watch":  # what is known need not be searched for again
+        rang = rang & ~(found.grows[state.current] & (state.duty.mode == IDLE))
     alarm = state.alarm | rang
     current = decide(rules.policy, found, state.current, alarm, xp)
     moved = current != state.current
     undecided = alarm & ~moved & ~found.falls[state.current]
     shadows = xp.sum(on)
-    duty, begins = turn(state.duty, rules.plan, shadows, rang, undecided=undecided, xp=xp)
+    duty, begins = turn(
+        state.duty, rules.plan, shadows, rang, usual=_usual(rules), undecided=undecided, xp=xp
+    )
     ended = (state.duty.mode != IDLE) & (duty.mode == IDLE)
     # After a closer look, or with another momentum, growth counts from here.
     again = (ended & alarm) | moved

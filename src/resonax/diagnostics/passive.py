@@ -1,8 +1,9 @@
 """What a run tells for free: whether its velocity grows, since when, and with what rhythm.
 
 The logarithm of the size of the velocity is averaged over windows of some steps. The quietest
-window of the past is the floor, which rises slowly, so that a run may change; an alarm is a window
-far above it. An alarm alone changes nothing: it makes the guard look closer.
+window of the past is the floor, which rises slowly, so that a run may change, and never lies far
+below the loudest one; an alarm is a window far above it. An alarm alone changes nothing: it makes
+the guard look closer.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _SETTLING = 2  # windows until the velocity of a fresh run has built up
 _LEAK = 0.01  # rise of the floor with each window
 _ALARM = math.log(6.0)
 _NEAR = math.log(2.0)
+_DEPTH = math.log(30.0)  # what is this far below the peak is noise of a run that has converged
 _PEAK = 8.0  # of the spectrum over its median, for a rhythm
 
 
@@ -32,12 +34,13 @@ class Passive(NamedTuple):
     looks: Any
     windows: Any
     level: Any  # of the last full window
+    peak: Any  # of the windows so far; it sinks slowly
 
 
 def quiet(step: int = 0, xp: Any = np) -> Passive:
     """Return the state before anything was heard."""
     zero = xp.zeros(())
-    return Passive(zero + xp.inf, zero + step, zero, zero, zero, zero)
+    return Passive(zero + xp.inf, zero + step, zero, zero, zero, zero, zero - xp.inf)
 
 
 def heard(passive: Passive, size: Any, step: Any, xp: Any = np) -> tuple[Passive, Any]:
@@ -59,8 +62,10 @@ def heard(passive: Passive, size: Any, step: Any, xp: Any = np) -> tuple[Passive
     windows = passive.windows + full
     counts = full & (windows > _SETTLING)
     floor = passive.floor + xp.where(counts, _LEAK, 0.0)
+    peak = xp.maximum(passive.peak - xp.where(counts, _LEAK, 0.0), xp.where(full, level, -xp.inf))
+    floor = xp.maximum(floor, peak - _DEPTH)
     lower = counts & (level <= floor)
-    settled = xp.where(lower, level, floor)
+    settled = xp.where(lower, xp.maximum(level, peak - _DEPTH), floor)
     alarm = counts & ~lower & (level > settled + _ALARM)
     near = full & (level <= settled + _NEAR)
     began = xp.where(near | (windows <= _SETTLING), step, passive.began)
@@ -72,6 +77,7 @@ def heard(passive: Passive, size: Any, step: Any, xp: Any = np) -> tuple[Passive
             looks=xp.where(full, 0.0, looks),
             windows=windows,
             level=xp.where(full, level, passive.level),
+            peak=peak,
         ),
         alarm,
     )

@@ -307,9 +307,10 @@ class Guard:
     def _period(self) -> float | None:
         if not self._met:
             return None
-        signal = np.asarray(self._met)[:, 0]  # of the user's own momentum
-        seen = np.flatnonzero(np.isnan(signal))
-        return period_of(signal[seen[-1] + 1 if len(seen) else 0 :])
+        met = np.asarray(self._met)
+        seen = np.isfinite(met).all(axis=0)
+        # The shadow of the smallest momentum turns least, so that it shows the stream's rhythm.
+        return period_of(met[:, np.flatnonzero(seen)[-1]]) if seen.any() else None
 
     def _tell(self, before: Watched) -> None:
         """Speak of what changed in this step."""
