@@ -45,9 +45,9 @@ def network() -> nn.Module:
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    images = torch.tensor(found.images, dtype=torch.float32)[:, None] / 16
-    return images, torch.tensor(found.target)
+    rows, labels = load_digits(return_X_y=True)
+    images = torch.tensor(np.asarray(rows), dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
+    return images, torch.tensor(np.asarray(labels))
 
 
 def ordered(cycle: int, steps: int, seed: int = 0) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

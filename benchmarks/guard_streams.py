@@ -99,7 +99,7 @@ def train(
             updates, state = optimizer.update(
                 grads, state, params, value=value, batch=batch, value_fn=lambda p: loss(p, batch)
             )
-            params = optax.apply_updates(params, updates)
+            params = params + updates
             return (params, state), jnp.linalg.norm(params - goal)
 
         (_, state), far = jax.lax.scan(step, (start, optimizer.init(start)), batches)
@@ -151,7 +151,7 @@ def stream(kind: str, period: int, seeds: int, steps: int) -> tuple[Batch, jax.A
 
 def recording(name: str) -> tuple[Batch, jax.Array, jax.Array]:
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-    from recordings import RECORDINGS
+    from recordings import RECORDINGS  # pyright: ignore[reportMissingImports]
 
     inputs, target = RECORDINGS[name]()
     inputs = (inputs - inputs.mean(0)) / inputs.std(0)
