@@ -309,6 +309,17 @@ def test_a_lost_run_is_reported_with_its_beginning():
     assert [event.kind for event in guard.report().events][-1] == "lost"
 
 
+def test_a_batch_of_nonsense_does_not_spoil_what_is_known():
+    model, optimizer = linear()
+    guard = Guard(model, optimizer, policy="watch", budget=math.inf, candidates=[0.5])
+    stream = list(switching(250, 1))
+    train(model, optimizer, guard, stream[:150])
+    with pytest.warns(ResonanceWarning, match="not finite"):
+        train(model, optimizer, guard, [(torch.full((1, 5), math.nan), torch.zeros(1, 1))] * 8)
+    rates = [row.rate for row in guard.report().candidates]
+    assert all(rate is not None and math.isfinite(rate) for rate in rates)
+
+
 def test_what_cannot_be_analysed_is_refused_by_name():
     model = torch.nn.Linear(2, 1)
     with pytest.raises(ArgumentError, match=r"Adam cannot be analysed.*torch\.optim\.SGD"):

@@ -21,7 +21,7 @@ _SETTLING = 2  # windows until the velocity of a fresh run has built up
 _LEAK = 0.01  # rise of the floor with each window
 _ALARM = math.log(6.0)
 _NEAR = math.log(2.0)
-_DEPTH = math.log(30.0)  # what is this far below the peak is noise of a run that has converged
+_DEPTH = math.log(12.0)  # what is this far below the peak is noise of a run that has converged
 _PEAK = 8.0  # of the spectrum over its median, for a rhythm
 
 

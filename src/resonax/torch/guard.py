@@ -154,6 +154,7 @@ class Guard:
             Returns the loss of the batch; it is called once, and must not call ``backward``.
         """
         self._optimizer.zero_grad()
+        self._products = None  # of a step that a scaler skipped
         loss = closure()
         self.observe(loss)
         if self._scaler is None:
@@ -296,6 +297,9 @@ class Guard:
         candidates = np.asarray(self._rules.candidates)[on]
         each = self._groups.gains(candidates, bool(on[0]))
         part = self._shadows.advance(products, each)
+        if not all(np.isfinite(row).all() for row in (*part.before, *part.after, part.curvature)):
+            self._shadows = None
+            return None
         self._probed += 1
         self._met = [*self._met[1 - _REMEMBERED :], _wide(part.curvature, on).tolist()]
 
