@@ -31,6 +31,8 @@ benchmark: $(VENV)/.test
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/simulation.py
 	$(BIN)/python benchmarks/check.py
+	$(BIN)/python benchmarks/guard.py --quick
+	$(BIN)/python benchmarks/guard_streams.py --quick
 
 docs-pictures: $(VENV)/.test
 	$(BIN)/python docs/pictures/phenomenon.py

@@ -1,0 +1,124 @@
+"""When a guard looks: bursts of consecutive steps, rationed by a budget of extra work.
+
+A step that is probed with n shadows costs about ``2 + 1.4 n`` further steps. In every step the
+guard earns ``budget`` steps; once it can pay for a burst it follows the momentum in use and the
+next larger candidate. An alarm of the passive signal, or a momentum that surely grows, starts
+a search at once that follows all candidates; what it costs is paid back in part.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from resonax.checks import check_number, check_whole
+
+__all__ = ["Duty", "Plan", "followed", "rested", "turn", "waiting"]
+
+IDLE, WATCH, SEARCH = 0, 1, 2
+_BOUND = 1.5  # of the credit, in prices of a burst
+_LONGER = 6  # times that a search may be prolonged by a burst
+
+
+class Plan(NamedTuple):
+    """How much a guard may look."""
+
+    budget: float = 0.07  # extra work for each step, in steps
+    burst: int = 64
+    search: int = 256
+
+    def checked(self) -> Plan:
+        """Return the plan, or raise the error of what is wrong with it."""
+        check_number("budget", self.budget, low=0, high=1e9)
+        check_whole("burst", self.burst, low=32)
+        check_whole("search", self.search, low=32)
+        return self
+
+
+class Duty(NamedTuple):
+    """What the guard is doing, for how many more steps, and the work that it may still do."""
+
+    mode: Any
+    left: Any
+    credit: Any
+    longer: Any  # how often a search was prolonged
+
+
+def waiting(plan: Plan, xp: Any = np) -> Duty:
+    """Return the state at the start of a run: a part of a first burst is given."""
+    zero = xp.zeros((), dtype=int)
+    return Duty(zero + IDLE, zero, zero + 0.0 + plan.burst, zero)
+
+
+def followed(duty: Duty, count: int, current: Any, *, every: bool, xp: Any = np) -> Any:
+    """Return which of the candidates are followed in this step."""
+    place = xp.arange(count)
+    some = (place == current) | (place == current - 1)
+    searching = (duty.mode == SEARCH) | ((duty.mode == WATCH) & every)
+    return xp.where(searching, place >= 0, some & (duty.mode == WATCH))
+
+
+def _work(shadows: Any) -> Any:
+    return 2.0 + 1.4 * shadows
+
+
+def rested(duty: Duty, plan: Plan, usual: int) -> tuple[Duty, bool]:
+    """Return what `turn` does in an idle step without an alarm, at a fraction of its cost."""
+    price = plan.burst * _work(usual)
+    credit = min(float(duty.credit) + plan.budget, _BOUND * price)
+    begins = credit >= price
+    mode, left = (WATCH, plan.burst) if begins else (IDLE, 0)
+    return Duty(mode, left, credit, 0), begins
+
+
+def turn(
+    duty: Duty,
+    plan: Plan,
+    shadows: Any,
+    alarm: Any,
+    *,
+    usual: int,
+    undecided: Any,
+    xp: Any = np,
+) -> tuple[Duty, Any]:
+    """Return what to do in the next step, and whether a burst begins with it.
+
+    Parameters
+    ----------
+    duty
+        What was done in this step.
+    plan
+        How much may be done.
+    shadows
+        How many candidates were followed in this step.
+    alarm
+        Whether to search now.
+    usual
+        How many candidates a burst without an alarm follows.
+    undecided
+        Whether a search that ends now should go on.
+    xp
+        `numpy` or `jax.numpy`.
+
+    Examples
+    --------
+    >>> duty, begins = turn(waiting(Plan()), Plan(), 0, True, usual=1, undecided=False)
+    >>> int(duty.mode), int(duty.left), bool(begins)
+    (2, 256, True)
+    """
+    price = plan.burst * _work(usual)
+    work = xp.where(shadows > 0, _work(shadows), 0.0)
+    credit = xp.clip(duty.credit + plan.budget - work, -_BOUND * price, _BOUND * price)
+    left = xp.maximum(duty.left - 1, 0)
+    busy = (duty.mode != IDLE) & (left > 0)
+    stays = (duty.mode == SEARCH) & (left == 0) & undecided & (duty.longer < _LONGER)
+    search = alarm & (duty.mode != SEARCH)
+    watch = ~busy & ~stays & (credit >= price)
+    mode = xp.where(busy | stays, duty.mode, xp.where(watch, WATCH, IDLE))
+    mode = xp.where(search, SEARCH, mode)
+    left = xp.where(stays, plan.burst, xp.where(watch, plan.burst, left))
+    left = xp.where(search, plan.search, left)
+    longer = xp.where(stays, duty.longer + 1, xp.where(mode == SEARCH, duty.longer, 0))
+    # A burst that follows another at once only goes on.
+    return Duty(mode, left, credit, longer), search | (watch & (duty.mode != WATCH))

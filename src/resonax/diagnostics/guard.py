@@ -1,0 +1,159 @@
+"""The guard without a framework: one pure step from what a run shows to the momentum it should use.
+
+An adapter feeds `observe` after every step of the optimizer with the size of the velocity and, in a
+burst, with what the shadows met; it reads from the state which candidates to follow next and which
+momentum to train with.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from resonax.diagnostics.duty import IDLE, WATCH, Duty, Plan, followed, rested, turn, waiting
+from resonax.diagnostics.growth import Growth, estimates, forgotten, fresh, taken
+from resonax.diagnostics.passive import STRIDE, Passive, heard, quiet
+from resonax.diagnostics.policy import decide
+from resonax.diagnostics.shadows import Energy
+
+__all__ = [
+    "Met",
+    "Rules",
+    "Watched",
+    "active",
+    "as_lists",
+    "begin",
+    "from_lists",
+    "is_probing",
+    "observe",
+]
+
+_PLENTY = 1e6  # budget with which all candidates are followed all the time
+_OLDER = 0.7  # weight of the bursts before, at the start of a burst
+
+
+class Rules(NamedTuple):
+    """What a guard may do: the policy, the candidates from the largest down, and the plan."""
+
+    policy: str
+    candidates: tuple[float, ...]
+    plan: Plan = Plan()
+    every: bool = False  # whether each burst follows all candidates
+
+
+class Met(NamedTuple):
+    """What the shadows met in one step, an entry for each candidate; others are ignored."""
+
+    before: Energy
+    after: Energy
+    curvature: Any
+
+
+class Watched(NamedTuple):
+    """All that a guard knows."""
+
+    growth: Growth
+    passive: Passive
+    duty: Duty
+    current: Any  # place of the candidate in use
+    alarm: Any  # whether the run grew, or its momentum was found to grow, since the last rest
+    begins: Any  # whether a burst begins with the next step
+    step: Any
+
+
+def begin(rules: Rules, xp: Any = np) -> Watched:
+    """Return the state of a run that begins."""
+    no = xp.zeros((), dtype=bool)
+    zero = xp.zeros((), dtype=int)
+    growth, duty = fresh(len(rules.candidates), xp), waiting(rules.plan, xp)
+    return Watched(growth, quiet(0, xp), duty, zero, no, no, zero)
+
+
+def active(state: Watched, rules: Rules, xp: Any = np) -> Any:
+    """Return which candidates are followed in the next step."""
+    every = _every(rules)
+    return followed(state.duty, len(rules.candidates), state.current, every=every, xp=xp)
+
+
+def _every(rules: Rules) -> bool:
+    return rules.every or rules.policy == "fastest" or rules.plan.budget >= _PLENTY
+
+
+def _usual(rules: Rules) -> int:
+    return len(rules.candidates) if _every(rules) else 1
+
+
+def observe(
+    state: Watched, rules: Rules, size: Any, met: Met | None = None, xp: Any = np
+) -> Watched:
+    """Return the state after one step of the run.
+
+    Parameters
+    ----------
+    state
+        The state before.
+    rules
+        What the guard may do.
+    size
+        Norm of the velocity; it is looked at every `STRIDE` steps only.
+    met
+        What the shadows met, in a burst.
+    xp
+        `numpy`, or `jax.numpy` in compiled code.
+    """
+    if xp is np and met is None and state.duty.mode == IDLE and (state.step + 1) % STRIDE:
+        duty, begins = rested(state.duty, rules.plan, _usual(rules))
+        if not begins:
+            return state._replace(duty=duty, begins=False, step=state.step + 1)
+    on = active(state, rules, xp)
+    growth = state.growth
+    if met is not None:
+        growth = taken(growth, met.before, met.after, met.curvature, on, xp)
+    found = estimates(growth, xp)
+    step = state.step + 1
+    looks = step % STRIDE == 0
+    passive, rang = heard(state.passive, size, step, xp)
+    passive = Passive(*(xp.where(looks, a, b) for a, b in zip(passive, state.passive, strict=True)))
+    rang = (rang & looks) | (found.grows[state.current] & (state.duty.mode == WATCH))
+    if rules.policy == "watch":  # what is known need not be searched for again
+        rang = rang & ~(found.grows[state.current] & (state.duty.mode == IDLE))
+    alarm = state.alarm | rang
+    current = decide(rules.policy, found, state.current, alarm, xp)
+    moved = current != state.current
+    undecided = alarm & ~moved & ~found.falls[state.current]
+    shadows = xp.sum(on)
+    duty, begins = turn(
+        state.duty, rules.plan, shadows, rang, usual=_usual(rules), undecided=undecided, xp=xp
+    )
+    ended = (state.duty.mode != IDLE) & (duty.mode == IDLE)
+    # After a closer look, or with another momentum, growth counts from here.
+    again = (ended & alarm) | moved
+    passive = passive._replace(
+        floor=xp.where(again, xp.where(moved, xp.inf, passive.level), passive.floor),
+        windows=xp.where(moved, xp.zeros_like(passive.windows), passive.windows),
+    )
+    older = forgotten(growth, _OLDER, xp=xp)
+    growth = Growth(*(xp.where(begins, a, b) for a, b in zip(older, growth, strict=True)))
+    return Watched(growth, passive, duty, current, alarm & ~ended & ~moved, begins, step)
+
+
+def is_probing(state: Watched) -> bool:
+    """Return whether the next step is part of a burst."""
+    return bool(state.duty.mode != IDLE)
+
+
+def as_lists(state: Watched) -> list[Any]:
+    """Return the state as plain numbers and lists."""
+    parts = [*state.growth, *state.passive, *state.duty, *state[3:]]
+    return [np.asarray(part).tolist() for part in parts]
+
+
+def from_lists(parts: list[Any]) -> Watched:
+    """Return the state that `as_lists` wrote."""
+    made = [np.asarray(part) for part in parts]
+    first = len(Growth._fields)
+    second = first + len(Passive._fields)
+    third = second + len(Duty._fields)
+    growth, passive, duty = made[:first], made[first:second], made[second:third]
+    return Watched(Growth(*growth), Passive(*passive), Duty(*duty), *made[third:])

@@ -1,0 +1,92 @@
+"""What a guard does with its estimates: three policies as pure functions, with hysteresis.
+
+Candidates are sorted from the largest momentum, the user's own, to the smallest. A policy returns
+the place of the candidate to train with next.
+
+watch
+    Never moves.
+safe
+    Moves down once the current momentum surely grows, or seems to grow while the run itself does,
+    to the largest smaller one that surely falls. If none does, to the largest one that does not
+    seem to grow, and else to the one that grows least. Moves up by one place where that one surely
+    falls; where even the current one is flat, as in a network with more weights than data, where
+    it surely grows no more than the current one may.
+fastest
+    Moves to the candidate that falls most, if that is surely more than the current one does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from resonax.checks import suggest
+from resonax.diagnostics.growth import Estimates
+
+__all__ = ["POLICIES", "checked_policy", "decide"]
+
+POLICIES = ("watch", "safe", "fastest")
+
+
+def checked_policy(name: object) -> str:
+    """Return the name of a policy, or raise the error that lists them."""
+    if name not in POLICIES:
+        raise suggest("policy", str(name), POLICIES)
+    return str(name)
+
+
+def _first(mask: Any, otherwise: Any, xp: Any) -> Any:
+    return xp.where(mask.any(), xp.argmax(mask), otherwise)
+
+
+def _safe(found: Estimates, current: Any, alarm: Any, xp: Any) -> Any:
+    place = xp.arange(found.rate.shape[0])
+    below = place > current
+    lost = found.grows[current] | (alarm & found.weighty[current] & (found.rate[current] > 0))
+    least = xp.argmin(xp.where(found.known & (place >= current), found.rate, xp.inf))
+    mild = below & found.known & (found.rate <= 0)
+    down = _first(below & found.falls, _first(mild, least, xp), xp)
+    level = xp.where(found.known[current], xp.maximum(found.high[current], 0.0), 0.0)
+    up = xp.maximum(current - 1, 0)
+    calm = found.falls[up] | (found.known[up] & ~found.grows[up] & (found.high[up] < level))
+    rises = calm & ~alarm & (current > 0)
+    return xp.where(lost, down, xp.where(rises, up, current))
+
+
+def _fastest(found: Estimates, current: Any, xp: Any) -> Any:
+    best = xp.argmin(xp.where(found.weighty, found.rate, xp.inf))
+    # The candidates meet the same batches, so that much of their noise is shared: half of the
+    # interval of each is enough for a difference.
+    surely = (found.rate[best] + found.high[best]) < (found.rate[current] + found.low[current])
+    return xp.where(found.weighty[best] & found.known[current] & surely, best, current)
+
+
+def decide(policy: str, found: Estimates, current: Any, alarm: Any, xp: Any = np) -> Any:
+    """Return the place of the candidate to train with next.
+
+    Parameters
+    ----------
+    policy
+        One of `POLICIES`.
+    found
+        Rates of the candidates, from the largest momentum to the smallest.
+    current
+        Place of the candidate in use.
+    alarm
+        Whether the run itself grows, see `resonax.diagnostics.passive`.
+    xp
+        `numpy`, or `jax.numpy` in compiled code.
+
+    Examples
+    --------
+    >>> rate = np.array([0.004, -0.01, -0.03])  # of momenta 0.95, 0.9, 0.85
+    >>> found = Estimates(rate, rate - 0.003, rate + 0.003, np.full(3, 30.0))
+    >>> [int(decide(name, found, 0, False)) for name in POLICIES]
+    [0, 1, 2]
+    """
+    if policy == "watch":
+        return current
+    if policy == "safe":
+        return _safe(found, current, alarm, xp)
+    return _fastest(found, current, xp)

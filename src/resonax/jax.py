@@ -1,0 +1,244 @@
+r"""Watch and guard training loops of JAX: an optax transformation.
+
+It is SGD with momentum, :math:`v \gets \mu v + g,\ \theta \gets \theta - \eta v`, whose momentum is
+guarded. As optax's line searches do, it takes the loss of the batch as an extra argument.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from resonax.checks import ArgumentError, check_number
+from resonax.diagnostics.duty import IDLE, Plan
+from resonax.diagnostics.guard import Met, Rules, Watched, active, begin, observe
+from resonax.diagnostics.guard_report import GuardReport, report_of
+from resonax.diagnostics.policy import checked_policy
+from resonax.diagnostics.shadows import Energy, Gains, advance, checked_candidates, gains
+
+__all__ = ["GuardState", "guard", "report"]
+
+
+class GuardState(NamedTuple):
+    """Velocity of the run, what is known of it, and the shadows, (candidates, *shape) each."""
+
+    velocity: optax.Updates
+    watched: Watched
+    places: optax.Updates
+    velocities: optax.Updates
+    candidates: Array
+    probed: Array
+
+    @property
+    def momentum(self) -> Array:
+        """The momentum in use."""
+        return self.candidates[self.watched.current]
+
+
+def _lanes(number: Any, like: Array) -> Any:
+    return jnp.reshape(number, (-1,) + (1,) * (like.ndim - 1)) if jnp.ndim(number) else number
+
+
+def _sums(tree: Any) -> Array:
+    rows = [jnp.sum(leaf.reshape(len(leaf), -1), axis=1) for leaf in jax.tree.leaves(tree)]
+    return functools.reduce(jnp.add, rows)
+
+
+def _energy(places: Any, velocities: Any, by: Gains) -> Energy:
+    squares = [jax.tree.map(jnp.square, tree) for tree in (places, velocities)]
+    return Energy(by.alpha * _sums(squares[0]), by.momentum * by.kappa * _sums(squares[1]))
+
+
+def _hessian(value_fn: Callable[[Any], Array], params: Any) -> Callable[[Any], Any]:
+    return lambda along: jax.jvp(jax.grad(value_fn), (params,), (along,))[1]
+
+
+def _gauss_newton(output_fn: Any, loss_fn: Any, params: Any) -> Callable[[Any], Any]:
+    outputs, pull = jax.vjp(output_fn, params)
+
+    def product(along: Any) -> Any:
+        pushed = jax.jvp(output_fn, (params,), (along,))[1]
+        return pull(jax.jvp(jax.grad(loss_fn), (outputs,), (pushed,))[1])[0]
+
+    return product
+
+
+def _follow(
+    product: Callable[[Any], Any], state: GuardState, direction: Any, by: Gains
+) -> tuple[Any, Any, Met]:
+    """Move all shadows by one step; return them rescaled, and what they met."""
+    count = len(state.candidates)
+    size = jnp.maximum(optax.tree.norm(direction), 1e-30)
+    begins = state.watched.begins
+    places = jax.tree.map(
+        lambda new, old: jnp.where(begins, jnp.broadcast_to(new / size, (count, *new.shape)), old),
+        direction,
+        state.places,
+    )
+    velocities = jax.tree.map(lambda old: jnp.where(begins, 0.0, old), state.velocities)
+    before, lengths = _energy(places, velocities, by), _sums(jax.tree.map(jnp.square, places))
+    products = jax.vmap(product)(places)
+    leaves, tree = jax.tree.flatten(places)
+    others = (jax.tree.leaves(part) for part in (velocities, products))
+    moved = [
+        advance(place, velocity, pulled, Gains(*(_lanes(number, place) for number in by)))
+        for place, velocity, pulled in zip(leaves, *others, strict=True)
+    ]
+    new, faster, pulls = zip(*moved, strict=True)
+    met = _sums([place * pull for place, pull in zip(leaves, pulls, strict=True)])
+    met = met / jnp.maximum(lengths, 1e-30)
+    places, velocities = jax.tree.unflatten(tree, new), jax.tree.unflatten(tree, faster)
+    after = _energy(places, velocities, by)
+    scale = 1 / jnp.sqrt(jnp.maximum(after.places + after.velocities, 1e-30))
+    places, velocities = (
+        jax.tree.map(lambda part: part * _lanes(scale, part), tree) for tree in (places, velocities)
+    )
+    return places, velocities, Met(before, after, met)
+
+
+def guard(
+    learning_rate: float | Callable[[Any], Any],
+    momentum: float,
+    policy: str = "safe",
+    *,
+    nesterov: bool = False,
+    weight_decay: float = 0.0,
+    candidates: Any = None,
+    budget: float = Plan().budget,
+    burst: int = Plan().burst,
+    search: int = Plan().search,
+) -> optax.GradientTransformationExtraArgs:
+    """Return SGD with a guarded momentum.
+
+    ``update`` needs the loss of the batch as a function of the parameters, ``value_fn``, whose
+    Hessian is used. For networks give ``output_fn`` (parameters to outputs) and ``loss_fn``
+    (outputs to loss) instead: the Gauss-Newton matrix has no negative curvature, along which every
+    run drifts apart.
+
+    Parameters
+    ----------
+    learning_rate
+        A number, or a schedule.
+    momentum
+        The user's own momentum, from which the guard goes down.
+    policy
+        ``watch``, ``safe`` or ``fastest``, see `resonax.torch.Guard`.
+    nesterov
+        Whether to look ahead, as in `optax.sgd`.
+    weight_decay
+        Added to the gradient, times the weights.
+    candidates
+        Momenta to compare; by default the user's own and smaller ones down to 0.
+    budget, burst, search
+        How much the guard may look, see `resonax.torch.Guard`; a burst follows all candidates.
+
+    Examples
+    --------
+    >>> optimizer = guard(0.01, 0.9)
+    >>> params = jnp.ones(2)
+    >>> state = optimizer.init(params)
+    >>> def loss(params, x):
+    ...     return jnp.sum((x @ params) ** 2)
+    >>> x = jnp.ones((1, 2))
+    >>> @jax.jit
+    ... def step(params, state, x):
+    ...     grads = jax.grad(loss)(params, x)
+    ...     return optimizer.update(grads, state, params, value_fn=lambda params: loss(params, x))
+    >>> updates, state = step(params, state, x)
+    >>> print(updates, f"{state.momentum:.1f}")
+    [-0.04 -0.04] 0.9
+    """
+    if not callable(learning_rate):
+        check_number("learning_rate", learning_rate, low=0, high=1e6, open_low=True)
+    check_number("weight_decay", weight_decay, low=0, high=1e6)
+    check_number("momentum", momentum, low=0, high=1, open_high=True)
+    plan = Plan(min(budget, 1e9), burst, search).checked()
+    kept = tuple(one for one in checked_candidates(candidates, momentum) if one <= momentum)
+    rules = Rules(checked_policy(policy), kept, plan, every=True)
+
+    def init(params: Any) -> GuardState:
+        stacked = jax.tree.map(lambda leaf: jnp.zeros((len(kept), *leaf.shape), leaf.dtype), params)
+        return GuardState(
+            velocity=optax.tree.zeros_like(params),
+            watched=jax.tree.map(jnp.asarray, begin(rules)),
+            places=stacked,
+            velocities=stacked,
+            candidates=jnp.asarray(kept),
+            probed=jnp.zeros((), jnp.int32),
+        )
+
+    def update(
+        updates: Any,
+        state: GuardState,
+        params: Any = None,
+        *,
+        value_fn: Callable[[Any], Array] | None = None,
+        output_fn: Callable[[Any], Any] | None = None,
+        loss_fn: Callable[[Any], Array] | None = None,
+        **extra: Any,
+    ) -> tuple[Any, GuardState]:
+        del extra
+        if params is None:
+            raise ArgumentError("update needs the params, where the curvature is taken")
+        if output_fn is not None and loss_fn is not None:
+            product = _gauss_newton(output_fn, loss_fn, params)
+        elif value_fn is not None:
+            product = _hessian(value_fn, params)
+        else:
+            raise ArgumentError("update needs value_fn, or output_fn and loss_fn, of the batch")
+        watched = state.watched
+        lr = learning_rate(watched.step) if callable(learning_rate) else learning_rate
+        options = {"weight_decay": weight_decay, "nesterov": nesterov}
+        moving = optax.tree.norm(state.velocity) > 0
+        direction = jax.tree.map(lambda v, g: jnp.where(moving, v, g), state.velocity, updates)
+
+        def probe(state: GuardState) -> tuple[Any, Any, Met]:
+            return _follow(product, state, direction, gains(lr, state.candidates, **options))
+
+        def rest(state: GuardState) -> tuple[Any, Any, Met]:
+            ones = jnp.ones_like(state.candidates)
+            energy = Energy(ones, ones)
+            return state.places, state.velocities, Met(energy, energy, ones)
+
+        places, velocities, met = jax.lax.cond(watched.duty.mode != IDLE, probe, rest, state)
+        by = gains(lr, state.momentum, **options)
+        decayed = jax.tree.map(lambda g, p: g + by.decay * p, updates, params)
+        velocity = jax.tree.map(lambda v, h: by.momentum * v + h, state.velocity, decayed)
+        moves = jax.tree.map(lambda v, h: -by.kappa * v - by.beta * h, velocity, decayed)
+        after = observe(watched, rules, optax.tree.norm(velocity), met, jnp)
+        after = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, watched)
+        probed = state.probed + jnp.any(active(watched, rules, jnp))
+        made = GuardState(velocity, after, places, velocities, state.candidates, probed)
+        return moves, made
+
+    return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
+
+
+def report(state: GuardState, policy: str = "safe") -> GuardReport:
+    """Return what a guard knows of its run; print it, or take ``to_dict()``.
+
+    Examples
+    --------
+    >>> print(report(guard(0.01, 0.5, candidates=[0.0]).init(jnp.ones(2))))
+    step 0, policy safe: momentum 0.5
+    0 steps probed
+    momentum       rate  interval              verdict
+         0.5  not known yet
+           0  not known yet
+    """
+    watched = jax.tree.map(np.asarray, state.watched)
+    kept = tuple(round(float(one), 6) for one in np.asarray(state.candidates))
+    return report_of(
+        watched,
+        Rules(checked_policy(policy), kept),
+        momentum=kept[int(watched.current)],
+        own=kept[0],
+        probed=int(state.probed),
+    )

@@ -1,0 +1,96 @@
+"""The parameter groups of an optimizer, and the momentum that a guard gives them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from resonax.checks import ArgumentError
+from resonax.diagnostics.shadows import Gains, gains
+
+__all__ = ["Groups", "check_optimizer"]
+
+_KNOWN = "torch.optim.SGD (momentum, dampening, nesterov, weight_decay, maximize, schedules)"
+
+
+def check_optimizer(model: object, optimizer: object) -> None:
+    """Raise `ArgumentError` for a model or an optimizer that cannot be analysed."""
+    if not isinstance(model, torch.nn.Module):
+        raise ArgumentError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    if not isinstance(optimizer, torch.optim.SGD):
+        raise ArgumentError(
+            f"{type(optimizer).__name__} cannot be analysed, as its update is not linear in the "
+            f"gradient; use one of: {_KNOWN}"
+        )
+    for group in optimizer.param_groups:
+        if group.get("differentiable"):
+            raise ArgumentError("an SGD with differentiable=True cannot be analysed")
+
+
+class Groups:
+    """Momentum of each group: the user's own, and the one in use, at most a candidate's."""
+
+    def __init__(self, optimizer: torch.optim.SGD):
+        self.optimizer = optimizer
+        self.own = [float(group["momentum"]) for group in optimizer.param_groups]
+        self.used = list(self.own)
+
+    def apply(self, cap: float | None) -> None:
+        """Give every group its own momentum, or the cap where that is smaller.
+
+        A momentum that somebody else has set since, such as a schedule, is the user's own.
+        """
+        for place, group in enumerate(self.optimizer.param_groups):
+            if place == len(self.own):  # a group that was added
+                self.own.append(float(group["momentum"]))
+                self.used.append(self.own[-1])
+            if group["momentum"] != self.used[place]:
+                self.own[place] = float(group["momentum"])
+            used = self.own[place] if cap is None else min(self.own[place], cap)
+            if used == 0 and group["momentum"] != 0:
+                for weight in group["params"]:  # torch would take it up again later, outdated
+                    self.optimizer.state[weight].pop("momentum_buffer", None)
+            group["momentum"] = self.used[place] = used
+
+    def weights(self) -> list[Tensor]:
+        """Return the parameters that are trained."""
+        groups = self.optimizer.param_groups
+        return [weight for group in groups for weight in group["params"] if weight.requires_grad]
+
+    def velocities(self) -> list[Tensor | None]:
+        """Return the velocity of each of them, which torch keeps with the sign of the gradient."""
+        state = self.optimizer.state
+        return [state.get(weight, {}).get("momentum_buffer") for weight in self.weights()]
+
+    def gains(self, candidates: np.ndarray, top: bool) -> list[tuple[Gains, float]]:
+        """Return coefficients and sign of the gradient for each parameter.
+
+        ``top`` tells whether the first candidate is the user's own, whatever that is by now.
+        """
+        made = []
+        for own, group in zip(self.own, self.optimizer.param_groups, strict=True):
+            momentum = np.minimum(candidates, own)
+            if top:
+                momentum[0] = own
+            by = gains(
+                float(group["lr"]),
+                momentum,
+                dampening=np.where(momentum > 0, group["dampening"], 0.0),  # pyright: ignore
+                weight_decay=float(group["weight_decay"]),
+                nesterov=bool(group["nesterov"]),
+            )
+            sign = -1.0 if group["maximize"] else 1.0
+            made += [(by, sign) for weight in group["params"] if weight.requires_grad]
+        return made
+
+    def size(self) -> float:
+        """Return the norm of the velocity, or of the gradient where there is none."""
+        found = [
+            weight.grad if velocity is None else velocity
+            for weight, velocity in zip(self.weights(), self.velocities(), strict=True)
+        ]
+        kept = [part.detach() for part in found if part is not None]
+        if not kept:
+            return 0.0
+        return float(torch.nn.utils.get_total_norm(kept))

@@ -1,0 +1,85 @@
+"""Shadows of the weights as tensors: one pair for each candidate that is followed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from resonax.diagnostics.guard import Met
+from resonax.diagnostics.shadows import Energy, Gains, advance
+
+__all__ = ["Shadows"]
+
+
+def _spread(number: Any, like: Tensor) -> Any:
+    """Return one number for each candidate in the shape of a stack of weights."""
+    if np.ndim(number) == 0:
+        return float(number)
+    made = torch.as_tensor(np.asarray(number), dtype=like.dtype, device=like.device)
+    return made.reshape(-1, *[1] * (like.ndim - 1))
+
+
+def _sums(parts: Sequence[Tensor]) -> np.ndarray:
+    """Return sums over the weights, an entry for each candidate."""
+    device = parts[0].device
+    rows = [part.flatten(1).sum(1, dtype=torch.float64).to(device) for part in parts]
+    return torch.stack(rows).sum(0).cpu().numpy()
+
+
+class Shadows:
+    """Pairs (place, velocity) of some candidates, (count, *shape) for each weight."""
+
+    def __init__(self, places: list[Tensor], velocities: list[Tensor]):
+        self.places = places
+        self.velocities = velocities
+
+    @classmethod
+    def along(cls, direction: Sequence[Tensor], count: int) -> Shadows:
+        """Return shadows that all begin in one direction, at rest."""
+        size = max(float(torch.stack([part.norm() for part in direction]).norm()), 1e-30)
+        places = [
+            (part / size).unsqueeze(0).expand(count, *part.shape).clone() for part in direction
+        ]
+        return cls(places, [torch.zeros_like(part) for part in places])
+
+    def fits(self, weights: Sequence[Tensor], count: int) -> bool:
+        """Return whether these are shadows of such weights."""
+        return [part.shape for part in self.places] == [(count, *part.shape) for part in weights]
+
+    def _energy(self, each: Sequence[Gains]) -> Energy:
+        places = [
+            _spread(by.alpha, place) * place * place
+            for by, place in zip(each, self.places, strict=True)
+        ]
+        velocities = [
+            _spread(by.momentum * by.kappa, velocity) * velocity * velocity
+            for by, velocity in zip(each, self.velocities, strict=True)
+        ]
+        return Energy(_sums(places), _sums(velocities))
+
+    def advance(self, products: Sequence[Tensor], each: Sequence[tuple[Gains, float]]) -> Met:
+        """Move on by one step, rescale, and return what was met."""
+        only = [by for by, _ in each]
+        before = self._energy(only)
+        met = np.zeros(len(self.places[0]))
+        lengths = _sums([place * place for place in self.places])
+        for index, (by, sign) in enumerate(each):
+            place, velocity = self.places[index], self.velocities[index]
+            shaped = Gains(*(_spread(number, place) for number in by))
+            moved, faster, pull = advance(place, velocity, sign * products[index], shaped)
+            met += _sums([place * pull])
+            self.places[index], self.velocities[index] = moved, faster
+        after = self._energy(only)
+        curvature = met / np.maximum(lengths, 1e-300)
+        self._rescale(np.sqrt(after.places + after.velocities))
+        return Met(before, after, curvature)
+
+    def _rescale(self, size: np.ndarray) -> None:
+        inverse = 1 / np.maximum(size, 1e-30)
+        for parts in (self.places, self.velocities):
+            for part in parts:
+                part.mul_(_spread(inverse, part))

@@ -1,0 +1,243 @@
+"""The guard without a framework: shadows, rates, policies and the plan of its bursts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from resonax import ArgumentError, heavy_ball
+from resonax.diagnostics.duty import IDLE, Plan, rested, turn, waiting
+from resonax.diagnostics.growth import BLOCK, Estimates, estimates, forgotten, fresh, taken
+from resonax.diagnostics.guard import (
+    Met,
+    Rules,
+    active,
+    as_lists,
+    begin,
+    from_lists,
+    is_probing,
+    observe,
+)
+from resonax.diagnostics.passive import period_of
+from resonax.diagnostics.policy import POLICIES, checked_policy, decide
+from resonax.diagnostics.shadows import (
+    Energy,
+    advance,
+    candidates_below,
+    checked_candidates,
+    gains,
+)
+
+CANDIDATES = np.array([0.95, 0.9, 0.85, 0.75, 0.5, 0.0])
+
+
+def follow(curvatures, lr=0.01, momenta=CANDIDATES, **options):
+    """Rates of all candidates along a sequence of curvature matrices."""
+    growth = fresh(len(momenta))
+    size = len(curvatures[0])
+    place = np.tile(np.ones(size) / math.sqrt(size), (len(momenta), 1))
+    velocity = np.zeros_like(place)
+    by = gains(lr, momenta[:, None], **options)
+
+    def energy():
+        moving = np.sum(by.momentum * by.kappa * velocity**2, axis=1)
+        return Energy(np.sum(by.alpha * place**2, axis=1), moving)
+
+    for curvature in curvatures:
+        before = energy()
+        length = np.sum(place**2, axis=1)
+        moved, velocity, pull = advance(place, velocity, place @ curvature, by)
+        met = np.sum(place * pull, axis=1) / length
+        place = moved
+        after = energy()
+        growth = taken(growth, before, after, met, np.ones(len(momenta), bool))
+        scale = np.sqrt(after.places + after.velocities)[:, None]
+        place, velocity = place / scale, velocity / scale
+    return estimates(growth)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+def test_rates_on_a_constant_curvature_are_those_of_the_companion_matrix(nesterov, weight_decay):
+    lr, curvature = 0.01, 2.0
+    found = follow([np.eye(1) * curvature] * 2500, lr, nesterov=nesterov, weight_decay=weight_decay)
+    for momentum, rate in zip(CANDIDATES, found.rate, strict=True):
+        by = gains(lr, momentum, nesterov=nesterov, weight_decay=weight_decay)
+        pull = curvature + weight_decay
+        row = np.array([-by.alpha * pull, by.momentum])
+        matrix = np.array([[1 - by.beta * pull, 0.0], [0.0, 0.0]])
+        matrix = matrix + np.outer([by.kappa, 1.0], row)
+        expected = math.log(np.abs(np.linalg.eigvals(matrix)).max())
+        assert rate == pytest.approx(expected, abs=2e-3)
+
+
+def test_rates_of_a_square_wave_are_those_of_its_monodromy():
+    curvatures = [np.eye(1) * (3.6 if step // 12 % 2 else 0.4) for step in range(6000)]
+    found = follow(curvatures, momenta=np.array([0.97, 0.8]))
+    for momentum, rate in zip((0.97, 0.8), found.rate, strict=True):
+        product = np.eye(2)
+        for curvature in curvatures[:24]:
+            step = np.array([[1 - 0.01 * curvature[0, 0], 0.01 * momentum]])
+            step = np.vstack([step, [-curvature[0, 0], momentum]])
+            product = step @ product
+        expected = math.log(np.abs(np.linalg.eigvals(product)).max()) / 24
+        assert rate == pytest.approx(expected, abs=5e-4)
+    assert found.grows.tolist() == [True, False]
+    assert found.falls.tolist() == [False, True]
+
+
+def test_shadows_move_as_differences_of_the_canonical_optimizer_do():
+    optimizer = heavy_ball(0.05, 0.9, dampening=0.3, weight_decay=0.1)
+    by = gains(0.05, 0.9, dampening=0.3, weight_decay=0.1)
+    place, velocity = 1.0, 0.0
+    weight, speed = 1.0, 0.0
+    for curvature in (1.0, 3.0, 0.5, 2.0):
+        place, velocity, _ = advance(place, velocity, curvature * place, by)
+        decayed = curvature * weight + optimizer.weight_decay * weight
+        speed = optimizer.momentum * speed - optimizer.alpha * decayed
+        weight = weight + speed
+        assert place == pytest.approx(weight)
+        assert 0.05 * velocity == pytest.approx(speed)
+
+
+def switching(seed, steps, period, dim=5, variance=0.25):
+    rng = np.random.default_rng(seed)
+    for step in range(steps):
+        if step % period == 0:
+            mean = rng.normal(size=dim) * math.sqrt(variance)
+        row = np.append(mean + rng.normal(size=dim) * 0.5, 1.0)
+        yield 2 * np.outer(row, row)
+
+
+def test_the_switching_stream_of_the_paper_is_seen_for_what_it_is():
+    found = follow(list(switching(0, 1500, period=6)))
+    assert found.rate[0] > 0.001
+    assert found.falls[1:].all()
+    assert CANDIDATES[np.argmin(found.rate)] in (0.85, 0.75)
+    calm = follow(list(switching(1, 1500, period=1)))
+    assert calm.falls.all()
+
+
+def test_intervals_hold_the_long_run_in_most_runs():
+    truth = follow(list(switching(99, 8000, period=6))).rate
+    inside = []
+    for seed in range(12):
+        found = follow(list(switching(seed, 640, period=6)))
+        inside += ((found.low < truth) & (truth < found.high)).tolist()
+    assert np.mean(inside) > 0.85
+
+
+def test_older_bursts_count_less_but_are_not_lost():
+    growth = fresh(1)
+    for rate, steps in ((0.05, 20 * BLOCK), (-0.05, 20 * BLOCK)):
+        growth = forgotten(growth, 0.5, skip=0)
+        after = Energy(np.full(1, math.exp(2 * rate)), np.zeros(1))
+        for _ in range(steps):
+            one = Energy(np.ones(1), np.zeros(1))
+            growth = taken(growth, one, after, np.ones(1), np.ones(1, bool))
+    assert -0.05 < estimates(growth).rate[0] < 0.0
+
+
+def found(rates, half=0.003, blocks=30.0):
+    rate = np.array(rates)
+    return Estimates(rate, rate - half, rate + half, np.full(len(rate), blocks))
+
+
+@pytest.mark.parametrize(
+    ("policy", "rates", "current", "alarm", "expected"),
+    [
+        ("watch", [0.01, -0.01, -0.02], 0, True, 0),
+        ("safe", [0.01, -0.01, -0.02], 0, False, 1),
+        ("safe", [0.01, 0.001, -0.02], 0, False, 2),  # the second does not surely fall
+        ("safe", [0.01, -0.001, -0.002], 0, False, 1),  # none surely falls
+        ("safe", [0.03, 0.02, 0.01], 0, False, 2),  # all grow: the least
+        ("safe", [0.001, -0.01, -0.02], 0, False, 0),  # not surely
+        ("safe", [0.001, -0.01, -0.02], 0, True, 1),  # but the run itself grows
+        ("safe", [-0.001, -0.01, -0.02], 0, True, 0),
+        ("safe", [-0.01, -0.01, -0.02], 2, False, 1),  # up again, place by place
+        ("safe", [-0.01, -0.01, -0.02], 2, True, 2),
+        ("safe", [0.0, -0.001, -0.02], 2, False, 2),  # not surely calm
+        ("safe", [0.0, -0.0001, 0.0], 2, False, 1),  # flat: no worse than now
+        ("fastest", [-0.01, -0.03, -0.02], 0, False, 1),
+        ("fastest", [-0.01, -0.012, -0.011], 0, False, 0),
+    ],
+)
+def test_policies(policy, rates, current, alarm, expected):
+    assert int(decide(policy, found(rates), current, alarm)) == expected
+
+
+def test_nothing_is_done_on_little_evidence():
+    for policy in POLICIES:
+        assert int(decide(policy, found([0.05, -0.05], blocks=3.0), 0, True)) == 0
+
+
+def test_policies_are_the_same_in_compiled_code():
+    import jax
+    import jax.numpy as jnp
+
+    for policy in POLICIES:
+        compiled = jax.jit(lambda *args, policy=policy: decide(policy, *args, xp=jnp))
+        for rates in itertools.product([-0.01, 0.001, 0.01], repeat=3):
+            for current, alarm in itertools.product(range(3), (False, True)):
+                given = found(rates)
+                expected = int(decide(policy, given, current, alarm))
+                made = compiled(Estimates(*map(jnp.asarray, given)), current, jnp.asarray(alarm))
+                assert int(made) == expected
+
+
+def test_an_idle_step_is_the_general_one():
+    plan = Plan(budget=1.7)
+    one = other = waiting(plan)
+    for _ in range(100):
+        if one.mode != IDLE:
+            break
+        one, begins = rested(one, plan, 1)
+        other, begun = turn(other, plan, 0, np.bool_(False), usual=1, undecided=np.bool_(False))
+        assert [float(part) for part in one] == pytest.approx([float(part) for part in other])
+        assert bool(begins) == bool(begun)
+    assert one.mode != IDLE
+
+
+def test_the_work_stays_within_the_budget():
+    rules = Rules("safe", (0.9, 0.5, 0.0), Plan(budget=0.1))
+    state, work, steps = begin(rules), 0.0, 30_000
+    calm = Energy(np.ones(3), np.zeros(3)), Energy(np.full(3, 0.98), np.zeros(3))
+    for _ in range(steps):
+        met = None
+        if is_probing(state):
+            work += 2.0 + 1.4 * active(state, rules).sum()
+            met = Met(*calm, np.ones(3))
+        state = observe(state, rules, 1.0, met)
+    assert 0.05 < work / steps < 0.105
+    assert int(state.current) == 0
+
+
+def test_states_survive_as_lists():
+    rules = Rules("safe", (0.9, 0.0))
+    state = begin(rules)
+    for step in range(100):
+        state = observe(state, rules, 1.0 + step)
+    again = from_lists(as_lists(state))
+    assert as_lists(again) == as_lists(state)
+
+
+def test_a_rhythm_is_found_and_noise_has_none():
+    rng = np.random.default_rng(0)
+    steps = np.arange(256)
+    for period in (6, 24, 48):
+        signal = 1.0 * (steps % period < period / 2) + 0.3 * rng.normal(size=256)
+        assert period_of(signal) == pytest.approx(period, rel=0.03)
+    assert np.mean([period_of(rng.normal(size=256)) is not None for _ in range(100)]) < 0.1
+
+
+def test_candidates():
+    assert candidates_below(0.0) == (0.0,)
+    assert candidates_below(0.99)[:3] == (0.99, 0.98, 0.97)
+    assert checked_candidates([0.5], 0.9) == (0.9, 0.5)
+    with pytest.raises(ArgumentError, match="candidates must be at least 0 and below 1"):
+        checked_candidates([1.5], 0.9)
+    with pytest.raises(ArgumentError, match="unknown policy 'save', did you mean 'safe'"):
+        checked_policy("save")

@@ -1,0 +1,125 @@
+"""The guard as an optax transformation."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from resonax import ArgumentError
+from resonax.jax import guard, report
+
+
+def switching(key, steps, period, dim=5):
+    keys = jax.random.split(key, 3)
+    means = 0.5 * jax.random.normal(keys[0], (steps // period + 1, dim))
+    rows = jnp.repeat(means, period, axis=0)[:steps]
+    rows = rows + 0.5 * jax.random.normal(keys[1], (steps, dim))
+    targets = math.sqrt(0.1) * jax.random.normal(keys[2], (steps,))
+    return jnp.concatenate([rows, jnp.ones((steps, 1))], axis=1), targets
+
+
+def loss(params, x, y):
+    return (x @ params["w"] - y) ** 2
+
+
+def train(optimizer, rows, targets, start=None, state=None):
+    params = {"w": 0.5 * jnp.ones(rows.shape[1])} if start is None else start
+
+    def step(carry, batch):
+        params, state = carry
+        grads = jax.grad(loss)(params, *batch)
+        updates, state = optimizer.update(
+            grads, state, params, value_fn=lambda params: loss(params, *batch)
+        )
+        params = optax.apply_updates(params, updates)
+        return (params, state), jnp.linalg.norm(params["w"])
+
+    state = optimizer.init(params) if state is None else state
+    (params, state), far = jax.lax.scan(step, (params, state), (rows, targets))
+    return params, state, far
+
+
+def test_watch_is_optax_sgd():
+    data = switching(jax.random.key(0), 300, 6)
+    guarded = guard(0.01, 0.9, "watch", nesterov=True, budget=math.inf)
+    plain = optax.with_extra_args_support(optax.sgd(0.01, 0.9, nesterov=True))
+    far = [train(optimizer, *data)[2] for optimizer in (guarded, plain)]
+    assert jnp.allclose(*far, rtol=1e-3)
+
+
+def test_safe_keeps_a_run_where_the_plain_one_is_lost():
+    data = switching(jax.random.key(0), 6000, 6)
+    lost = train(guard(0.01, 0.95, "watch"), *data)[2]
+    _, state, kept = train(guard(0.01, 0.95, "safe"), *data)
+    assert lost[-1] > 1e3
+    assert kept[-500:].mean() < 1
+    assert "lowered from 0.95" in str(report(state))
+    found = report(state).to_dict()
+    assert found["momentum"] in (0.9, 0.85)
+    assert found["probed"] > 100
+
+
+@pytest.mark.slow
+def test_most_iid_runs_are_left_alone():
+    def final(key):
+        return train(guard(0.01, 0.95), *switching(key, 3000, 1))[1].momentum
+
+    momenta = jax.jit(jax.vmap(final))(jax.random.split(jax.random.key(1), 40))
+    assert np.mean(np.asarray(momenta) > 0.94) >= 0.95
+
+
+def test_a_resumed_run_goes_on_identically_and_schedules_work():
+    rows, targets = switching(jax.random.key(2), 600, 6)
+    optimizer = guard(
+        optax.exponential_decay(0.02, 100, 0.9), 0.9, budget=0.5, burst=32, candidates=[0.5]
+    )
+    whole = train(optimizer, rows, targets)
+    params, state, _ = train(optimizer, rows[:250], targets[:250])
+    leaves, tree = jax.tree.flatten(state)
+    state = jax.tree.unflatten(tree, [np.asarray(leaf) for leaf in leaves])
+    again = train(optimizer, rows[250:], targets[250:], params, state)
+    for one, other in zip(jax.tree.leaves(whole[1]), jax.tree.leaves(again[1]), strict=True):
+        assert np.array_equal(one, other, equal_nan=True)
+
+
+def test_gauss_newton_of_a_linear_model_is_the_hessian_and_nothing_is_compiled_twice():
+    rows, targets = switching(jax.random.key(3), 180, 6)
+    optimizer = guard(0.01, 0.9, budget=math.inf, candidates=[0.5])
+
+    def value(params, x, y):
+        return loss({"w": jnp.concatenate(params)}, x, y)
+
+    @jax.jit
+    def step(params, state, x, y):
+        extra = {
+            "output_fn": lambda params: x @ jnp.concatenate(params),
+            "loss_fn": lambda z: (z - y) ** 2,
+        }
+        updates, state = optimizer.update(jax.grad(value)(params, x, y), state, params, **extra)
+        return optax.apply_updates(params, updates), state
+
+    params = (0.5 * jnp.ones(2), 0.5 * jnp.ones(4))
+    state = optimizer.init(params)
+    for x, y in zip(rows, targets, strict=True):
+        params, state = step(params, state, x, y)
+    assert step._cache_size() == 1
+    other = train(optimizer, rows, targets)[1]
+    rates = [[row.rate for row in report(each).candidates] for each in (state, other)]
+    assert rates[0] == pytest.approx(rates[1], rel=1e-2)
+
+
+def test_bad_arguments():
+    optimizer = guard(0.01, 0.9)
+    params = jnp.ones(2)
+    state = optimizer.init(params)
+    with pytest.raises(ArgumentError, match="needs value_fn"):
+        optimizer.update(params, state, params)
+    with pytest.raises(ArgumentError, match="needs the params"):
+        optimizer.update(params, state, value_fn=jnp.sum)
+    with pytest.raises(ArgumentError, match="learning_rate must be"):
+        guard(-1.0, 0.9)
