@@ -86,7 +86,14 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+# Each compiles a loop of its own: half of them go with the longer tests.
+LONGER = ("large batch", "decay", "dampening", "sgd")
+VARIANTS = [
+    pytest.param(name, marks=pytest.mark.slow if name in LONGER else ()) for name in OPTIMIZERS
+]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
 def test_a_pass_is_the_product_of_its_matrices(name):
     optimizer, batch, intercept_lr = OPTIMIZERS[name]
     X, _ = data()
@@ -105,7 +112,7 @@ def test_a_pass_is_the_product_of_its_matrices(name):
     assert total == pytest.approx(scale, abs=TRANSIENT)
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_a_trained_model_is_that_of_a_plain_loop(name):
     optimizer, batch, intercept_lr = OPTIMIZERS[name]
     X, y = data()

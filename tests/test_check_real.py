@@ -17,7 +17,7 @@ from resonax.learners import Linear, Momentum
 
 MOMENTA = np.array([0.0, 0.8, 0.9, 0.95, 0.98])
 LRS = np.array([0.002, 0.01, 0.05])
-QUICK = ["san-francisco", "mountain-car"]
+QUICK = ["san-francisco"]
 LEAST = {"ice-core": 2}  # cells that must be decided, where not many are
 
 
