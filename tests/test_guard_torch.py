@@ -179,6 +179,7 @@ def test_safe_keeps_a_run_where_the_plain_one_is_lost():
     assert optimizer.param_groups[0]["momentum"] == 0.95
 
 
+@pytest.mark.slow
 def test_safe_lets_the_momentum_rise_again():
     model, optimizer = linear()
     guard = Guard(model, optimizer, budget=math.inf, candidates=[0.8])

@@ -64,6 +64,7 @@ def test_without_randomness_the_interval_is_tight_around_the_map(period):
     assert all(abs(rate - item.rate) < 1e-4 for rate, item in zip(exact, found, strict=True))
 
 
+@pytest.mark.slow
 def test_large_batches_approach_the_map(paper):
     exact = rx.rates(paper, {"momentum": [0.97]}, "map")[0]
     setting = rx.Setting(paper.process, paper.optimizer, batch=10**6)
@@ -101,6 +102,7 @@ def test_agrees_with_a_plain_numpy_run_on_a_random_mean():
     assert abs(rates.mean() - found.rate) < 4 * np.hypot(error, (found.high - found.low) / 4)
 
 
+@pytest.mark.slow
 def test_mean_square_bounds_the_almost_sure_rate(paper):
     """Jensen: E log|x| <= log E|x|^2 / 2."""
     setting = rx.Setting(paper.process, paper.optimizer, batch=2)

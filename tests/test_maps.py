@@ -23,6 +23,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("criterion", ["flow", "map", "mean_square", "lyapunov"])
+@pytest.mark.slow
 def test_every_pair_of_axes_equals_its_single_settings(paper, criterion):
     pairs = list(itertools.combinations(AXES, 2))
     for first, second in pairs if criterion == "map" else pairs[::4]:
@@ -58,6 +59,7 @@ def test_a_map_does_not_depend_on_its_chunks(paper):
     np.testing.assert_allclose(same, part, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_lyapunov_maps_carry_their_interval():
     setting = rx.Setting(rx.AR2(period=22), rx.heavy_ball(0.01, 0.97), batch=20)
     found = rx.stability_map(setting, "lyapunov", momentum=[0.9, 0.99], batch=[5, 20])

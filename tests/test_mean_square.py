@@ -127,6 +127,7 @@ def test_large_batches_approach_the_expected_map():
     assert gaps[1] / gaps[2] == pytest.approx(10, rel=0.05)
 
 
+@pytest.mark.slow
 def test_summed_gradients_are_averaged_ones_with_a_larger_step():
     process = rx.Square(period=12, amplitude=0.5, variance=0.25, dim=2)
     summed = rx.Setting(process, rx.heavy_ball(0.01, 0.95), batch=5, reduction="sum")

@@ -259,6 +259,7 @@ def test_fed_the_same_numbers_it_agrees_to_rounding(name, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_single_precision_gives_the_verdicts_of_double():
     training = Training(SINE, rx.heavy_ball(0.01, 0.9), batch=3)
     grid = {"period": np.linspace(16, 50, 12)}, {"momentum": np.linspace(0.9, 0.995, 12)}
