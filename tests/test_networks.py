@@ -18,7 +18,7 @@ from resonax.checks import ArgumentError
 from resonax.moments import Moments
 from resonax.simulation import Network, Training, adam, network, simulate
 from resonax.simulation.batches import Needs, draw, draw_factor, needs_of, split
-from resonax.simulation.streams import chi_square, stream_keys, threefry
+from resonax.simulation.streams import chi, stream_keys, threefry
 
 
 def accept(pvalues):
@@ -66,23 +66,18 @@ def test_numbers_are_independent_and_depend_on_their_place_alone():
             accept(2 * stats.norm.sf(np.abs(of) * np.sqrt(pairs.shape[1])))
 
 
-def test_many_degrees_of_freedom_are_drawn_by_rejection():
-    """Marsaglia and Tsang's method step by step; that it is exact is their theorem."""
-    rng, freedom = np.random.default_rng(8), 49
-    normal, uniform = rng.normal(size=(6, 500)), 1 - 10.0 ** rng.uniform(-7, -1, size=(6, 500))
-    uniform[-1] = 1e-9  # the last attempt succeeds
-    with jax.enable_x64(True):
-        ours = jax.vmap(partial(chi_square, freedom=freedom))(list(normal), list(uniform))
-    d, attempts = freedom / 2 - 1 / 3, []
-    for place in range(500):
-        for attempt in range(6):
-            x, u = normal[attempt, place], uniform[attempt, place]
-            v = (1 + x / np.sqrt(9 * d)) ** 3
-            if np.log(u) < x**2 / 2 + d - d * v + d * np.log(v):
-                break
-        attempts.append(attempt)
-        np.testing.assert_allclose(ours[place], 2 * d * v, rtol=1e-12)
-    assert set(attempts) == set(range(6))
+@pytest.mark.parametrize("freedom", [9, 10, 19, 49, 999, 10**5])
+@pytest.mark.parametrize(("double", "reach", "error"), [(False, 5.76, 5e-7), (True, 6.76, 1e-12)])
+def test_many_degrees_of_freedom_are_one_number_through_the_quantile_function(
+    freedom, double, reach, error
+):
+    """As far out as a normal number ever comes: 2^-24 and 2^-33 on the least side."""
+    normal = np.linspace(-reach, reach, 1001)
+    with jax.enable_x64(double):
+        ours = np.asarray(chi([jnp.asarray(normal)], [], freedom), float)
+    lower, upper = stats.norm.cdf(normal), stats.norm.sf(normal)
+    theirs = np.where(normal < 0, stats.chi2.ppf(lower, freedom), stats.chi2.isf(upper, freedom))
+    np.testing.assert_allclose(ours, np.sqrt(theirs), rtol=0, atol=error * np.sqrt(freedom))
 
 
 MEAN = {1: np.array([0.7]), 3: np.array([0.7, -0.4, 0.2])}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from resonax.diagnostics.passes import Pass
 
@@ -67,7 +67,7 @@ def measure(found: Pass, level: float = 0.95) -> Measured:
         spread = np.diff(each - weight[:, None] * rate, axis=0)
         error = np.sqrt((spread**2).sum(axis=0) / 2 / (parts - 1) / parts)
         freedom = 2 * (parts - 1) / 3  # differences share their parts
-        half = np.maximum(half, error * stats.t.ppf(0.5 + level / 2, freedom))
+        half = np.maximum(half, error * special.stdtrit(freedom, 0.5 + level / 2))
     half = half + TRANSIENT / steps
     rise = found.rise
     burst = np.where(rise > math.log(BURST), (rise - math.log(BURST)) / steps, -np.inf)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from resonax.checks import ArgumentError, check_number, check_whole
 from resonax.diagnostics.adapters import Learner
@@ -173,7 +173,7 @@ def _half_width(growth: np.ndarray, level: float) -> float:
         if length:
             blocks = growth[-count * length :].reshape(count, length).mean(axis=1)
             error = blocks.std(ddof=1) / math.sqrt(count)
-            widest = max(widest, float(error * stats.t.ppf(0.5 + level / 2, count - 1)))
+            widest = max(widest, float(error * special.stdtrit(count - 1, 0.5 + level / 2)))
     return widest + _TRANSIENT / len(growth)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from resonax.experiments.judgement import Case, Claim
 
@@ -20,7 +20,7 @@ Datasets = Mapping[str, "xr.Dataset"]
 
 def _rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
     """Return Spearman's rank correlation."""
-    return float(np.corrcoef(stats.rankdata(one), stats.rankdata(other))[0, 1])
+    return float(np.corrcoef(scipy.stats.rankdata(one), scipy.stats.rankdata(other))[0, 1])
 
 
 def judge_low_momentum(data: Datasets) -> Claim:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.signal
+import scipy
 import xarray as xr
 
 from resonax.algebra import double_precision

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.integrate import solve_ivp
+import scipy  # its parts are loaded where they are used: half a second each
 
 __all__ = [
     "Drive",
@@ -101,7 +101,9 @@ def _exact(problem: Problem, times: np.ndarray) -> np.ndarray:
         return np.concatenate([state[2:], force - problem.friction * state[2:]])
 
     tight: Any = {"method": "DOP853", "t_eval": times, "rtol": 1e-12, "atol": 1e-13}
-    return solve_ivp(slope, (0.0, times[-1]), problem.start.ravel(), **tight).y[:2].T
+    return (
+        scipy.integrate.solve_ivp(slope, (0.0, times[-1]), problem.start.ravel(), **tight).y[:2].T
+    )
 
 
 def flow_errors(problem: Problem, steps: int, lr: float, momentum: float) -> np.ndarray:
@@ -151,7 +153,7 @@ def flow_sizes(drive: Drive, starts: np.ndarray, turns: int) -> np.ndarray:
                 return (time[..., None] * moves).ravel()
 
             unit = state / np.linalg.norm(state, axis=(2, 3), keepdims=True)
-            found = solve_ivp(slope, (half, half + 0.5), unit.ravel(), **tight)
+            found = scipy.integrate.solve_ivp(slope, (half, half + 0.5), unit.ravel(), **tight)
             state = found.y[:, -1].reshape(shape)
             log[..., turn + 1] += np.log(np.linalg.norm(state, axis=(2, 3)))
     return log

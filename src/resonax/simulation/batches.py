@@ -22,7 +22,7 @@ from jax.typing import ArrayLike
 
 from resonax.learners import Features, Linear
 from resonax.moments import Moments
-from resonax.simulation.streams import chi_square, chi_square_needs, normals, uniforms
+from resonax.simulation.streams import chi, chi_needs, normals, uniforms
 
 __all__ = [
     "INPUT",
@@ -78,9 +78,9 @@ def needs_of(
     """Return how many numbers a batch takes, drawn in one of the ways of `draw_factor`."""
     if not scatter:
         return Needs(process, rows * dim, rows if choice else 0, rows)
-    chi = [chi_square_needs(rows - 1 - column) for column in range(dim)]
+    chis = [chi_needs(rows - 1 - column) for column in range(dim)]
     below = dim * (dim - 1) // 2
-    return Needs(process, dim + below + sum(n for n, _ in chi), sum(u for _, u in chi), dim + 1)
+    return Needs(process, dim + below + sum(n for n, _ in chis), sum(u for _, u in chis), dim + 1)
 
 
 class Gaussian(NamedTuple):
@@ -144,13 +144,13 @@ def _scatter_rows(draws: Draws, law: Law, batch: int, features: Linear) -> list[
     rows = [_moved(law, [share * draws.input[place] for place in range(dim)]) + pad[0]]
     normal, uniform = dim, 0
     for column in range(dim):
-        count, others = chi_square_needs(batch - 1 - column)
+        count, others = chi_needs(batch - 1 - column)
         numbers = draws.input[normal : normal + count], draws.choice[uniform : uniform + others]
-        chi = jnp.sqrt(chi_square(*numbers, batch - 1 - column))
+        length = chi(*numbers, batch - 1 - column)
         normal, uniform = normal + count, uniform + others
         below = [share * draws.input[normal + place] for place in range(dim - 1 - column)]
         normal += len(below)
-        factor = [jnp.zeros(())] * column + [share * chi, *below]
+        factor = [jnp.zeros(())] * column + [share * length, *below]
         rows.append(_moved(still, factor) + pad[1])
     return rows
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
-from scipy.special import logsumexp
+from scipy.special import logsumexp, stdtrit
 
 from resonax.simulation.engine import Responses
 
@@ -39,7 +38,7 @@ def summarise(found: Responses) -> dict[str, np.ndarray]:
     rate = found.rate.mean(axis=-1)
     finite = np.where(np.isfinite(found.rate), found.rate, 0.0)
     spread = finite.std(axis=-1, ddof=1) if runs > 1 else np.zeros_like(rate)
-    half = spread / np.sqrt(runs) * (stats.t.ppf(0.975, runs - 1) if runs > 1 else 0.0)
+    half = spread / np.sqrt(runs) * (stdtrit(runs - 1, 0.975) if runs > 1 else 0.0)
     low, median, high = np.quantile(logs, [0.25, 0.5, 0.75], axis=-1, method="inverted_cdf")
     return {
         "log_response": logsumexp(logs, axis=-1) - np.log(runs),

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy  # its parts are loaded where they are used
 from jax import Array
-from scipy import stats
-from scipy.signal import fftconvolve
 
 from resonax.algebra import double_precision, multiply
 from resonax.checks import ArgumentError, check_number, check_whole
@@ -49,7 +48,7 @@ def _window(steps: int, cycle: int) -> np.ndarray:
     """
     time = (np.arange(steps - cycle + 1) + 0.5) / (steps - cycle + 1)
     weight = np.exp(-1.0 / (time * (1.0 - time)))
-    smeared = fftconvolve(weight, np.ones(cycle)).clip(0.0)
+    smeared = scipy.signal.fftconvolve(weight, np.ones(cycle)).clip(0.0)
     return smeared / smeared.sum()
 
 
@@ -136,7 +135,8 @@ def _interval(samples: np.ndarray, level: float, drift: float = 0.0) -> Interval
     mean, count = float(samples.mean()), len(samples)
     if not np.isfinite(mean):
         raise ArgumentError("the growth exceeds all numbers: lower the lr, the inputs or the basis")
-    error = float(samples.std(ddof=1) / np.sqrt(count) * stats.t.ppf(0.5 + level / 2, count - 1))
+    quantile = scipy.special.stdtrit(count - 1, 0.5 + level / 2)
+    error = float(samples.std(ddof=1) / np.sqrt(count) * quantile)
     half = float(np.hypot(error, drift)) + RESOLUTION
     return Interval(mean, mean - half, mean + half)
 
