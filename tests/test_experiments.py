@@ -272,3 +272,17 @@ def test_a_sweep_killed_ten_times_ends_as_if_undisturbed(tmp_path):
     assert len(now) == 24
     assert {name: now[name] for name in before} == before
     assert tree(tmp_path / "hard" / "results") == tree(tmp_path / "calm" / "results")
+
+
+@pytest.mark.parametrize("scale", ["smoke", "paper"])
+def test_every_part_of_an_experiment_is_in_one_group(scale):
+    for experiment in catalogue((), scale):
+        parts = sorted(part for group in experiment.groups for part in group)
+        count = len(experiment.layout.tasks()) if experiment.layout else 1
+        assert parts == list(range(count)), experiment.id
+
+
+def test_parts_that_run_one_compiled_loop_are_made_together():
+    by_id = {experiment.id: experiment.groups for experiment in catalogue((), "paper")}
+    assert len(by_id["square-samples"]) == 1  # readings that differ in fractions only
+    assert len(by_id["lower-momentum"]) == 4  # other dimensions, and a network

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,9 +21,11 @@ from rich.progress import (
 from resonax.checks import ArgumentError, suggest
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from resonax.cli.workers import Workers
     from resonax.experiments.catalogue import Experiment
-    from resonax.experiments.runner import Outcome
+    from resonax.experiments.runner import Outcome, Run
 
 __all__ = ["RunOptions", "chosen_device", "figure_path", "run_in_turn", "run_side_by_side", "wake"]
 
@@ -55,7 +56,7 @@ def chosen_device(name: str | None) -> Iterator[tuple[str, str]]:
 
 
 @contextlib.contextmanager
-def _bars(experiments: list[Experiment]) -> Iterator[Callable[[int, float], None]]:
+def _bars() -> Iterator[Callable[[str, float], None]]:
     """Give a function that is told the share of an experiment just finished, and shows it."""
     console = Console(stderr=True)
     columns = (
@@ -66,20 +67,20 @@ def _bars(experiments: list[Experiment]) -> Iterator[Callable[[int, float], None
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    bars: dict[int, Any] = {}
+    bars: dict[str, Any] = {}
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
 
-        def advance(number: int, share: float) -> None:
-            if number not in bars:
-                bars[number] = progress.add_task(experiments[number].id, total=1.0)
-            progress.advance(bars[number], share)
+        def advance(name: str, share: float) -> None:
+            if name not in bars:
+                bars[name] = progress.add_task(name, total=1.0)
+            progress.advance(bars[name], share)
 
         yield advance
 
 
-def _say_done(experiment: Experiment) -> None:
+def _say_done(name: str) -> None:
     if not sys.stderr.isatty():
-        print(f"{experiment.id}: done", file=sys.stderr, flush=True)
+        print(f"{name}: done", file=sys.stderr, flush=True)
 
 
 def figure_path(out: Path, name: str) -> Path:
@@ -87,52 +88,54 @@ def figure_path(out: Path, name: str) -> Path:
     return out / "figures" / f"{name}.png"
 
 
-def _draw(outcome: Outcome, out: Path) -> None:
+def _draw(run: Run, out: Path) -> xr.Dataset:
     """Draw the figure of an experiment from what is stored, as PNG and as SVG."""
     from resonax.figures import plot_experiment, save_figure
     from resonax.results import make_folder
 
-    png = figure_path(out, outcome.experiment.id)
+    dataset = run.load()
+    png = figure_path(out, run.experiment.id)
     make_folder(png.parent)
-    figure = plot_experiment(outcome.experiment.id, outcome.dataset)
+    figure = plot_experiment(run.experiment.id, dataset)
     save_figure(figure, png)
     figure.set_layout_engine("none")  # everything has its place now
     save_figure(figure, png.with_suffix(".svg"))
+    return dataset
 
 
-def _run(experiment: Experiment, options: RunOptions, advance: Callable[[float], None]) -> Outcome:
-    from resonax.experiments.runner import run_experiment
+def _run_of(experiment: Experiment, options: RunOptions, kind: str) -> Run:
+    from resonax.experiments.runner import Run
     from resonax.results import make_folder
 
-    with chosen_device(options.device) as (kind, _):
-        return run_experiment(
-            experiment,
-            make_folder(options.out / "results"),
-            seed=options.seed,
-            device=kind,
-            double=options.double,
-            advance=advance,
-        )
+    folder = make_folder(options.out / "results")
+    return Run(experiment, folder, seed=options.seed, device=kind, double=options.double)
 
 
 def run_in_turn(experiments: list[Experiment], options: RunOptions) -> Iterator[Outcome]:
     """Run and draw experiments one after the other, each with a bar that shows the time left."""
-    with _bars(experiments) as advance:
-        for number, experiment in enumerate(experiments):
-            advance(number, 0.0)
-            outcome = _run(experiment, options, lambda part, number=number: advance(number, part))
-            _draw(outcome, options.out)
-            _say_done(experiment)
-            yield outcome
+    from resonax.experiments.runner import Outcome
+
+    with chosen_device(options.device) as (kind, _), _bars() as advance:
+        for experiment in experiments:
+            name, run = experiment.id, _run_of(experiment, options, kind)
+            missing = run.open()
+            advance(name, 1 - len(missing) / run.parts)
+            seconds = [
+                run.make(part, lambda share, name=name: advance(name, share)) for part in missing
+            ]
+            dataset = _draw(run, options.out)
+            _say_done(name)
+            yield Outcome(experiment, dataset, sum(seconds) if seconds else None)
 
 
 class _Job(NamedTuple):
-    """An experiment for a worker, in words."""
+    """Parts of an experiment for a worker, in words; to draw it, if none are named."""
 
     id: str
     scale: str
     options: RunOptions
     prepare: Callable[[], None]
+    parts: tuple[int, ...] = ()
 
 
 def wake() -> None:
@@ -142,16 +145,18 @@ def wake() -> None:
     import resonax.figures  # noqa: F401
 
 
-def _make(job: _Job, advance: Callable[[float], None]) -> float | None:
-    """Run an experiment into its store and draw it; return the seconds that were computed."""
+def _make(job: _Job, advance: Callable[[float], None]) -> float:
+    """Make parts of an experiment, or draw it; return the seconds that were computed."""
     job.prepare()
     from resonax.experiments.catalogue import catalogue
 
     (experiment,) = catalogue((job.id,), job.scale)
-    advance(0.0)
-    outcome = _run(experiment, job.options, advance)
-    _draw(outcome, job.options.out)
-    return outcome.seconds
+    advance(0.0)  # it has begun
+    with chosen_device(job.options.device) as (kind, _):
+        run = _run_of(experiment, job.options, kind)
+        if not job.parts:
+            _draw(run, job.options.out)
+        return sum(run.make(part, advance) for part in job.parts)
 
 
 def run_side_by_side(
@@ -162,15 +167,35 @@ def run_side_by_side(
     prepare: Callable[[], None],
 ) -> Iterator[Outcome]:
     """Let workers run and draw experiments, the long ones first; give the outcomes in order."""
+    from resonax.experiments.runner import Outcome
+
     long_first = sorted(
         experiments, key=lambda item: (not item.networks, -item.cells * (item.runs or 1))
     )
-    jobs = [_Job(item.id, scale, options, prepare) for item in long_first]
-    seconds: dict[str, float | None] = {}
-    with _bars(long_first) as advance:
-        for number, taken in workers.run(_make, jobs, advance):
-            seconds[long_first[number].id] = taken
-            _say_done(long_first[number])
+    with chosen_device(options.device) as (kind, _):
+        runs = {item.id: _run_of(item, options, kind) for item in long_first}
+    missing = {name: run.open() for name, run in runs.items()}
+    left = {name: len(parts) for name, parts in missing.items()}
+    seconds: dict[str, float] = {}
+    draw = _Job("", scale, options, prepare)
+    jobs = [draw._replace(id=name) for name in left if not left[name]]
+    for name, parts in missing.items():  # a worker compiles once for all parts of a group
+        groups = (set(parts).intersection(group) for group in runs[name].experiment.groups)
+        jobs += [draw._replace(id=name, parts=tuple(sorted(group))) for group in groups if group]
+
+    def then(job: _Job, taken: float) -> list[_Job]:
+        """Draw an experiment after the last of its parts."""
+        if not job.parts:
+            _say_done(job.id)
+            return []
+        seconds[job.id] = seconds.get(job.id, 0.0) + taken
+        left[job.id] -= len(job.parts)
+        return [] if left[job.id] else [draw._replace(id=job.id)]
+
+    with _bars() as advance:
+        for name, run in runs.items():
+            if left[name] < run.parts:
+                advance(name, 1 - left[name] / run.parts)
+        workers.run(_make, jobs, lambda job, share: advance(job.id, share), then)
     for experiment in experiments:  # all is stored now
-        outcome = _run(experiment, options, lambda _: None)
-        yield replace(outcome, seconds=seconds[experiment.id])
+        yield Outcome(experiment, runs[experiment.id].load(), seconds.get(experiment.id))

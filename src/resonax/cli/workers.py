@@ -69,24 +69,33 @@ class Workers:
         self,
         function: Callable[[Job, Advance], Any],
         jobs: Sequence[Job],
-        advance: Callable[[int, float], None],
-    ) -> Iterator[tuple[int, Any]]:
-        """Yield the number of each job and its result, in the order in which they finish.
+        advance: Callable[[Job, float], None],
+        then: Callable[[Job, Any], Sequence[Job]],
+    ) -> None:
+        """Let the workers do some jobs, and those that follow from them.
 
-        ``advance`` is told the number of a job, and the share of it just finished.
+        ``advance`` is told a job and the share of it just finished, ``then`` a job and its result;
+        the jobs that it returns are done as well.
         """
-        futures: dict[Future[Any], int] = {
-            self._executor.submit(_work, function, number, job): number
-            for number, job in enumerate(jobs)
-        }
-        left = set(futures)
+        numbered: list[Job] = []
+
+        def submit(jobs: Sequence[Job]) -> dict[Future[Any], Job]:
+            numbered.extend(jobs)
+            first = len(numbered) - len(jobs)
+            return {
+                self._executor.submit(_work, function, first + place, job): job
+                for place, job in enumerate(jobs)
+            }
+
+        left = submit(jobs)
         try:
             while left:
-                done, left = wait(left, timeout=_OFTEN, return_when=FIRST_COMPLETED)
+                done, _ = wait(left, timeout=_OFTEN, return_when=FIRST_COMPLETED)
                 while not self._progress.empty():
-                    advance(*self._progress.get())
+                    number, share = self._progress.get()
+                    advance(numbered[number], share)
                 for future in done:
-                    yield futures[future], future.result()
+                    left |= submit(then(left.pop(future), future.result()))
         except BrokenProcessPool:
             raise ArgumentError(
                 "a worker was ended from outside, perhaps for want of memory: run the same command "

@@ -14,7 +14,12 @@ from resonax.experiments.problem_setting import compute_problem_setting
 from resonax.experiments.propositions import compute_propositions
 from resonax.experiments.specification import Sweep, read_sweep
 from resonax.experiments.spectra import compute_spectra
-from resonax.experiments.sweep import compute_sweep, sweep_layout, sweep_specification
+from resonax.experiments.sweep import (
+    compute_sweep,
+    sweep_groups,
+    sweep_layout,
+    sweep_specification,
+)
 from resonax.experiments.theory_maps import (
     compute_theory_maps,
     theory_layout,
@@ -34,7 +39,8 @@ Advance = Callable[[float], None]
 class Experiment:
     """One figure: its words, its layout, and the function that computes a task of it.
 
-    An experiment without a layout is made whole, by ``whole``.
+    An experiment without a layout is made whole, by ``whole``, in one part; the parts of another
+    are the tasks of its layout. Parts of one group run the same compiled programs.
     """
 
     id: str
@@ -51,6 +57,7 @@ class Experiment:
     )
     whole: Callable[[int], xr.Dataset] | None = None
     networks: bool = False
+    groups: tuple[tuple[int, ...], ...] = ((0,),)
 
 
 def from_sweep(sweep: Sweep) -> Experiment:
@@ -71,6 +78,7 @@ def from_sweep(sweep: Sweep) -> Experiment:
             sweep, region, seed=seed, double=double, advance=advance
         ),
         networks="network" in kinds,
+        groups=sweep_groups(sweep),
     )
 
 
@@ -134,6 +142,7 @@ def _theory_maps(scale: str) -> Experiment:
         cells=3 * points**2 * 5,
         layout=layout,
         compute=lambda region, *_: compute_theory_maps(points, region),
+        groups=(tuple(task.number for task in layout.tasks()),),
     )
 
 

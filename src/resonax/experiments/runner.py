@@ -1,10 +1,11 @@
-"""Run experiments into stores: what is stored is kept, what is missing is computed."""
+"""Run experiments into stores, part by part: what is stored is kept, the rest is computed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from resonax.results.whole import load_whole, save_whole
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Outcome", "run_experiment"]
+__all__ = ["Outcome", "Run"]
 
 
 @dataclass(frozen=True)
@@ -29,61 +30,88 @@ class Outcome:
     seconds: float | None
 
 
-def _record(experiment: Experiment) -> dict[str, Any]:
-    """Return what is written beside the numbers."""
-    return {
-        "title": experiment.title,
-        "paper": experiment.paper,
-        **{f"version_{name}": number for name, number in versions().items()},
-    }
+@dataclass(frozen=True)
+class Run:
+    """An experiment and the store it goes to.
 
-
-def run_experiment(
-    experiment: Experiment,
-    folder: Path,
-    *,
-    seed: int,
-    device: str,
-    double: bool,
-    advance: Callable[[float], None],
-) -> Outcome:
-    """Compute what is missing of an experiment; ``advance`` is told the share just finished.
-
-    The bits of a result depend on seed, precision and device, which are part of its specification.
+    One process opens it, and then any may make some of the parts that are missing. The bits of a
+    result depend on seed, precision and device, which are part of its specification.
     """
-    specification = {
-        **experiment.specification,
-        "seed": seed,
-        "precision": "double" if double else "single",
-        "device": device,
-    }
-    path = folder / f"{experiment.id}.zarr"
-    began = time.perf_counter()
-    if experiment.whole is not None:
-        stored = load_whole(path, specification)
-        if stored is None:
-            stored = on_the_cpu(experiment.whole)(seed)
-            save_whole(stored, path, specification, _record(experiment))
+
+    experiment: Experiment
+    folder: Path
+    seed: int
+    device: str
+    double: bool
+
+    @property
+    def path(self) -> Path:
+        """Where the results are."""
+        return self.folder / f"{self.experiment.id}.zarr"
+
+    @cached_property
+    def specification(self) -> dict[str, Any]:
+        """All that the numbers depend on."""
+        return {
+            **self.experiment.specification,
+            "seed": self.seed,
+            "precision": "double" if self.double else "single",
+            "device": self.device,
+        }
+
+    @property
+    def parts(self) -> int:
+        """How many parts there are."""
+        return sum(map(len, self.experiment.groups))
+
+    @cached_property
+    def _store(self) -> Store:
+        layout = self.experiment.layout
+        assert layout is not None
+        return Store(self.path, layout, layout.tasks())
+
+    def open(self) -> list[int]:
+        """Make the store or take it up; return the parts that are missing."""
+        layout = self.experiment.layout
+        if layout is None:
+            return [0] if load_whole(self.path, self.specification) is None else []
+        store = Store.open(self.path, layout, self.specification, self._record())
+        return [task.number for task in store.pending()]
+
+    def make(self, part: int, advance: Callable[[float], None]) -> float:
+        """Compute and store a part; ``advance`` is told the share of the whole just finished."""
+        began = time.perf_counter()
+        if self.experiment.whole is not None:
+            dataset = on_the_cpu(self.experiment.whole)(self.seed)
+            save_whole(dataset, self.path, self.specification, self._record())
             advance(1.0)
-            return Outcome(experiment, stored, time.perf_counter() - began)
-        advance(1.0)
-        return Outcome(experiment, stored, None)
-    assert experiment.layout is not None
-    assert experiment.compute is not None
-    store = Store.open(path, experiment.layout, specification, _record(experiment))
-    pending = store.pending()
-    share = 1 / len(store.tasks)
-    advance(share * (len(store.tasks) - len(pending)))
-    for task in pending:
-        told = 0.0
+            return time.perf_counter() - began
+        assert self.experiment.compute is not None
+        share, told = 1 / self.parts, 0.0
 
-        def tell(part: float) -> None:
+        def tell(done: float) -> None:
             nonlocal told
-            told += part
-            advance(share * part)
+            told += done
+            advance(share * done)
 
-        values = experiment.compute(task.region, seed, double, tell)
-        store.write(task, values)
+        task = self._store.tasks[part]
+        values = self.experiment.compute(task.region, self.seed, self.double, tell)
+        self._store.write(task, values)
         advance(share * (1.0 - told))
-    seconds = time.perf_counter() - began if pending else None
-    return Outcome(experiment, store.dataset(), seconds)
+        return time.perf_counter() - began
+
+    def load(self) -> xr.Dataset:
+        """Return what is stored."""
+        if self.experiment.layout is not None:
+            return self._store.dataset()
+        dataset = load_whole(self.path, self.specification)
+        assert dataset is not None
+        return dataset
+
+    def _record(self) -> dict[str, Any]:
+        """Return what is written beside the numbers."""
+        return {
+            "title": self.experiment.title,
+            "paper": self.experiment.paper,
+            **{f"version_{name}": number for name, number in versions().items()},
+        }

@@ -17,7 +17,7 @@ from resonax.results import Layout, Variable
 from resonax.simulation import STATISTICS, Responses, simulate, summarise
 from resonax.stability import stability_map
 
-__all__ = ["compute_sweep", "sweep_layout", "sweep_specification"]
+__all__ = ["compute_sweep", "sweep_groups", "sweep_layout", "sweep_specification"]
 
 _COSTLY = ("mean_square", "lyapunov")  # computed on a coarser grid, and interpolated
 _RUN = {
@@ -60,6 +60,29 @@ def sweep_layout(sweep: Sweep) -> Layout:
         variables=variables,
         coord_attributes={name: _label(name) for name in points},
     )
+
+
+def sweep_groups(sweep: Sweep) -> tuple[tuple[int, ...], ...]:
+    """Return the tasks of a sweep in groups that are best made together.
+
+    Those of a group run the same compiled loop. It depends on words and whole numbers; fractions
+    are given to it, and so is whether a loss is summed. Where theory is asked for, that takes
+    longer than to compile, and each task is a group of its own.
+    """
+    tasks = sweep_layout(sweep).tasks()
+    if sweep.theory:
+        return tuple((task.number,) for task in tasks)
+    groups: dict[str, list[int]] = {}
+    for task in tasks:
+        panel = sweep.panels[task.region["panel"].start if "panel" in task.region else 0]
+        words = [
+            {key: value for key, value in sorted(table.items()) if not isinstance(value, float)}
+            for name in ("process", "model", "optimizer", "train", "run")
+            for table in [sweep.merged(panel, name)]
+        ]
+        words[3].pop("reduction", None)
+        groups.setdefault(repr((words, panel.limits)), []).append(task.number)
+    return tuple(tuple(numbers) for numbers in groups.values())
 
 
 def _label(name: str) -> dict[str, str]:

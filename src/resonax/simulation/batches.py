@@ -30,6 +30,7 @@ __all__ = [
     "Draws",
     "Gaussian",
     "Law",
+    "Mixture",
     "Needs",
     "draw",
     "draw_factor",
@@ -90,17 +91,27 @@ class Gaussian(NamedTuple):
     scale: tuple[Array, ...]
 
 
-Law = Gaussian | Moments
+class Mixture(NamedTuple):
+    """A mixture of such laws."""
+
+    mean: Array  # (components, dim)
+    scale: Array  # (components, dim)
+    weight: Array  # (components,)
+
+
+Law = Gaussian | Mixture | Moments
 
 
 def split(law: Moments, diagonal: bool) -> Law:
-    """Return a law as scalars, if it is a single Gaussian whose root is diagonal."""
+    """Return a law without its roots, if those are diagonal; a single Gaussian as scalars."""
     components, dim = law.mean.shape
-    if components > 1 or not law.drawn or not diagonal:
+    if not law.drawn or not diagonal:
         return law
-    mean, root = law.mean[0], law.root[0]
+    scale = jnp.diagonal(law.root, axis1=-2, axis2=-1)
+    if components > 1:
+        return Mixture(law.mean, scale, law.weight)
     places = range(dim)
-    return Gaussian(tuple(mean[i] for i in places), tuple(root[i, i] for i in places))
+    return Gaussian(tuple(law.mean[0, i] for i in places), tuple(scale[0, i] for i in places))
 
 
 def _size(law: Law) -> int:
@@ -112,8 +123,11 @@ def _moved(law: Law, standard: list[Array], which: ArrayLike = 0) -> Vector:
     if isinstance(law, Gaussian):
         triples = zip(law.mean, law.scale, standard, strict=True)
         return [mean + scale * normal for mean, scale, normal in triples]
-    mean, root = law.mean[which], law.root[which]
-    places = range(len(standard))
+    mean, places = law.mean[which], range(len(standard))
+    if isinstance(law, Mixture):
+        scale = law.scale[which]
+        return [mean[i] + scale[i] * standard[i] for i in places]
+    root = law.root[which]
     return [mean[i] + sum(root[i, j] * standard[j] for j in places) for i in places]
 
 
@@ -126,7 +140,7 @@ def draw_inputs(draws: Draws, law: Law, rows: int) -> list[Vector]:
     for row in range(rows):
         standard = [draws.input[row * dim + place] for place in range(dim)]
         which: ArrayLike = 0
-        if isinstance(law, Moments) and len(law.mean) > 1:
+        if not isinstance(law, Gaussian) and len(law.mean) > 1:
             which = jnp.sum(draws.choice[row] > jnp.cumsum(law.weight)[:-1])
         inputs.append(_moved(law, standard, which))
     return inputs
@@ -136,6 +150,7 @@ def _scatter_rows(draws: Draws, law: Law, batch: int, features: Linear) -> list[
     """Return the rows of a factor by Bartlett's decomposition of the scatter (1933)."""
     dim = _size(law)
     share = 1 / np.sqrt(batch)
+    assert not isinstance(law, Mixture)  # a batch from a mixture has no such statistics
     if isinstance(law, Gaussian):
         still: Law = law._replace(mean=(jnp.zeros(()),) * dim)
     else:

@@ -101,7 +101,9 @@ def gradients(training: Training, grid: Grid, shape: Shape, laws: Any, draws: Dr
         pull = [scale * sum(row[i] * one for row, one in pairs) for i in size]
         return tuple(hessian), tuple(pull)
 
-    return jax.vmap(over_law(one, grid, shape))(draws, laws)
+    return jax.vmap(over_law(one, grid, shape), in_axes=(0, 0 if shape.ordered else None))(
+        draws, laws
+    )
 
 
 def _shared_slope(

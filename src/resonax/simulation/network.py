@@ -13,7 +13,17 @@ import numpy as np
 import optax
 from jax import Array
 
-from resonax.simulation.batches import CHOICE, INPUT, NOISE, PROCESS, Gaussian, Law, needs_of
+from resonax.moments import Moments
+from resonax.simulation.batches import (
+    CHOICE,
+    INPUT,
+    NOISE,
+    PROCESS,
+    Gaussian,
+    Law,
+    Mixture,
+    needs_of,
+)
 from resonax.simulation.schedule import BLOCK, schedule
 from resonax.simulation.streams import BEGINNING, normal_array, normals, uniform_array
 from resonax.simulation.training import Network, Training
@@ -81,12 +91,15 @@ def _inputs(law: Law, standard: Array, choice: Array) -> Array:
     if isinstance(law, Gaussian):
         dim = len(law.mean)
         return jnp.stack(law.mean) + jnp.stack(law.scale) * standard.reshape(-1, dim)
-    if not law.drawn:
+    if isinstance(law, Moments) and not law.drawn:
         return law.mean
     standard = standard.reshape(-1, law.mean.shape[1])
     if len(law.mean) == 1:
+        assert isinstance(law, Moments)
         return law.mean[0] + standard @ law.root[0].T
     which = jnp.sum(choice[:, None] > jnp.cumsum(law.weight)[:-1], axis=1)
+    if isinstance(law, Mixture):
+        return law.mean[which] + law.scale[which] * standard
     return law.mean[which] + jnp.einsum("nij,nj->ni", law.root[which], standard)
 
 
@@ -160,6 +173,8 @@ def advance_networks(
         given = jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), numbers)
         walked = normals(grid.keys, steps, PROCESS, needs.process)
         process, laws = walk(training, grid, shape, state.process[0], steps, walked)
+        if not shape.ordered:
+            laws = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (BLOCK, *leaf.shape)), laws)
         state = state._replace(process=(process, state.process[1]))
         plain, measured = (functools.partial(one, measured=choice) for choice in (False, True))
         return jax.lax.cond(

@@ -67,22 +67,25 @@ def walk(
 ) -> tuple[Any, Any]:
     """Return the state of the processes after some steps, and the laws of the inputs in each.
 
-    The laws have leading axes (steps, streams, cells of a stream or 1).
+    The laws have leading axes (steps, streams, cells of a stream or 1); the one law of shuffled
+    inputs, which is that of every step, has no axis of steps.
     """
     diagonal = np.ndim(getattr(training.process, "variance", 0.0)) < 2
 
     def law_of(values: Any, given: list[Array], state: Any, step: Array) -> tuple[Any, Any]:
-        process = training.at(values).process
-        if not shape.ordered:
-            return state, split(process.stationary(), diagonal)
-        state, law = process.step(_row(given), state, step)
+        state, law = training.at(values).process.step(_row(given), state, step)
         return state, split(law, diagonal)
 
     def one(state: Any, now: tuple[Array, list[Array]]) -> tuple[Any, Any]:
         step, given = now
         return over_law(lambda v, n, s: law_of(v, n, s, step), grid, shape)(given, state)
 
-    if shape.ordered and training.process.random_mean:
+    if not shape.ordered:
+        law = over_law(
+            lambda values, _: split(training.at(values).process.stationary(), diagonal), grid, shape
+        )
+        return state, law([])
+    if training.process.random_mean:
         return jax.lax.scan(one, state, (steps, numbers))
     return state, jax.vmap(lambda *now: one(state, now)[1])(steps, numbers)
 
