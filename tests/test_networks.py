@@ -230,11 +230,11 @@ def test_networks_start_after_he_and_are_judged_by_the_stationary_law():
     for width, (weights, bias) in zip((2, 5, 4), begin, strict=True):
         assert (bias == 0).all()
         pvalues.append(stats.kstest(weights.ravel() / np.sqrt(2 / width), "norm").pvalue)
-    for run in range(RUNS):  # of those that stay where they are, each on 400 inputs of its own
+    for run in range(RUNS):  # of those that stay where they are, each on 200 inputs of its own
         x = numpy_inputs(np.sin(2 * np.pi * rng.uniform(size=4000)), rng.normal(size=(4000, 2)))
         outputs = predict(of_stream(begin, RUNS + run), x)[-1][:, 0]
         losses = (outputs - np.cos(np.pi * np.linalg.norm(x, axis=1))) ** 2
-        error = losses.std() * np.sqrt(1 / 400 + 1 / 4000)
+        error = losses.std() * np.sqrt(1 / 200 + 1 / 4000)
         ours = np.exp([found.log_start[1, 0, run], found.log_response[1, 0, run]])
         scores.append((ours - losses.mean()) / error)
     scores = np.array(scores)

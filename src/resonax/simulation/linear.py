@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 from jax.typing import ArrayLike
 
 from resonax.learners import Features, Momentum
 from resonax.simulation.batches import INPUT, Draws, draw, draw_factor, needs_of
+from resonax.simulation.positions import positions
 from resonax.simulation.schedule import BLOCK
 from resonax.simulation.streams import BEGINNING, normals, uniforms
 from resonax.simulation.training import Training
@@ -44,30 +44,6 @@ class LinearState(NamedTuple):
     shift: Array
     total: Array  # sum of distances in the window, times 2^-level
     level: Array  # the largest shift in the window; it stays where the errors shrink on
-
-
-def positions(optimizer: Any) -> optax.GradientTransformation:
-    r"""Return the transform of an optimizer; that of heavy ball keeps positions.
-
-    :math:`\theta_{k+1} = \theta_k + \mu(\theta_k-\theta_{k-1}) - \alpha h_k` is heavy ball without
-    a velocity: two arrays are written in a step where the other form writes four.
-    """
-    if not isinstance(optimizer, Momentum) or optimizer.lookahead or optimizer.full_start:
-        return optimizer.transform()
-
-    def init(params: Any) -> Any:
-        return params
-
-    def update(gradients: Any, before: Any, params: Any) -> tuple[Any, Any]:
-        moves = jax.tree.map(
-            lambda g, now, then: optimizer.momentum * (now - then) - optimizer.alpha * g,
-            gradients,
-            params,
-            before,
-        )
-        return moves, params
-
-    return optax.GradientTransformation(init, update)  # pyright: ignore[reportArgumentType]
 
 
 def _active(values: Any, dim: int) -> list[Array] | None:

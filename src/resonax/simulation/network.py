@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ import numpy as np
 import optax
 from jax import Array
 
+from resonax.learners import Momentum
 from resonax.moments import Moments
 from resonax.simulation.batches import (
     CHOICE,
@@ -22,8 +24,10 @@ from resonax.simulation.batches import (
     Gaussian,
     Law,
     Mixture,
+    Needs,
     needs_of,
 )
+from resonax.simulation.positions import positions
 from resonax.simulation.schedule import BLOCK, schedule
 from resonax.simulation.streams import BEGINNING, normal_array, normals, uniform_array
 from resonax.simulation.training import Network, Training
@@ -31,7 +35,8 @@ from resonax.simulation.walk import Grid, Shape, begin_walk, over_law, walk
 
 __all__ = ["Layers", "apply_network", "run_networks", "target"]
 
-_TEST_ROWS = 20  # fresh inputs from the stationary law, for the loss of each recorded step
+_FEW_TERMS = 4  # up to which a product of small matrices costs more than its sums
+_TEST_ROWS = 10  # fresh inputs from the stationary law, for the loss of each recorded step
 TEST, TEST_CHOICE = 4 * 2**20, 5 * 2**20  # the first of their slots
 
 Layers = tuple[tuple[Array, Array], ...]  # weights (in, out) and bias (out,) of each layer
@@ -43,6 +48,24 @@ class _Numbers(NamedTuple):
     input: Array
     choice: Array
     noise: Array
+
+
+class _Batch(NamedTuple):
+    """Inputs (rows, dim) and outputs (rows,)."""
+
+    inputs: Array
+    outputs: Array
+
+
+def _draw(grid: Grid, steps: Array, needs: Needs, slots: tuple[int, int, int]) -> _Numbers:
+    """Return the numbers of some steps, (steps, streams, count) each."""
+    counts = (needs.input, needs.choice, needs.noise)
+    kinds = (normal_array, uniform_array, normal_array)
+    drawn = (
+        kind(grid.keys, steps, first, count).swapaxes(0, 1)
+        for kind, first, count in zip(kinds, slots, counts, strict=True)
+    )
+    return _Numbers(*drawn)
 
 
 class NetworkState(NamedTuple):
@@ -59,13 +82,22 @@ def target(inputs: Array) -> Array:
     return jnp.cos(np.pi * jnp.sqrt(jnp.sum(inputs**2, axis=-1)))
 
 
+def _product(inputs: Array, weights: Array) -> Array:
+    """Return ``inputs @ weights``; few terms are added one by one, which is vectorised."""
+    if len(weights) > _FEW_TERMS:
+        return inputs @ weights
+    return functools.reduce(
+        jnp.add, [inputs[..., place, None] * row for place, row in enumerate(weights)]
+    )
+
+
 def apply_network(layers: Layers, inputs: Array) -> Array:
     """Return the predictions of a ReLU network, (..., dim) -> (...)."""
     hidden = inputs
     for weights, bias in layers[:-1]:
-        hidden = jax.nn.relu(hidden @ weights + bias)
+        hidden = jax.nn.relu(_product(hidden, weights) + bias)
     weights, bias = layers[-1]
-    return (hidden @ weights + bias)[..., 0]
+    return (_product(hidden, weights) + bias)[..., 0]
 
 
 def _loss(layers: Layers, inputs: Array, outputs: Array) -> Array:
@@ -111,7 +143,7 @@ def begin_networks(training: Training, grid: Grid, *, shape: Shape) -> NetworkSt
 
     def begin(values: Any, given: Array) -> Any:
         layers = he_layers(given, dim, model.hidden)
-        return layers, training.at(values).optimizer.transform().init(layers)
+        return layers, positions(training.at(values).optimizer).init(layers)
 
     given = normal_array(grid.keys, BEGINNING, INPUT, _weights(dim, model.hidden))[:, 0]
     layers, optimizer = over_law(begin, grid, shape._replace(law_varies=True))(given)
@@ -134,58 +166,77 @@ def advance_networks(
     dim = training.process.dim
     walks = training.process.step_normals if shape.ordered else 0
     needs = needs_of(dim, shape.rows, process=walks, choice=shape.mixed)
-    every = shape._replace(law_varies=True)
+    streams, cells = state.total.shape
+    values = {
+        **{name: jnp.repeat(numbers, cells) for name, numbers in grid.columns.items()},
+        **{name: jnp.tile(numbers, streams) for name, numbers in grid.shared.items()},
+    }
 
-    def step_cell(values: Any, given: _Numbers, law: Law, layers: Layers, optimizer: Any) -> Any:
-        cell = training.at(values)
+    def batch_of(values: Any, given: _Numbers, law: Law) -> _Batch:
         inputs = _inputs(law, given.input, given.choice)
-        noise = jnp.sqrt(jnp.asarray(cell.noise)) * given.noise
-        slope = jax.grad(_loss)(layers, inputs, target(inputs) + noise)
+        noise = jnp.sqrt(jnp.asarray(training.at(values).noise)) * given.noise
+        return _Batch(inputs, target(inputs) + noise)
+
+    def test_of(values: Any, given: _Numbers) -> _Batch:
+        inputs = _inputs(training.at(values).process.stationary(), given.input, given.choice)
+        return _Batch(inputs, target(inputs))
+
+    def step_cell(values: Any, batch: _Batch, layers: Layers, state: Any) -> tuple[Any, Any]:
+        optimizer: Any = training.at(values).optimizer
+        slope = jax.grad(_loss)(layers, *batch)
         slope = jax.tree.map(lambda leaf: grid.scale(shape.rows) * leaf, slope)
-        moves, optimizer = cell.optimizer.transform().update(slope, optimizer, layers)
-        return optax.apply_updates(layers, moves), optimizer
+        if isinstance(optimizer, Momentum):
+            if shape.decays:
+                decay = optimizer.weight_decay
+                slope = jax.tree.map(lambda g, weight: g + decay * weight, slope, layers)
+            optimizer = replace(optimizer, weight_decay=0.0)
+        moves, state = positions(optimizer).update(slope, state, layers)
+        return optax.apply_updates(layers, moves), state
 
-    def judge_cell(values: Any, given: tuple[Array, Array], layers: Layers) -> Array:
-        inputs = _inputs(training.at(values).process.stationary(), *given)
-        return _loss(layers, inputs, target(inputs))
-
-    def judged(layers: Layers, step: Array) -> Array:
-        standard = normal_array(grid.keys, step[None], TEST, _TEST_ROWS * dim)[:, 0]
-        choice = uniform_array(grid.keys, step[None], TEST_CHOICE, _TEST_ROWS)[:, 0]
-        return over_law(judge_cell, grid, every)((standard, choice), layers)
-
-    def one(state: NetworkState, now: Any, measured: bool) -> tuple[NetworkState, None]:
-        step, given, laws = now
-        cells = state.total.shape
-        laws = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*cells, *leaf.shape[2:])), laws)
-        each = over_law(step_cell, grid, every)
-        layers, optimizer = each(given, laws, state.layers, state.optimizer)
-        total = state.total + judged(layers, step) if measured else state.total
+    def one(state: NetworkState, now: tuple[_Batch, _Batch | None]) -> tuple[NetworkState, None]:
+        batch, test = jax.tree.map(
+            lambda leaf: _flat(jnp.broadcast_to(leaf, (streams, cells, *leaf.shape[2:]))), now
+        )
+        layers, optimizer = jax.vmap(step_cell)(values, batch, state.layers, state.optimizer)
+        total = state.total
+        if test is not None:
+            total = total + jax.vmap(_loss)(layers, *test)
         return state._replace(layers=layers, optimizer=optimizer, total=total), None
 
     def block(number: Array, state: NetworkState) -> NetworkState:
+        # Batches are drawn for the block at once, and the loop stores what it is given: the
+        # compiler would melt them into each of their uses, and draw them anew for each.
         steps = first + number * BLOCK + jnp.arange(BLOCK)
-        numbers = _Numbers(
-            normal_array(grid.keys, steps, INPUT, needs.input),
-            uniform_array(grid.keys, steps, CHOICE, needs.choice),
-            normal_array(grid.keys, steps, NOISE, needs.noise),
-        )
-        given = jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), numbers)
         walked = normals(grid.keys, steps, PROCESS, needs.process)
         process, laws = walk(training, grid, shape, state.process[0], steps, walked)
-        if not shape.ordered:
-            laws = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (BLOCK, *leaf.shape)), laws)
         state = state._replace(process=(process, state.process[1]))
-        plain, measured = (functools.partial(one, measured=choice) for choice in (False, True))
-        return jax.lax.cond(
-            record,
-            lambda state, now: jax.lax.scan(measured, state, now)[0],
-            lambda state, now: jax.lax.scan(plain, state, now)[0],
-            state,
-            (steps, given, laws),
-        )
+        of_steps = 0 if shape.ordered else None
+        draw_batches = jax.vmap(over_law(batch_of, grid, shape), in_axes=(0, of_steps))
+        batches = draw_batches(_draw(grid, steps, needs, (INPUT, CHOICE, NOISE)), laws)
 
-    return jax.lax.fori_loop(0, blocks, block, state)
+        def measured(state: NetworkState) -> NetworkState:
+            given = _draw(
+                grid, steps, Needs(0, _TEST_ROWS * dim, _TEST_ROWS, 0), (TEST, TEST_CHOICE, NOISE)
+            )
+            tests = jax.vmap(over_law(test_of, grid, shape))(given)
+            return jax.lax.scan(one, state, (batches, tests))[0]
+
+        def plain(state: NetworkState) -> NetworkState:
+            return jax.lax.scan(one, state, (batches, None))[0]
+
+        return jax.lax.cond(record, measured, plain, state)
+
+    # One axis of networks: the compiler vectorises a second one of length 1 badly (6 times slower).
+    flat = jax.tree.map(_flat, state._replace(process=()))._replace(process=state.process)
+    after = jax.lax.fori_loop(0, blocks, block, flat)
+    split = jax.tree.map(
+        lambda leaf: leaf.reshape(streams, cells, *leaf.shape[1:]), after._replace(process=())
+    )
+    return split._replace(process=after.process)
+
+
+def _flat(leaf: Array) -> Array:
+    return leaf.reshape(-1, *leaf.shape[2:])
 
 
 def run_networks(
