@@ -146,6 +146,9 @@ def found(rates, half=0.003, blocks=30.0):
     return Estimates(rate, rate - half, rate + half, np.full(len(rate), blocks))
 
 
+MOMENTA = np.array([0.95, 0.9, 0.85])
+
+
 @pytest.mark.parametrize(
     ("policy", "rates", "current", "alarm", "expected"),
     [
@@ -157,8 +160,13 @@ def found(rates, half=0.003, blocks=30.0):
         ("safe", [0.001, -0.01, -0.02], 0, False, 0),  # not surely
         ("safe", [0.001, -0.01, -0.02], 0, True, 1),  # but the run itself grows
         ("safe", [-0.001, -0.01, -0.02], 0, True, 0),
-        ("safe", [-0.01, -0.01, -0.02], 2, False, 1),  # up again, place by place
-        ("safe", [-0.01, -0.01, -0.02], 2, True, 2),
+        ("safe", [-0.02, -0.04, -0.06], 2, False, 1),  # up again, place by place
+        ("safe", [-0.02, -0.04, -0.06], 2, True, 2),
+        ("safe", [-0.002, -0.05, -0.07], 0, False, 1),  # falls, but the edge is near
+        ("safe", [-0.002, -0.003, -0.07], 0, False, 2),
+        ("safe", [-0.002, -0.05, -0.07], 1, False, 1),  # nor up to it
+        ("safe", [-0.002, -0.001, -0.0005], 0, False, 0),  # slow, and less momentum is slower
+        ("safe", [-0.02, -0.05, -0.07], 0, False, 0),  # no rhythm at all
         ("safe", [0.0, -0.001, -0.02], 2, False, 2),  # not surely calm
         ("safe", [0.0, -0.0001, 0.0], 2, False, 1),  # flat: no worse than now
         ("fastest", [-0.01, -0.03, -0.02], 0, False, 1),
@@ -166,12 +174,12 @@ def found(rates, half=0.003, blocks=30.0):
     ],
 )
 def test_policies(policy, rates, current, alarm, expected):
-    assert int(decide(policy, found(rates), current, alarm)) == expected
+    assert int(decide(policy, found(rates), MOMENTA, current, alarm)) == expected
 
 
 def test_nothing_is_done_on_little_evidence():
     for policy in POLICIES:
-        assert int(decide(policy, found([0.05, -0.05], blocks=3.0), 0, True)) == 0
+        assert int(decide(policy, found([0.05, -0.05], blocks=3.0), MOMENTA[:2], 0, True)) == 0
 
 
 def test_policies_are_the_same_in_compiled_code():
@@ -183,8 +191,9 @@ def test_policies_are_the_same_in_compiled_code():
         for rates in itertools.product([-0.01, 0.001, 0.01], repeat=3):
             for current, alarm in itertools.product(range(3), (False, True)):
                 given = found(rates)
-                expected = int(decide(policy, given, current, alarm))
-                made = compiled(Estimates(*map(jnp.asarray, given)), current, jnp.asarray(alarm))
+                expected = int(decide(policy, given, MOMENTA, current, alarm))
+                inputs = (Estimates(*map(jnp.asarray, given)), jnp.asarray(MOMENTA))
+                made = compiled(*inputs, current, jnp.asarray(alarm))
                 assert int(made) == expected
 
 

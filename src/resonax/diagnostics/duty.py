@@ -1,9 +1,9 @@
 """When a guard looks: bursts of consecutive steps, rationed by a budget of extra work.
 
 A step that is probed with n shadows costs about ``2 + 1.4 n`` further steps. In every step the
-guard earns ``budget`` steps; once it can pay for a burst it follows the momentum in use and the
-next larger candidate. An alarm of the passive signal, or a momentum that surely grows, starts
-a search at once that follows all candidates; what it costs is paid back in part.
+guard earns ``budget`` steps; once it can pay for a burst it follows the momentum in use and its
+neighbours among the candidates. An alarm of the passive signal, or a momentum that surely grows,
+starts a search at once that follows all candidates; what it costs is paid back in part.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def waiting(plan: Plan, xp: Any = np) -> Duty:
 def followed(duty: Duty, count: int, current: Any, *, every: bool, xp: Any = np) -> Any:
     """Return which of the candidates are followed in this step."""
     place = xp.arange(count)
-    some = (place == current) | (place == current - 1)
+    some = xp.abs(place - current) <= 1
     searching = (duty.mode == SEARCH) | ((duty.mode == WATCH) & every)
     return xp.where(searching, place >= 0, some & (duty.mode == WATCH))
 

@@ -81,7 +81,7 @@ def _every(rules: Rules) -> bool:
 
 
 def _usual(rules: Rules) -> int:
-    return len(rules.candidates) if _every(rules) else 1
+    return len(rules.candidates) if _every(rules) else min(2, len(rules.candidates))
 
 
 def observe(
@@ -119,7 +119,8 @@ def observe(
     if rules.policy == "watch":  # what is known need not be searched for again
         rang = rang & ~(found.grows[state.current] & (state.duty.mode == IDLE))
     alarm = state.alarm | rang
-    current = decide(rules.policy, found, state.current, alarm, xp)
+    momenta = xp.asarray(rules.candidates)
+    current = decide(rules.policy, found, momenta, state.current, alarm, xp)
     moved = current != state.current
     undecided = alarm & ~moved & ~found.falls[state.current]
     shadows = xp.sum(on)

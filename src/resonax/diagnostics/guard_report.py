@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from resonax.diagnostics.growth import estimates
 from resonax.diagnostics.guard import Rules, Watched
 from resonax.diagnostics.policy import decide
@@ -138,7 +140,8 @@ def change(before: Watched, after: Watched, rules: Rules, period: float | None) 
 def resonance(state: Watched, rules: Rules, period: float | None) -> Event | None:
     """Return the event of a momentum that grows where a smaller one would fall, or None."""
     found, current = estimates(state.growth), int(state.current)
-    advised = int(decide("safe", found, current, bool(state.alarm)))
+    momenta = np.asarray(rules.candidates)
+    advised = int(decide("safe", found, momenta, current, bool(state.alarm)))
     if advised <= current or not found.falls[advised]:
         return None
     own, better = rules.candidates[current], rules.candidates[advised]

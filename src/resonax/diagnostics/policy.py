@@ -1,4 +1,4 @@
-"""What a guard does with its estimates: three policies as pure functions, with hysteresis.
+r"""What a guard does with its estimates: three policies as pure functions, with hysteresis.
 
 Candidates are sorted from the largest momentum, the user's own, to the smallest. A policy returns
 the place of the candidate to train with next.
@@ -11,6 +11,12 @@ safe
     seem to grow, and else to the one that grows least. Moves up by one place where that one surely
     falls; where even the current one is flat, as in a network with more weights than data, where
     it surely grows no more than the current one may.
+
+    At the edge of a resonance a momentum still falls, but so slowly that noise piles up. Without a
+    rhythm an oscillation falls by :math:`\log\sqrt\mu` a step; a momentum is strained if it falls
+    by a small share of that and a smaller one surely falls more. Of a strained momentum the guard
+    moves down, and it does not move up to one. Slow directions, in which no momentum helps, strain
+    none: there the smaller one falls less.
 fastest
     Moves to the candidate that falls most, if that is surely more than the current one does.
 """
@@ -27,6 +33,7 @@ from resonax.diagnostics.growth import Estimates
 __all__ = ["POLICIES", "checked_policy", "decide"]
 
 POLICIES = ("watch", "safe", "fastest")
+_STRAINED = 0.5  # share of the fall without a rhythm, below which a momentum is strained
 
 
 def checked_policy(name: object) -> str:
@@ -40,7 +47,17 @@ def _first(mask: Any, otherwise: Any, xp: Any) -> Any:
     return xp.where(mask.any(), xp.argmax(mask), otherwise)
 
 
-def _safe(found: Estimates, current: Any, alarm: Any, xp: Any) -> Any:
+def _surely_more(found: Estimates, one: Any, other: Any) -> Any:
+    """Return whether one candidate surely falls more than another.
+
+    They meet the same batches, so that much of their noise is shared: half of the interval of each
+    is enough for a difference.
+    """
+    ahead = (found.rate[one] + found.high[one]) < (found.rate[other] + found.low[other])
+    return found.known[one] & found.known[other] & ahead
+
+
+def _safe(found: Estimates, momenta: Any, current: Any, alarm: Any, xp: Any) -> Any:
     place = xp.arange(found.rate.shape[0])
     below = place > current
     lost = found.grows[current] | (alarm & found.weighty[current] & (found.rate[current] > 0))
@@ -50,19 +67,23 @@ def _safe(found: Estimates, current: Any, alarm: Any, xp: Any) -> Any:
     level = xp.where(found.known[current], xp.maximum(found.high[current], 0.0), 0.0)
     up = xp.maximum(current - 1, 0)
     calm = found.falls[up] | (found.known[up] & ~found.grows[up] & (found.high[up] < level))
-    rises = calm & ~alarm & (current > 0)
-    return xp.where(lost, down, xp.where(rises, up, current))
+    limit = _STRAINED * 0.5 * xp.log(xp.maximum(momenta, 1e-9))
+    weak = found.known & (found.rate > limit)
+    rises = calm & ~alarm & (current > 0) & ~(weak[up] & _surely_more(found, current, up))
+    relief = below & found.falls & ~weak & _surely_more(found, place, current)
+    strained = (found.low[current] > limit[current]) & relief.any()
+    moved = xp.where(strained, xp.argmax(relief), xp.where(rises, up, current))
+    return xp.where(lost, down, moved)
 
 
 def _fastest(found: Estimates, current: Any, xp: Any) -> Any:
     best = xp.argmin(xp.where(found.weighty, found.rate, xp.inf))
-    # The candidates meet the same batches, so that much of their noise is shared: half of the
-    # interval of each is enough for a difference.
-    surely = (found.rate[best] + found.high[best]) < (found.rate[current] + found.low[current])
-    return xp.where(found.weighty[best] & found.known[current] & surely, best, current)
+    return xp.where(found.weighty[best] & _surely_more(found, best, current), best, current)
 
 
-def decide(policy: str, found: Estimates, current: Any, alarm: Any, xp: Any = np) -> Any:
+def decide(
+    policy: str, found: Estimates, momenta: Any, current: Any, alarm: Any, xp: Any = np
+) -> Any:
     """Return the place of the candidate to train with next.
 
     Parameters
@@ -71,6 +92,8 @@ def decide(policy: str, found: Estimates, current: Any, alarm: Any, xp: Any = np
         One of `POLICIES`.
     found
         Rates of the candidates, from the largest momentum to the smallest.
+    momenta
+        The candidates themselves.
     current
         Place of the candidate in use.
     alarm
@@ -80,13 +103,14 @@ def decide(policy: str, found: Estimates, current: Any, alarm: Any, xp: Any = np
 
     Examples
     --------
-    >>> rate = np.array([0.004, -0.01, -0.03])  # of momenta 0.95, 0.9, 0.85
+    >>> rate = np.array([0.004, -0.01, -0.03])
     >>> found = Estimates(rate, rate - 0.003, rate + 0.003, np.full(3, 30.0))
-    >>> [int(decide(name, found, 0, False)) for name in POLICIES]
+    >>> momenta = np.array([0.95, 0.9, 0.85])
+    >>> [int(decide(name, found, momenta, 0, False)) for name in POLICIES]
     [0, 1, 2]
     """
     if policy == "watch":
         return current
     if policy == "safe":
-        return _safe(found, current, alarm, xp)
+        return _safe(found, momenta, current, alarm, xp)
     return _fastest(found, current, xp)
