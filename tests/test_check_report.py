@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from pages import Page
 from resonax.checks import ArgumentError
 from resonax.diagnostics.check import check
 from resonax.diagnostics.result import Check
@@ -19,7 +18,6 @@ from resonax.figures.style import save_figure
 from resonax.reports import fold
 from resonax.reports.check import render_check, write_check
 
-VOID = {"meta", "img", "input", "br", "link", "hr"}
 HOSTILE = '<script>alert("1 & 2")</script>'
 REMEDIES = (
     "Largest safe momentum",
@@ -28,34 +26,6 @@ REMEDIES = (
     "Smallest safe shuffle buffer",
     "Momentum that converges fastest",
 )
-
-
-class Page(HTMLParser):
-    """What the page holds; an element left open or closed out of turn is an error."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.elements, self.text = [], [], ""
-        self.feed(text)
-        self.close()
-        assert self.open == []
-        self.text = re.sub(r"\s+", " ", self.text)
-
-    def handle_starttag(self, tag, attrs):
-        assert len(attrs) == len(dict(attrs))
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.text += data
-
-    def values(self, name):
-        return [attrs[name] for _, attrs in self.elements if name in attrs]
 
 
 @pytest.fixture(scope="module")

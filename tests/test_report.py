@@ -5,18 +5,17 @@ from __future__ import annotations
 import io
 import json
 import math
-from html.parser import HTMLParser
 
 import pytest
 from rich.console import Console
 
+from pages import Page
 from resonax.checks import ArgumentError
 from resonax.cli.claims import show_claims
-from resonax.experiments.judgement import Case, Claim
-from resonax.experiments.report import Report, Section, measured_text, write_claims, write_report
+from resonax.experiments.judgement import Case, Claim, measured_text
 from resonax.figures.style import new_figure, save_figure
+from resonax.reports.reproduction import Report, Section, write_claims, write_report
 
-VOID = {"meta", "img", "input", "br", "link", "hr"}
 MARKUP = '<script>alert("1 & 2")</script>'
 CASE = Case("sinusoid", 0.97312, ">=", 0.95)
 CLAIMS = (
@@ -32,33 +31,6 @@ CLAIMS = (
     Claim("floquet", "It grows.", "growth", "why", (Case("one", -1.234567e-09, "<", 1e-05),)),
     Claim("low-momentum-mitigates", "No.", "ratio", "why", (Case("all", math.inf, ">", 123456),)),
 )
-
-
-class Page(HTMLParser):
-    """What the page holds; an element left open or closed out of turn is an error."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.elements, self.text = [], [], ""
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        assert len(attrs) == len(dict(attrs))
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.text += data
-
-    def values(self, name):
-        return [attrs[name] for _, attrs in self.elements if name in attrs]
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ __all__ = [
     "check_number",
     "check_numbers",
     "check_whole",
+    "is_number",
     "suggest",
 ]
 
@@ -142,3 +143,18 @@ def suggest(kind: str, given: str, allowed: Iterable[str]) -> ArgumentError:
     close = difflib.get_close_matches(word, allowed, n=1) or (close if word else [])
     hint = f", did you mean {close[0]!r}?" if close else ""
     return ArgumentError(f"unknown {kind} {given!r}{hint} (one of: {', '.join(allowed)})")
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text reads as a number.
+
+    Examples
+    --------
+    >>> is_number("1e-3"), is_number("nan"), is_number("0,5")
+    (True, True, False)
+    """
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

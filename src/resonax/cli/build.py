@@ -6,7 +6,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resonax.checks import ArgumentError, suggest
+from resonax.checks import ArgumentError, is_number, suggest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,9 +98,9 @@ def _read_csv(path: Path) -> np.ndarray:
     rows: list[list[float]] = []
     with path.open(encoding="utf-8-sig", newline="") as file:
         for line, fields in enumerate(csv.reader(file), start=1):
-            if not fields or (line == 1 and not any(_is_number(field) for field in fields)):
+            if not fields or (line == 1 and not any(is_number(field) for field in fields)):
                 continue
-            bad = next((field for field in fields if not _is_number(field)), None)
+            bad = next((field for field in fields if not is_number(field)), None)
             if bad is not None:
                 raise ArgumentError(f"data must be numbers, got {bad!r} in line {line} of {path}")
             if rows and len(fields) != len(rows[0]):
@@ -112,14 +112,6 @@ def _read_csv(path: Path) -> np.ndarray:
     if not rows:
         raise ArgumentError(f"data must not be empty, got no row of numbers in {path}")
     return np.array(rows)
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
 
 
 def _build_process(name: str, given: dict[str, Any]) -> Process:

@@ -9,8 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from resonax.cli.show import show_line
-from resonax.experiments.judgement import Claim
-from resonax.experiments.report import measured_text
+from resonax.experiments.judgement import Claim, measured_text
 
 __all__ = ["show_claims"]
 

@@ -33,7 +33,7 @@ _FIGURES = 14  # of the paper, and so the most jobs there can be
 
 
 def _section(outcome: Outcome, out: Path) -> Any:
-    from resonax.experiments.report import Section
+    from resonax.reports.reproduction import Section
 
     experiment = outcome.experiment
     return Section(
@@ -85,8 +85,8 @@ def reproduce(
         prepare()
         from resonax.experiments.catalogue import catalogue
         from resonax.experiments.claims import judge
-        from resonax.experiments.report import Report, write_claims, write_report
         from resonax.labels import versions
+        from resonax.reports.reproduction import Report, write_claims, write_report
 
         experiments = [item for item in catalogue(ids, scale) if networks or not item.networks]
         if not experiments:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-from resonax.checks import ArgumentError
+from resonax.checks import ArgumentError, is_number
 from resonax.diagnostics.table import PIECE, Table, reading
 
 if TYPE_CHECKING:
@@ -33,14 +33,6 @@ def _rows(path: Path, separator: str, errors: str = "strict") -> Iterator[list[s
                 yield fields
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _header(first: list[str], source: str) -> tuple[list[str], bool, tuple[str, ...]]:
     """Return the names of all columns, whether the first line holds them, and what was assumed."""
     names = [field.strip() for field in first]
@@ -48,7 +40,7 @@ def _header(first: list[str], source: str) -> tuple[list[str], bool, tuple[str, 
     index = len(names) > 1 and names[0] in ("", _INDEX)
     # 0, 1, 2, ... is how pandas names the columns of an array
     counted = names[1:] == numbers[:-1] if index else len(names) > 2 and names == numbers
-    if not counted and all(_is_number(name or "nan") for name in names):
+    if not counted and all(is_number(name or "nan") for name in names):
         return numbers, False, ("the first line holds numbers, so the columns are numbered from 0",)
     notes = ("the first line, 0, 1, 2 and so on, was taken as names",) if counted else ()
     if index:

@@ -6,6 +6,7 @@ import copy
 import functools
 import inspect
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -26,12 +27,12 @@ class Leaf(NamedTuple):
     eps: float = float(np.finfo(float).eps)
 
 
-class Leaves:
+class Leaves(ABC):
     """A learner whose state is a list of leaves, found anew each time: libraries replace them."""
 
+    @abstractmethod
     def leaves(self) -> list[Leaf]:
         """Return the leaves as they are now."""
-        raise NotImplementedError
 
     def state(self) -> np.ndarray:
         return np.concatenate([np.zeros(0), *(leaf.values for leaf in self.leaves())])

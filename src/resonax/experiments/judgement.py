@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["Case", "Claim"]
+__all__ = ["Case", "Claim", "measured_text"]
 
 _COMPARISONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 
@@ -77,3 +78,23 @@ class Claim:
             "note": self.note,
             "cases": [case.to_dict() for case in self.cases],
         }
+
+
+def measured_text(case: Case) -> str:
+    """Return the measured figure with as many digits as show on which side it is.
+
+    Examples
+    --------
+    >>> measured_text(Case("a hair below", 0.99999876, ">=", 1.0))
+    '0.999999'
+    """
+    value = float(case.measured)
+    if math.isnan(value):
+        return "not a number"
+    if value.is_integer() and abs(value) < 1e6:
+        return f"{value:.0f}"
+    for digits in range(4, 17):
+        text = f"{value:.{digits}g}"
+        if replace(case, measured=float(text)).holds == case.holds:
+            return text
+    return repr(value)

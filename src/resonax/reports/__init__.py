@@ -9,14 +9,12 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["fold", "number", "page", "picture", "table", "terms"]
-
-_STYLES = (("resonax.experiments", "report.css"), ("resonax.reports", "check.css"))
+__all__ = ["Part", "fold", "framed", "number", "page", "picture", "table", "terms"]
 
 _PAGE = Template("""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
@@ -41,17 +39,35 @@ $sections
 """)
 
 
-def page(title: str, head: str, aside: str, sections: Mapping[str, tuple[str, str]]) -> str:
-    """Return a page of sections, each an id with its name and content; empty ones are left out."""
-    shown = {key: section for key, section in sections.items() if section[1]}
-    links = (f'<li><a href="#{key}">{escape(name)}</a></li>' for key, (name, _) in shown.items())
+class Part(NamedTuple):
+    """A section of a page: its name, its content, and small words beside the name."""
+
+    name: str
+    content: str
+    small: str = ""
+
+
+def page(
+    title: str, head: str, aside: str, parts: Mapping[str, Part], styles: Iterable[str] = ()
+) -> str:
+    """Return a page of sections by their ids; those without content are left out.
+
+    ``styles`` are style sheets of its own, beside that of all pages.
+    """
+    names = {
+        key: escape(part.name) + (f" <small>{escape(part.small)}</small>" if part.small else "")
+        for key, part in parts.items()
+        if part.content
+    }
+    links = (f'<li><a href="#{escape(key)}">{name}</a></li>' for key, name in names.items())
     bodies = (
-        f'<section id="{key}"><h2>{escape(name)}</h2>\n{text}\n</section>'
-        for key, (name, text) in shown.items()
+        f'<section id="{escape(key)}"><h2>{name}</h2>\n{parts[key].content}\n</section>'
+        for key, name in names.items()
     )
+    home = files("resonax.reports")
     return _PAGE.substitute(
         title=escape(title),
-        style="".join(files(home).joinpath(name).read_text("utf-8") for home, name in _STYLES),
+        style="".join(home.joinpath(name).read_text("utf-8") for name in ("page.css", *styles)),
         head=head,
         aside=aside,
         links="\n".join(links),
@@ -75,8 +91,24 @@ def table(names: Iterable[str], rows: Iterable[str]) -> str:
 </tbody></table>"""
 
 
+def framed(key: str, png: bytes, label: str, alt: str, caption: str) -> str:
+    """Return a PNG as a part of the page, shown at 3/4 of its pixels: sharp on fine screens.
+
+    The caption is HTML; the other words are escaped.
+    """
+    width, height = struct.unpack(">II", png[16:24])
+    data, key = base64.b64encode(png).decode("ascii"), escape(key)
+    return f"""<figure>
+<input type="checkbox" id="full-{key}"><label for="full-{key}">full size</label>
+<div class="card" tabindex="0" role="region" aria-label="{escape(label)}">
+<img src="data:image/png;base64,{data}" width="{width * 3 // 4}" height="{height * 3 // 4}"
+ alt="{escape(alt)}"></div>
+<figcaption>{caption}</figcaption>
+</figure>"""
+
+
 def picture(key: str, figure: Figure, alt: str, caption: str) -> str:
-    """Return a figure as a part of the page, shown at 3/4 of its pixels: sharp on fine screens."""
+    """Return a figure as a part of the page."""
     import matplotlib
 
     from resonax.figures.style import STYLE
@@ -84,16 +116,8 @@ def picture(key: str, figure: Figure, alt: str, caption: str) -> str:
     stream = io.BytesIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(stream, dpi=160, format="png", metadata={"Software": None})
-    png = stream.getvalue()
-    width, height = struct.unpack(">II", png[16:24])
-    data = base64.b64encode(png).decode("ascii")
-    return f"""<figure>
-<input type="checkbox" id="full-{key}"><label for="full-{key}">full size</label>
-<div class="card" tabindex="0" role="region" aria-label="{escape(caption.partition(".")[0])}">
-<img src="data:image/png;base64,{data}" width="{width * 3 // 4}" height="{height * 3 // 4}"
- alt="{escape(alt)}"></div>
-<figcaption><p>{escape(caption)}</p></figcaption>
-</figure>"""
+    words = f"<p>{escape(caption)}</p>"
+    return framed(key, stream.getvalue(), caption.partition(".")[0], alt, words)
 
 
 def number(value: float) -> str:

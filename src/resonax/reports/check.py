@@ -13,7 +13,7 @@ from resonax.diagnostics.intervals import BURST
 from resonax.diagnostics.result import Check, pace
 from resonax.figures.check import plot_panels
 from resonax.labels import versions
-from resonax.reports import fold, number, page, picture, table, terms
+from resonax.reports import Part, fold, number, page, picture, table, terms
 from resonax.results import replacing
 
 __all__ = ["render_check", "write_check"]
@@ -107,21 +107,21 @@ def render_check(check: Check, command: str = "") -> str:
     ``command`` is what makes the page again.
     """
     calm = check.verdict == "converges"
-    help_or_room = "For more room" if calm else "What would help"
+    room = "For more room" if calm else "What would help"
     source = dict(check.facts).get("source", "data")
     words = _WORDS[:_FEW] if calm else _WORDS
     made = [("versions", ", ".join(f"{name} {version}" for name, version in versions().items()))]
     made += [("command", command)] if command else []
-    sections = {
-        "cause": ("Why", "" if calm else _cause(check)),
-        "remedies": (help_or_room if _unsafe(check) else "How far you can go", _remedies(check)),
-        "pictures": ("Pictures", _pictures(check, ("map", "training") if calm else _CAPTIONS)),
-        "data": ("Data and settings", _data(check)),
-        "words": ("Words", terms(words, "words")),
-        "provenance": ("Provenance", terms(made)),
+    parts = {
+        "cause": Part("Why", "" if calm else _cause(check)),
+        "remedies": Part(room if _unsafe(check) else "How far you can go", _remedies(check)),
+        "pictures": Part("Pictures", _pictures(check, ("map", "training") if calm else _CAPTIONS)),
+        "data": Part("Data and settings", _data(check)),
+        "words": Part("Words", terms(words, "words")),
+        "provenance": Part("Provenance", terms(made)),
     }
     title = f"{_HEADINGS[check.verdict][0]}: {source}"
-    return page(title, _verdict(check, source), _asked(check), sections)
+    return page(title, _verdict(check, source), _asked(check), parts, ("check.css",))
 
 
 def _verdict(check: Check, source: str) -> str:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
-import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from resonax.checks import ArgumentError
-from resonax.experiments.judgement import Case, Claim
+from resonax.experiments.judgement import Case, Claim, measured_text
+from resonax.reports import Part, framed, page, terms
 from resonax.results import make_folder, replacing
 
-__all__ = ["Report", "Section", "measured_text", "render", "write_claims", "write_report"]
+__all__ = ["Report", "Section", "render", "write_claims", "write_report"]
 
 
 @dataclass(frozen=True)
@@ -68,47 +66,18 @@ _WORDS = (
     ("iid", "inputs drawn independently at each step: the same data without any rhythm"),
 )
 
-_PAGE = Template("""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Resonance in weight space: the figures and claims, made again</title>
-<style>
-$style</style></head>
-<body><header><div>
-<p class="kicker">Reproduction, $scale scale</p>
+_HEAD = Template("""<p class="kicker">Reproduction, $scale scale</p>
 <h1>Can the order of the data make training diverge?</h1>
 <p class="lead">Momentum makes the weights of a model swing like a pendulum. Data that arrives in a
 rhythm pushes that pendulum, and at certain periods it pushes in time: the error grows
 exponentially, although the same data in random order trains well.</p>
 <p>Banman, Peet-Pare, Hegde, Fyshe and White say when, in <cite>Resonance in Weight Space: Covariate
 Shift Can Drive Divergence of SGD with Momentum</cite> (ICLR 2022). Here are their figures, made
-again, and their claims, each judged by a measured number and a threshold.</p>
-</div><div class="tally">
-$tally
-<p class="aside">Make it again:</p><pre tabindex="0"><code>$command</code></pre>
-</div></header>
-<div class="layout"><nav aria-label="On this page"><ul>
-$links
-</ul></nav>
-<main>
-<section id="words"><h2>Words</h2>
-$words</section>
-<section id="claims"><h2>Claims</h2>
-$claims</section>
-$sections
-<section id="provenance"><h2>Provenance</h2>
-$facts</section>
-</main></div></body></html>
-""")
+again, and their claims, each judged by a measured number and a threshold.</p>""")
 
 
 def render(report: Report) -> str:
     """Return the page: HTML that needs no other file and no network."""
-    figures = [_link(section.id, section.title, section.paper) for section in report.sections]
-    links = [_link("words", "Words"), _link("claims", "Claims"), *figures]
     facts = [
         ("scale", f"{report.scale}. {_SCALES.get(report.scale, '')}"),
         ("seed", str(report.seed)),
@@ -117,16 +86,19 @@ def render(report: Report) -> str:
         ("versions", ", ".join(f"{name} {number}" for name, number in report.versions.items())),
         ("command", report.command),
     ]
-    return _PAGE.substitute(
-        style=files("resonax.experiments").joinpath("report.css").read_text(encoding="utf-8"),
-        scale=escape(report.scale),
-        tally=_tally(report),
-        command=" ".join(f"<span>{escape(word)}</span>" for word in report.command.split(" ")),
-        links="\n".join([*links, _link("provenance", "Provenance")]),
-        words=_terms(_WORDS, "words"),
-        claims=_claims_table(report.claims),
-        sections="\n".join(_section(section) for section in report.sections),
-        facts=_terms(facts),
+    command = " ".join(f"<span>{escape(word)}</span>" for word in report.command.split(" "))
+    again = f'<p class="aside">Make it again:</p><pre tabindex="0"><code>{command}</code></pre>'
+    parts = {
+        "words": Part("Words", terms(_WORDS, "words")),
+        "claims": Part("Claims", _claims_table(report.claims)),
+        **{one.id: Part(one.title, _section(one), one.paper) for one in report.sections},
+        "provenance": Part("Provenance", terms(facts)),
+    }
+    return page(
+        "Resonance in weight space: the figures and claims, made again",
+        _HEAD.substitute(scale=escape(report.scale)),
+        f"{_tally(report)}\n{again}",
+        parts,
     )
 
 
@@ -145,26 +117,6 @@ def write_claims(claims: Iterable[Claim], folder: Path) -> Path:
     return _write(text + "\n", make_folder(folder) / "claims.json")
 
 
-def measured_text(case: Case) -> str:
-    """Return the measured figure with as many digits as show on which side it is.
-
-    Examples
-    --------
-    >>> measured_text(Case("a hair below", 0.99999876, ">=", 1.0))
-    '0.999999'
-    """
-    value = float(case.measured)
-    if math.isnan(value):
-        return "not a number"
-    if value.is_integer() and abs(value) < 1e6:
-        return f"{value:.0f}"
-    for digits in range(4, 17):
-        text = f"{value:.{digits}g}"
-        if replace(case, measured=float(text)).holds == case.holds:
-            return text
-    return repr(value)
-
-
 def _write(text: str, path: Path) -> Path:
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
@@ -179,11 +131,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str | int):
         return value
     return float(value) if math.isfinite(value) else None
-
-
-def _link(anchor: str, name: str, paper: str = "") -> str:
-    text = f"{escape(name)} <small>{escape(paper)}</small>" if paper else escape(name)
-    return f'<li><a href="#{escape(anchor)}">{text}</a></li>'
 
 
 def _tally(report: Report) -> str:
@@ -226,7 +173,7 @@ def _claim(claim: Claim) -> str:
 <td role="cell" class="number" data-label="threshold">{_threshold(worst)}</td>
 <td role="cell" class="outcome">{_outcome(claim.holds)}</td></tr>
 <tr role="row" class="more"><td role="cell" colspan="5"><details><summary>{more}</summary>
-{_terms(about)}
+{terms(about)}
 <div class="scroll" tabindex="0" role="region" aria-label="Cases of {name}"><table class="cases">
 <thead><tr><th scope="col">case</th><th scope="col">measured</th><th scope="col">threshold</th>
 <th scope="col">outcome</th></tr></thead>
@@ -253,38 +200,23 @@ def _threshold(case: Case) -> str:
 
 
 def _section(section: Section) -> str:
-    data, width, height = _png(section.figure)
-    anchor, title, paper = escape(section.id), escape(section.title), escape(section.paper)
     caption = "\n".join(f"<p>{escape(part)}</p>" for part in section.caption.split("\n\n"))
+    alt = f"{section.title} ({section.paper} of the paper), explained in the caption"
+    shown = framed(section.id, _png(section.figure), section.title, alt, caption)
     seconds = section.seconds
     facts = ["Stored already" if seconds is None else f"Computed in {_duration(seconds)}"]
     facts += [] if section.cells is None else [_count(section.cells, "cell")]
     facts += [] if section.runs is None else [f"{_count(section.runs, 'run')} of each"]
-    readings = f"<h3>How the paper was read</h3>\n{_terms(section.readings)}\n"
-    return f"""<section id="{anchor}"><h2>{title} <small>{paper}</small></h2>
-<figure>
-<input type="checkbox" id="full-{anchor}"><label for="full-{anchor}">full size</label>
-<div class="card" tabindex="0" role="region" aria-label="{title}">
-<img src="data:image/png;base64,{data}" width="{width}" height="{height}"
- alt="{title} ({paper} of the paper), explained in the caption"></div>
-<figcaption>{caption}</figcaption>
-</figure>
-{readings if section.readings else ""}<p class="aside">{", ".join(facts)}.</p>
-</section>"""
+    readings = f"<h3>How the paper was read</h3>\n{terms(section.readings)}\n"
+    return f"""{shown}
+{readings if section.readings else ""}<p class="aside">{", ".join(facts)}.</p>"""
 
 
-def _png(path: Path) -> tuple[str, int, int]:
-    """Return a PNG in base64, and the size to show: 3/4 of its own, sharp on fine screens."""
+def _png(path: Path) -> bytes:
     data = path.read_bytes()
     if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:
         raise ArgumentError(f"the figure {path} is not a PNG: the report shows no other")
-    width, height = struct.unpack(">II", data[16:24])
-    return base64.b64encode(data).decode("ascii"), width * 3 // 4, height * 3 // 4
-
-
-def _terms(pairs: Iterable[tuple[str, str]], kind: str = "facts") -> str:
-    rows = (f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in pairs)
-    return "\n".join([f'<dl class="{kind}">', *rows, "</dl>"])
+    return data
 
 
 def _count(number: int, word: str) -> str:
