@@ -1,6 +1,6 @@
 """The guard over every period of the paper's Experiments 3, 4 and 6, against fixed momenta.
 
-Run: python benchmarks/guard_periods.py [square|switching|network ...] [--quick] [--figure PATH]
+Run: python benchmarks/guard_periods.py [square|switching|network ...] [--every N] [--figure PATH]
 
 All periods and seeds of an experiment are one batch of runs, which a GPU takes at once. A period of
 0 is the same inputs in random order. Inputs are drawn as the run goes, so that nothing is stored.
@@ -197,13 +197,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=list(PERIODS))
     parser.add_argument("--quick", action="store_true", help="few periods, seeds and steps")
+    parser.add_argument("--every", type=int, default=1, help="only every N-th period")
     parser.add_argument("--figure", help="where to draw the errors over the period")
     options = parser.parse_args()
     seeds = 4 if options.quick else 20
     found, periods = {}, {}
     for name in options.names:
         steps = 2000 if options.quick else 20_000 if name == "network" else 10_000
-        periods[name] = list(PERIODS[name])[:: 12 if options.quick else 1]
+        periods[name] = list(PERIODS[name])[:: 12 if options.quick else options.every]
         print(f"{name}: {len(periods[name])} periods, {seeds} seeds, {steps} steps, {LR=}, {OWN=}")
         found[name] = sweep(name, steps, seeds, periods[name])
         judge(name, found[name], periods[name])

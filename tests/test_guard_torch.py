@@ -185,7 +185,7 @@ def test_safe_lets_the_momentum_rise_again():
     guard = Guard(model, optimizer, budget=math.inf, candidates=[0.8])
     train(model, optimizer, guard, switching(900, 6))
     assert guard.momentum == 0.8
-    train(model, optimizer, guard, switching(1400, 1, seed=1))
+    train(model, optimizer, guard, switching(3200, 1, seed=1))
     assert guard.momentum == 0.95
     assert [event.kind for event in guard.report().events] == ["momentum"] * 2
 

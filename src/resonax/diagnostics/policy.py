@@ -13,10 +13,10 @@ safe
     it surely grows no more than the current one may.
 
     At the edge of a resonance a momentum still falls, but so slowly that noise piles up. Without a
-    rhythm an oscillation falls by :math:`\log\sqrt\mu` a step; a momentum is strained if it falls
-    by a small share of that and a smaller one surely falls more. Of a strained momentum the guard
-    moves down, and it does not move up to one. Slow directions, in which no momentum helps, strain
-    none: there the smaller one falls less.
+    rhythm an oscillation falls by :math:`\log\sqrt\mu` a step; a momentum is strained if it surely
+    falls by a small share of that only, and a smaller one surely falls more. The guard leaves a
+    strained momentum, and does not go up to one that seems so. Slow directions, which less momentum
+    makes slower, strain none.
 fastest
     Moves to the candidate that falls most, if that is surely more than the current one does.
 """
@@ -33,7 +33,8 @@ from resonax.diagnostics.growth import Estimates
 __all__ = ["POLICIES", "checked_policy", "decide"]
 
 POLICIES = ("watch", "safe", "fastest")
-_STRAINED = 0.5  # share of the fall without a rhythm, below which a momentum is strained
+# Shares of the fall without a rhythm: what surely falls less is strained, what falls more is not.
+_STRAINED, _EASY = 0.4, 0.25
 
 
 def checked_policy(name: object) -> str:
@@ -67,12 +68,13 @@ def _safe(found: Estimates, momenta: Any, current: Any, alarm: Any, xp: Any) -> 
     level = xp.where(found.known[current], xp.maximum(found.high[current], 0.0), 0.0)
     up = xp.maximum(current - 1, 0)
     calm = found.falls[up] | (found.known[up] & ~found.grows[up] & (found.high[up] < level))
-    limit = _STRAINED * 0.5 * xp.log(xp.maximum(momenta, 1e-9))
-    weak = found.known & (found.rate > limit)
+    natural = 0.5 * xp.log(xp.maximum(momenta, 1e-9))
+    weak = found.known & (found.rate > _EASY * natural)
     rises = calm & ~alarm & (current > 0) & ~(weak[up] & _surely_more(found, current, up))
     relief = below & found.falls & ~weak & _surely_more(found, place, current)
-    strained = (found.low[current] > limit[current]) & relief.any()
-    moved = xp.where(strained, xp.argmax(relief), xp.where(rises, up, current))
+    strained = found.known & (found.low > _STRAINED * natural)
+    eases = strained[current] & relief.any()
+    moved = xp.where(eases, xp.argmax(relief), xp.where(rises, up, current))
     return xp.where(lost, down, moved)
 
 
