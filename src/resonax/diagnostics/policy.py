@@ -15,7 +15,7 @@ safe
     At the edge of a resonance a momentum still falls, but so slowly that noise piles up. Without a
     rhythm an oscillation falls by :math:`\log\sqrt\mu` a step; a momentum is strained if it surely
     falls by a small share of that only, and a smaller one surely falls more. The guard leaves a
-    strained momentum, and does not go up to one that seems so. Slow directions, which less momentum
+    strained momentum, and goes up only to one that is easy by some margin. Slow directions, which less momentum
     makes slower, strain none.
 fastest
     Moves to the candidate that falls most, if that is surely more than the current one does.
@@ -33,8 +33,9 @@ from resonax.diagnostics.growth import Estimates
 __all__ = ["POLICIES", "checked_policy", "decide"]
 
 POLICIES = ("watch", "safe", "fastest")
-# Shares of the fall without a rhythm: what surely falls less is strained, what falls more is not.
-_STRAINED, _EASY = 0.4, 0.25
+# Shares of the fall without a rhythm: what surely falls less is strained, and what may fall more
+# than the other share is easy; the gap between them keeps a momentum from going to and fro.
+_STRAINED, _EASY = 0.3, 0.4
 
 
 def checked_policy(name: object) -> str:
@@ -69,10 +70,10 @@ def _safe(found: Estimates, momenta: Any, current: Any, alarm: Any, xp: Any) -> 
     up = xp.maximum(current - 1, 0)
     calm = found.falls[up] | (found.known[up] & ~found.grows[up] & (found.high[up] < level))
     natural = 0.5 * xp.log(xp.maximum(momenta, 1e-9))
-    weak = found.known & (found.rate > _EASY * natural)
-    rises = calm & ~alarm & (current > 0) & ~(weak[up] & _surely_more(found, current, up))
-    relief = below & found.falls & ~weak & _surely_more(found, place, current)
     strained = found.known & (found.low > _STRAINED * natural)
+    easy = found.low < _EASY * natural
+    rises = calm & ~alarm & (current > 0) & (easy[up] | ~_surely_more(found, current, up))
+    relief = below & found.falls & easy & _surely_more(found, place, current)
     eases = strained[current] & relief.any()
     moved = xp.where(eases, xp.argmax(relief), xp.where(rises, up, current))
     return xp.where(lost, down, moved)
