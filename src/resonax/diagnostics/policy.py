@@ -15,8 +15,8 @@ safe
     At the edge of a resonance a momentum still falls, but so slowly that noise piles up. Without a
     rhythm an oscillation falls by :math:`\log\sqrt\mu` a step; a momentum is strained if it surely
     falls by a small share of that only, and a smaller one surely falls more. The guard leaves a
-    strained momentum, and goes up only to one that is easy by some margin. Slow directions, which less momentum
-    makes slower, strain none.
+    strained momentum, and goes up only to one that is easy by some margin. Slow directions, which
+    less momentum makes slower, strain none.
 fastest
     Moves to the candidate that falls most, if that is surely more than the current one does.
 """
