@@ -138,16 +138,18 @@ def change(before: Watched, after: Watched, rules: Rules, period: float | None) 
 
 
 def resonance(state: Watched, rules: Rules, period: float | None) -> Event | None:
-    """Return the event of a momentum that grows where a smaller one would fall, or None."""
+    """Return the event of a momentum that a smaller one should replace, or None."""
     found, current = estimates(state.growth), int(state.current)
     momenta = np.asarray(rules.candidates)
     advised = int(decide("safe", found, momenta, current, bool(state.alarm)))
     if advised <= current or not found.falls[advised]:
         return None
     own, better = rules.candidates[current], rules.candidates[advised]
-    text = f"momentum {own:g} grows by {found.rate[current]:+.4f} per step on this stream"
+    rate = found.rate[current]
+    what, then = ("grows by", "fall") if rate > 0 else ("falls by only", "fall more")
+    text = f"momentum {own:g} {what} {rate:+.4f} per step on this stream"
     text += f", resonant period about {period:.1f} steps" if period else ""
-    return Event(int(state.step), "resonance", f"{text}; {better:g} would fall", better, period)
+    return Event(int(state.step), "resonance", f"{text}; {better:g} would {then}", better, period)
 
 
 def loss_lost(state: Watched) -> Event:
