@@ -25,7 +25,8 @@ class GuardCallback(Callback):  # pyright: ignore[reportGeneralTypeIssues]
     Momentum and rates go to the loggers of the trainer as ``resonax/momentum`` and
     ``resonax/rate/0.95``, the state of the guard into its checkpoints. Accumulated batches and
     mixed precision are those of the trainer. When training ends the optimizer has the user's own
-    momentum again. Works with a `Trainer` of `lightning` and of `pytorch_lightning`.
+    momentum again. The `Trainer` may be that of `lightning`, or of `pytorch_lightning` if that is
+    installed alone or is of version 2.6 or later.
 
     Parameters
     ----------
