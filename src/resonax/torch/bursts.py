@@ -1,0 +1,122 @@
+"""Bursts: for some steps, shadows follow a run along the graphs of its own batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from resonax.diagnostics.guard import Met
+from resonax.diagnostics.passive import period_of
+from resonax.diagnostics.shadows import Energy
+from resonax.torch.groups import Groups
+from resonax.torch.products import gauss_newton, hessian, outputs_of
+from resonax.torch.shadows import Shadows
+
+__all__ = ["Burst"]
+
+_REMEMBERED = 1024  # steps of curvature, for the period
+
+
+class Burst:
+    """Shadows of the candidates that are followed now, and the curvature that they met."""
+
+    def __init__(self, groups: Groups, curvature: str):
+        self._groups, self._curvature = groups, curvature
+        self._outputs: list[Tensor] = []
+        self._products: list[Tensor] | None = None
+        self.shadows: Shadows | None = None
+        self.met: list[list[float]] = []  # curvature that each candidate met
+        self.probed = 0  # steps in which shadows were followed
+
+    def saw(self, outputs: Any) -> None:
+        """Keep what the model returned until its loss is known."""
+        self._outputs += outputs_of(outputs)
+
+    def outputs(self) -> list[Tensor]:
+        """Return what was kept, and keep it no longer."""
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    def look(self, loss: Tensor, outputs: list[Tensor], count: int) -> None:
+        """Add the curvature of a batch, or of a part of it, times each of the shadows."""
+        weights = self._groups.weights()
+        if self.shadows is None or not self.shadows.fits(weights, count):
+            self.shadows = Shadows.along(self._direction(loss, weights), count)
+        along = self.shadows.places
+        if outputs and self._curvature == "gauss-newton":
+            made = gauss_newton(loss, outputs, weights, along)
+        else:
+            made = hessian(loss, weights, along)
+        old = self._products
+        self._products = made if old is None else [a + b for a, b in zip(old, made, strict=True)]
+
+    def forget(self) -> None:
+        """Forget the curvature of a step that was not made."""
+        self._products = None
+
+    def stop(self) -> None:
+        """Follow nothing any more."""
+        self.shadows, self._products = None, None
+
+    def advance(self, candidates: tuple[float, ...], on: np.ndarray) -> Met | None:
+        """Move the shadows by the step that was made, and return what they met, if anything."""
+        products, self._products, self._outputs = self._products, None, []
+        if products is None or self.shadows is None:
+            return None
+        each = self._groups.gains(np.asarray(candidates)[on], bool(on[0]))
+        part = self.shadows.advance(products, each)
+        if not all(np.isfinite(row).all() for row in (*part.before, *part.after, part.curvature)):
+            self.shadows = None
+            return None
+        self.probed += 1
+        self.met = [*self.met[1 - _REMEMBERED :], _wide(part.curvature, on).tolist()]
+
+        def wide(energy: Energy) -> Energy:
+            return Energy(*(_wide(row, on) for row in energy))
+
+        return Met(wide(part.before), wide(part.after), _wide(part.curvature, on))
+
+    def period(self) -> float | None:
+        """Return the rhythm of the curvature, if it has one."""
+        if not self.met:
+            return None
+        met = np.asarray(self.met)
+        seen = np.isfinite(met).all(axis=0)
+        # The shadow of the smallest momentum turns least, so that it shows the stream's rhythm.
+        return period_of(met[:, np.flatnonzero(seen)[-1]]) if seen.any() else None
+
+    def tensors(self) -> list[list[Tensor]] | None:
+        """Return the shadows for a checkpoint."""
+        return None if self.shadows is None else [self.shadows.places, self.shadows.velocities]
+
+    def load(self, tensors: list[list[Tensor]] | None) -> None:
+        """Go on with shadows from a checkpoint, on the devices of the weights."""
+        if tensors is None:
+            self.shadows = None
+            return
+        like = self._groups.weights()
+        places, velocities = (
+            [part.clone().to(to.device) for part, to in zip(row, like, strict=True)]
+            for row in tensors
+        )
+        self.shadows = Shadows(places, velocities)
+
+    def _direction(self, loss: Tensor, weights: list[Tensor]) -> list[Tensor]:
+        """Return where the run itself is heading: it carries the direction that grows."""
+        found = self._groups.velocities()
+        if any(part is None for part in found) or not any(bool(part.any()) for part in found):  # pyright: ignore
+            made = torch.autograd.grad(loss, weights, retain_graph=True, allow_unused=True)
+            found = [
+                torch.zeros_like(weight) if part is None else part
+                for part, weight in zip(made, weights, strict=True)
+            ]
+        return [part.detach() for part in found if part is not None]
+
+
+def _wide(numbers: np.ndarray, on: np.ndarray) -> np.ndarray:
+    made = np.full(len(on), np.nan)
+    made[on] = numbers
+    return made

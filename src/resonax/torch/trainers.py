@@ -1,0 +1,92 @@
+"""What the callbacks for trainers share: a guard for as long as a trainer trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import torch
+
+from resonax.checks import ArgumentError, suggest
+from resonax.diagnostics.policy import checked_policy
+from resonax.torch.groups import check_optimizer
+from resonax.torch.guard import Guard
+
+__all__ = ["Options", "check_options", "guard_of"]
+
+
+class Options(TypedDict, total=False):
+    """Options of `resonax.torch.Guard`; the scaler is the trainer's own."""
+
+    candidates: Any
+    budget: float
+    burst: int
+    search: int
+    curvature: str
+    log: Callable[[dict[str, Any]], object]
+
+
+def check_options(policy: str, options: Options) -> None:
+    """Raise `ArgumentError` for a policy or an option that does not exist.
+
+    Examples
+    --------
+    >>> check_options("safe", {"bugdet": 0.1})
+    Traceback (most recent call last):
+    resonax.checks.ArgumentError: unknown option 'bugdet', did you mean 'budget'? ...
+    """
+    checked_policy(policy)
+    for name in options:
+        if name not in Options.__annotations__:
+            raise suggest("option", name, Options.__annotations__)
+
+
+def guard_of(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    policy: str,
+    options: Options,
+    *,
+    processes: int,
+    send: Callable[[dict[str, float]], object],
+    saved: dict[str, Any] | None = None,
+) -> Guard:
+    """Return a guard that goes on from a saved state, if there is one.
+
+    Parameters
+    ----------
+    model, optimizer, policy, options
+        Those of `resonax.torch.Guard`.
+    processes
+        Over which the trainer spreads a batch.
+    send
+        Takes numbers to the logger of the trainer.
+    saved
+        State of the guard at the checkpoint from which the optimizer was restored.
+    """
+    check_optimizer(model, optimizer)
+    if processes > 1:
+        # Each would see a part of the batch only, and choose a momentum of its own.
+        raise ArgumentError(f"a guard works in one process on one device, got {processes}")
+    log = options.get("log")
+
+    def record(found: dict[str, Any]) -> None:
+        numbers = {name: found[name] for name in found if name not in ("step", "event")}
+        send({f"resonax/{name}": number for name, number in numbers.items()})
+        if log is not None:
+            log(found)
+
+    def made() -> Guard:
+        return Guard(model, optimizer, policy, **{**options, "log": record})
+
+    if saved is None:
+        return made()
+    groups = optimizer.param_groups
+    restored = [group["momentum"] for group in groups]
+    for group in groups:  # the momentum with which the run began: its candidates follow from it
+        group["momentum"] = saved["candidates"][0]
+    guard = made()
+    for group, momentum in zip(groups, restored, strict=True):
+        group["momentum"] = momentum
+    guard.load_state_dict(saved)
+    return guard
