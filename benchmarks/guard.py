@@ -167,7 +167,7 @@ def main() -> None:
     torch.set_num_threads(1)
     parts = [options.part] if options.part else ["cost", "delay", "cycles"]
     if "cost" in parts:
-        cost(400 if options.quick else 2400)
+        cost(400 if options.quick else 4800)
     if "delay" in parts:
         delay(1500, 2) if options.quick else delay(3000, 5)
     if "cycles" in parts:

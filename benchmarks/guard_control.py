@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     torch.set_num_threads(1)
-    steps, seeds = (3000, 2) if quick else (10_000, 5)
+    steps, seeds = (3000, 2) if quick else (6000, 3)
     methods = {
         "fixed 0.95": (OWN, None),
         "fixed 0.85": (0.85, None),

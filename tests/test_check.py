@@ -364,6 +364,7 @@ def test_bad_arguments_are_told_in_a_sentence(change, words):
         rx.check(X, y, **{"lr": 0.01, "momentum": 0.9, "grid": 4} | change)
 
 
+@pytest.mark.slow
 def test_optimizers_of_the_libraries():
     """torch and optax are heavy ball; river's bias has no momentum, which changes the growth."""
     X, _ = data(1500)
@@ -405,6 +406,7 @@ def test_a_learner_is_laid_over_the_prediction():
         rx.check(x, x, lr=0.01, momentum=0.95, learner="mine")
 
 
+@pytest.mark.slow
 def test_a_basis_and_no_bias():
     X, y = data(1500, columns=1)
     plain = rx.check(X, y, lr=0.01, momentum=0.9, bias=False, grid=2)

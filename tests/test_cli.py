@@ -411,6 +411,12 @@ def test_a_typo_is_answered_by_the_right_word(cli, line, meant):
 
 # What can be run.
 
+
+def later(names, *slow):
+    """Return parameters of which the slow ones are left to make test-slow."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in names]
+
+
 GOOD = {
     "iid": ("iid --lr 0.01 --momentum 0.9", True),
     "sinusoid": ("sinusoid --period 22 --lr 0.01 --momentum 0.9", True),
@@ -431,7 +437,7 @@ def test_every_process_has_a_good_run():
     assert {name.split()[0] for name in GOOD} == set(PROCESSES)
 
 
-@pytest.mark.parametrize("case", GOOD)
+@pytest.mark.parametrize("case", later(GOOD, "iid", "square", "recorded again"))
 def test_every_process_is_judged_by_name(cli, files, case):
     line, periodic = GOOD[case]
     status, out, errors = cli(f"stability {line} --json{QUICK}".replace("{files}", str(files)))
@@ -489,7 +495,15 @@ EDGES = {
 }
 
 
-@pytest.mark.parametrize("case", EDGES)
+LONG_ONES = (
+    "a long time of growth first",
+    "a long time of growth last",
+    "a slow rate",
+    "period long",
+)
+
+
+@pytest.mark.parametrize("case", later(EDGES, *LONG_ONES))
 def test_settings_at_the_edge_give_finite_numbers_or_a_sentence(cli, files, case):
     line = EDGES[case].replace("{files}", str(files))
     status, out, errors = cli(line + " --json" + ("" if "--paths" in line else QUICK))
@@ -509,7 +523,7 @@ def test_settings_at_the_edge_give_finite_numbers_or_a_sentence(cli, files, case
 @pytest.mark.parametrize(
     "options",
     [
-        "--basis polynomial:8 --amplitude 1000",
+        pytest.param("--basis polynomial:8 --amplitude 1000", marks=pytest.mark.slow),
         "--basis radial:-1,0,1 --width 1e-200",
         "--direction 1e-200,1e-200",
     ],

@@ -228,6 +228,7 @@ def test_a_guarded_run_is_kept_where_a_plain_one_is_lost(trained, tmp_path, kept
     assert {row["step"] for row in plain.logged} <= {row["step"] for row in run.logged}
 
 
+@pytest.mark.slow
 @both
 def test_parts_of_a_batch_are_one_batch(trained, tmp_path):
     options = {"policy": "watch", "budget": math.inf, "candidates": [0.5]}

@@ -47,7 +47,7 @@ def claim(dataset: xr.Dataset, name: str):
     ("name", "plot", "axes"),
     [
         ("setting", plot_problem_setting, 2),
-        ("spectra", plot_spectra, 24),
+        pytest.param("spectra", plot_spectra, 24, marks=pytest.mark.slow),
         ("propositions", plot_propositions, 3),
     ],
 )

@@ -73,6 +73,7 @@ def test_large_batches_approach_the_map(paper):
     assert rate == pytest.approx(exact, abs=5e-5)
 
 
+@pytest.mark.slow
 def test_agrees_with_a_plain_numpy_run_on_a_random_mean():
     """Switching stream of the paper, d = 5, v = 0.25, T = 6: it diverges at momentum 0.95."""
     setting = rx.Setting(rx.Switching(period=6, dim=5), rx.heavy_ball(0.01, 0.95))

@@ -140,6 +140,7 @@ def test_tongues_at_half_and_whole_natural_period(criterion):
         assert band.low <= band.peak <= band.high
 
 
+@pytest.mark.slow
 def test_verdict_of_every_process():
     optimizer = rx.heavy_ball(0.01, 0.9)
     for process, periodic in (
