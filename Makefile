@@ -32,7 +32,7 @@ benchmark: $(VENV)/.test
 	$(BIN)/python benchmarks/simulation.py
 	$(BIN)/python benchmarks/check.py
 	$(BIN)/python benchmarks/guard.py --quick
-	$(BIN)/python benchmarks/guard_streams.py --quick
+	$(BIN)/python benchmarks/guard_recordings.py
 
 docs-pictures: $(VENV)/.test
 	$(BIN)/python docs/pictures/phenomenon.py

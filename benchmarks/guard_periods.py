@@ -1,9 +1,11 @@
-"""The guard over every period of the paper's Experiments 3, 4 and 6, against fixed momenta.
+"""The guard over every period of the paper's Experiments 3, 4 and 6, against other remedies.
 
-Run: python benchmarks/guard_periods.py [square|switching|network ...] [--every N] [--figure PATH]
+Run: python benchmarks/guard_periods.py [switching|square|sinusoid|network ...] [--every N]
+    [--results FILE.npz] [--figure PATH]
 
 All periods and seeds of an experiment are one batch of runs, which a GPU takes at once. A period of
 0 is the same inputs in random order. Inputs are drawn as the run goes, so that nothing is stored.
+Results that were stored before are read, so that a figure can be drawn anew.
 """
 
 from __future__ import annotations
@@ -12,20 +14,26 @@ import argparse
 import functools
 import math
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from remedies import FIXED, NLMS, OWN, SAFE, SHUFFLE, WARM, methods, shuffled
 
-from resonax.jax import guard
 from resonax.simulation.network import apply_network, he_layers, target
 
-LR, OWN = 0.01, 0.95
-FIXED = (0.95, 0.9, 0.85, 0.75, 0.5, 0.0)
-LOST = {"square": 1e3, "switching": 1e3, "network": 10.0}  # a run that ends above it is lost
-PERIODS = {"square": range(121), "switching": range(51), "network": range(101)}
+LR, NOISE = 0.01, 0.1
+LOST = {"switching": 1e3, "square": 1e3, "sinusoid": 1e3, "network": 10.0}  # ends above it
+PERIODS = {
+    "switching": range(51),
+    "square": range(121),
+    "sinusoid": range(121),
+    "network": range(101),
+}
+NEAR = FIXED[:3]
 
 
 class Task(NamedTuple):
@@ -39,8 +47,9 @@ class Task(NamedTuple):
 
 
 TASKS = {
-    "square": Task(5, 5, 0.5, 0.25, True),
     "switching": Task(5, 1, 0.5, 0.25, False),
+    "square": Task(5, 5, 0.5, 0.25, True),
+    "sinusoid": Task(5, 5, 0.5, 0.25, True),
     "network": Task(2, 10, math.sqrt(0.4), 0.1, False),
 }
 
@@ -51,9 +60,13 @@ def mean_at(name: str, key: jax.Array, step: jax.Array, period: jax.Array) -> ja
     ordered = period > 0
     whole = jnp.maximum(period, 1)
     alone = jax.random.fold_in(key, step)
-    if name == "square":
+    if name in ("square", "sinusoid"):
+        turn = step / whole
         wave = jnp.where((2 * step // whole) % 2 == 0, 1.0, -1.0)
         mixed = jax.random.rademacher(alone, (task.batch,), float)
+        if name == "sinusoid":
+            wave = jnp.sin(2 * jnp.pi * (turn - jnp.floor(turn)))
+            mixed = jnp.sin(2 * jnp.pi * jax.random.uniform(alone, (task.batch,)))
         first = jnp.where(ordered, jnp.full(task.batch, wave), mixed)
         return task.amplitude * jnp.zeros((task.batch, task.dim)).at[:, 0].set(first)
     block = jax.random.normal(jax.random.fold_in(key, step // whole), (task.dim,))
@@ -73,143 +86,204 @@ def begin(name: str, key: jax.Array) -> Any:
     return 0.5 * jax.random.normal(key, (TASKS[name].dim + 1,))
 
 
-@functools.partial(jax.jit, static_argnames=("name", "optimizer", "steps"))
-def train(
-    name: str, optimizer: Any, steps: int, keys: jax.Array, periods: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the error at the end, the largest on the way and the last momentum of each run.
+def power(name: str) -> jax.Array:
+    """Return the mean square of each input of a linear stream, and of the constant one."""
+    task = TASKS[name]
+    waves = jnp.zeros(task.dim).at[0].set(0.5 if name == "sinusoid" else 1.0)
+    around = jnp.ones(task.dim) if name == "switching" else waves
+    return jnp.append(task.amplitude**2 * around + task.variance, 1.0)
+
+
+class Found(NamedTuple):
+    """Of each run: error and squared prediction error at the end, largest error, last momentum.
 
     The error is the distance from the solution, or the loss of a network on fresh inputs.
     """
+
+    end: Any
+    squared: Any
+    largest: Any
+    momentum: Any
+
+
+@functools.partial(jax.jit, static_argnames=("name", "optimizer"))
+def train(
+    name: str, optimizer: Any, keys: jax.Array, periods: jax.Array, orders: jax.Array
+) -> Found:
+    """Train all runs; the rows of ``orders`` are taken in turn."""
     task = TASKS[name]
+    steps = orders.shape[1]
 
     def loss_of(z: jax.Array, y: jax.Array) -> jax.Array:
         return jnp.sum((z - y) ** 2) if task.summed else jnp.mean((z - y) ** 2)
 
-    def run(key: jax.Array, period: jax.Array) -> Any:
+    def run(key: jax.Array, period: jax.Array, row: jax.Array) -> Found:
         start, means, rows, noise, test = jax.random.split(key, 5)
         wide = math.sqrt(task.amplitude**2 + task.variance)
         fresh = wide * jax.random.normal(test, (200, task.dim))
 
-        def error(params: Any) -> jax.Array:
+        def errors(params: Any) -> tuple[jax.Array, jax.Array]:
             if name == "network":
-                return jnp.mean((apply_network(params, fresh) - target(fresh)) ** 2)
-            return jnp.linalg.norm(params)
+                loss = jnp.mean((apply_network(params, fresh) - target(fresh)) ** 2)
+                return loss, loss
+            return jnp.linalg.norm(params), jnp.sum(power(name) * params**2)
 
-        def step(carry: Any, k: jax.Array) -> Any:
+        def step(carry: Any, index: jax.Array) -> Any:
             params, state, total, largest = carry
+            k = orders[row, index]
             x = jax.random.normal(jax.random.fold_in(rows, k), (task.batch, task.dim))
             x = mean_at(name, means, k, period) + math.sqrt(task.variance) * x
-            y = math.sqrt(0.1) * jax.random.normal(jax.random.fold_in(noise, k), (task.batch,))
+            y = math.sqrt(NOISE) * jax.random.normal(jax.random.fold_in(noise, k), (task.batch,))
             y = y + target(x) if name == "network" else y
-            grads = jax.grad(lambda p: loss_of(outputs(name, p, x), y))(params)
+            value, grads = jax.value_and_grad(lambda p: loss_of(outputs(name, p, x), y))(params)
             updates, state = optimizer.update(
                 grads,
                 state,
                 params,
+                value=value,
+                rows=jnp.append(x, jnp.ones((task.batch, 1)), axis=1),
                 output_fn=lambda p: outputs(name, p, x),
                 loss_fn=lambda z: loss_of(z, y),
             )
             params = optax.apply_updates(params, updates)
             # The network is judged in every twentieth step: that costs more than to train it.
-            judged = (k % 20 == 0) if name == "network" else True
-            now = error(params)
-            total = total + jnp.where((k >= steps - steps // 10) & judged, now, 0.0)
-            return (params, state, total, jnp.maximum(largest, now)), None
+            judged = (index % 20 == 0) if name == "network" else True
+            now = jnp.stack(errors(params))
+            total = total + jnp.where((index >= steps - steps // 10) & judged, now, 0.0)
+            return (params, state, total, jnp.maximum(largest, now[0])), None
 
         params = begin(name, start)
-        carry = params, optimizer.init(params), jnp.zeros(()), jnp.zeros(())
+        carry = params, optimizer.init(params), jnp.zeros(2), jnp.zeros(())
         (_, state, total, largest), _ = jax.lax.scan(step, carry, jnp.arange(steps))
-        count = steps // 10 // (20 if name == "network" else 1)
-        return total / count, largest, jnp.asarray(getattr(state, "momentum", jnp.nan))
+        end, squared = total / (steps // 10 // (20 if name == "network" else 1))
+        momentum = jnp.asarray(getattr(state, "momentum", jnp.nan))
+        return Found(end, squared + NOISE, largest, momentum)
 
-    return jax.vmap(run)(keys, periods)
-
-
-def methods() -> dict[str, Any]:
-    return {
-        "guard safe": guard(LR, OWN, "safe"),
-        **{f"fixed {mu:g}": optax.with_extra_args_support(optax.sgd(LR, mu)) for mu in FIXED},
-    }
+    return jax.vmap(run)(keys, periods, jnp.arange(len(keys)) % len(orders))
 
 
-def sweep(name: str, steps: int, seeds: int, periods: list[int]) -> dict[str, np.ndarray]:
-    """Return the end, the largest error and the last momentum, (3, periods, seeds), by method."""
+def sweep(name: str, steps: int, seeds: int, periods: list[int]) -> dict[str, Found]:
+    """Return what was found, (periods, seeds), by method."""
     keys = jax.random.split(jax.random.key(0), len(periods) * seeds)  # the same for every method
     each = jnp.repeat(jnp.asarray(periods), seeds)
+    plain = jnp.arange(steps)[None]
+    mixed = jnp.stack([jnp.asarray(shuffled(steps, seed)) for seed in range(seeds)])
     found, begun = {}, time.perf_counter()
-    for method, optimizer in methods().items():
-        made = train(name, optimizer, steps, keys, each)
+    for method, optimizer in methods(LR).items():
+        if name == "network" and method == NLMS:
+            continue  # it divides by the power of the inputs of a linear model
+        made = train(name, optimizer, keys, each, mixed if method == SHUFFLE else plain)
         rows = [np.asarray(part, float).reshape(len(periods), seeds) for part in made]
-        found[method] = np.stack([np.nan_to_num(part, nan=np.inf) for part in rows[:2]] + rows[2:])
+        whole = [np.nan_to_num(part, nan=np.inf) for part in rows[:3]]
+        found[method] = Found(whole[0], whole[1], whole[2], rows[3])
         print(f"  {method}: {time.perf_counter() - begun:.0f} s so far", flush=True)
     return found
 
 
-def judge(name: str, found: dict[str, np.ndarray], periods: list[int]) -> None:
-    """Print what the guard did over all periods."""
-    ends = {method: np.median(rows[0], axis=1) for method, rows in found.items()}
-    safe = found["guard safe"]
-    lost = safe[0] > LOST[name]
-    iid = periods.index(0)
-    kept = np.mean(safe[2][iid] > OWN - 1e-3)
-    print(f"  guarded runs that ended lost: {lost.sum()} of {lost.size}")
-    print(f"  fixed 0.95 lost: {np.mean(found['fixed 0.95'][0] > LOST[name]):.1%} of its runs")
-    print(f"  iid runs that kept their momentum: {kept:.0%}; error {ends['guard safe'][iid]:.3g}")
-    print(f"    against {ends['fixed 0.95'][iid]:.3g} with fixed 0.95")
-    resonant = ends["fixed 0.95"] > 1.5 * ends["fixed 0.95"][iid]
-    print(f"  resonant periods: {np.asarray(periods)[resonant].tolist()}")
-    for words, among in (("all", FIXED), ("0.85 to 0.95", FIXED[:3])):
-        best = np.min([ends[f"fixed {mu:g}"] for mu in among], axis=0)
-        ratio = (ends["guard safe"] / best)[resonant]
-        if ratio.size:
-            print(
-                f"  over the best of {words} there: median {np.median(ratio):.2f}, "
-                f"largest {ratio.max():.2f}, within 1.5 at {np.mean(ratio <= 1.5):.0%}"
-            )
-    print(f"  largest error on the way: {safe[1].max():.3g}")
+def judge(name: str, found: dict[str, Found], periods: list[int]) -> None:
+    """Print what each method did over all periods."""
+    ends = {method: np.median(rows.end, axis=1) for method, rows in found.items()}
+    wrong = {method: np.sqrt(np.median(rows.squared, axis=1)) for method, rows in found.items()}
+    iid, plain = periods.index(0), ends[f"fixed {OWN:g}"]
+    resonant, strong = (plain > fold * plain[iid] for fold in (1.5, 3.0))
+    print(
+        f"  resonant periods, 0.95 ends above 1.5 x iid: {np.asarray(periods)[resonant].tolist()}"
+    )
+    print(f"  strongly, above 3 x iid: {np.asarray(periods)[strong].tolist()}")
+    for method in (SAFE, WARM):
+        kept = np.mean(found[method].momentum[iid] > OWN - 1e-3)
+        print(
+            f"  {method}: {kept:.0%} of the iid runs kept their momentum; at the resonant periods"
+        )
+        for words, of, among in (
+            ("error over the best of all fixed", ends, FIXED),
+            ("error over the best of 0.95, 0.9, 0.85", ends, NEAR),
+            ("root of the squared prediction error over the best of all", wrong, FIXED),
+        ):
+            ratio = of[method] / np.min([of[f"fixed {mu:g}"] for mu in among], axis=0)
+            for which, where in (("", resonant), (", strongly", strong)):
+                if where.any():
+                    part = ratio[where]
+                    print(
+                        f"    {words}{which}: median {np.median(part):.2f}, largest "
+                        f"{part.max():.2f}, within 1.5 at {np.mean(part <= 1.5):.0%}"
+                    )
+    print(f"  {'':15} {'iid':>9} {'resonant':>9} {'worst T':>9} {'largest':>9}  lost runs")
+    for method, rows in found.items():
+        lost = rows.end > LOST[name]
+        there = np.median(ends[method][resonant]) if resonant.any() else np.nan
+        print(
+            f"  {method:15} {ends[method][iid]:9.3g} {there:9.3g} {ends[method].max():9.3g} "
+            f"{rows.largest.max():9.3g}  {lost.sum()} of {lost.size}"
+        )
 
 
-def draw(path: str, found: dict[str, dict[str, np.ndarray]], periods: dict[str, list[int]]) -> None:
+def draw(path: str, found: dict[str, dict[str, Found]], periods: dict[str, list[int]]) -> None:
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(found), figsize=(4.6 * len(found), 3.5), squeeze=False)
     shown = {
-        "fixed 0.95": ("#c1272d", 1.2),
-        "fixed 0.85": ("#8a8a8a", 1.2),
-        "fixed 0": ("#c9c9c9", 1.2),
-        "guard safe": ("#0b61a4", 2.2),
+        "fixed 0.95": ("#c1272d", 1.4, "-"),
+        "reset on spike": ("#e58b88", 1.1, "--"),
+        SHUFFLE: ("#b58900", 1.1, "-"),
+        "clipping at 1": ("#6b8e23", 1.1, "-"),
+        "fixed 0.85": ("#777777", 1.3, "-"),
+        "Adam": ("#a08fc0", 1.1, "-"),
+        NLMS: ("#c9b6a0", 1.1, "-"),
+        SAFE: ("#0b61a4", 2.2, "-"),
+        WARM: ("#35a7d8", 1.8, "--"),
     }
-    for axis, (name, rows) in zip(axes[0], found.items(), strict=True):
-        for method, (color, width) in shown.items():
-            low, middle, high = np.quantile(np.minimum(rows[method][0], 1e12), (0.1, 0.5, 0.9), 1)
-            axis.plot(periods[name], middle, color=color, linewidth=width, label=method)
-            axis.fill_between(periods[name], low, high, color=color, alpha=0.15, linewidth=0)
+    rows = math.ceil(len(found) / 2)
+    columns = min(2, len(found))
+    figure, axes = plt.subplots(rows, columns, figsize=(5 * columns, 3.4 * rows), squeeze=False)
+    for axis in axes.flat[len(found) :]:
+        axis.remove()
+    for axis, (name, by_method) in zip(axes.flat, found.items(), strict=False):
+        for method, (color, width, style) in shown.items():
+            if method not in by_method:
+                continue
+            middle = np.median(np.minimum(by_method[method].end, 1e13), axis=1)
+            axis.plot(periods[name], middle, style, color=color, linewidth=width, label=method)
         error = "test loss" if name == "network" else "distance from the solution"
         axis.set(yscale="log", xlabel="period in steps (0: iid)", ylabel=error, title=name)
+        axis.set_xlim(0, max(periods[name]))
         axis.grid(alpha=0.25)
-    axes[0][0].legend(fontsize=8)
-    figure.tight_layout()
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
+    figure.tight_layout(rect=(0, 0.16 / rows, 1, 1))
     figure.savefig(path, dpi=130)
 
 
 def main() -> None:
+    np.seterr(over="ignore")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=list(PERIODS))
     parser.add_argument("--quick", action="store_true", help="few periods, seeds and steps")
     parser.add_argument("--every", type=int, default=1, help="only every N-th period")
+    parser.add_argument("--results", help="where to store all numbers, or to read them from")
     parser.add_argument("--figure", help="where to draw the errors over the period")
     options = parser.parse_args()
     seeds = 4 if options.quick else 20
-    found, periods = {}, {}
+    store = Path(options.results) if options.results else None
+    found: dict[str, dict[str, Found]] = {}
+    if store is not None and store.exists():
+        for path, rows in np.load(store).items():
+            name, method = path.split("/")
+            found.setdefault(name, {})[method] = Found(*rows)
+    periods = {
+        name: list(PERIODS[name])[:: 12 if options.quick else options.every]
+        for name in options.names
+    }
     for name in options.names:
         steps = 2000 if options.quick else 20_000 if name == "network" else 10_000
-        periods[name] = list(PERIODS[name])[:: 12 if options.quick else options.every]
         print(f"{name}: {len(periods[name])} periods, {seeds} seeds, {steps} steps, {LR=}, {OWN=}")
-        found[name] = sweep(name, steps, seeds, periods[name])
+        if name not in found:
+            found[name] = sweep(name, steps, seeds, periods[name])
+            if store is not None:
+                rows = {f"{a}/{b}": np.stack(c) for a, d in found.items() for b, c in d.items()}
+                np.savez(store, **rows)  # pyright: ignore[reportArgumentType]
         judge(name, found[name], periods[name])
     if options.figure:
-        draw(options.figure, found, periods)
+        draw(options.figure, {name: found[name] for name in options.names}, periods)
 
 
 if __name__ == "__main__":

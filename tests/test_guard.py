@@ -230,7 +230,50 @@ def test_states_survive_as_lists():
     for step in range(100):
         state = observe(state, rules, 1.0 + step)
     again = from_lists(as_lists(state))
-    assert as_lists(again) == as_lists(state)
+    for one, other in zip(as_lists(again), as_lists(state), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def rhythm(steps, growth):
+    """Return what shadows meet whose lengths grow by the same factors in each step."""
+    ones, none = np.ones(len(growth)), np.zeros(len(growth))
+    met = Met(Energy(ones, none), Energy(np.exp(2 * np.asarray(growth)), none), ones)
+    return [met] * steps
+
+
+@pytest.mark.parametrize(
+    ("growth", "expected"),
+    [
+        ((-0.02, -0.04, -0.05, -0.05), 0),
+        ((0.02, -0.04, -0.05, -0.05), 1),
+        ((0.04, 0.03, 0.02, 0.01), 3),
+    ],
+)
+@pytest.mark.parametrize("policy", ["safe", "watch"])
+def test_a_warm_up_ends_with_the_largest_momentum_that_does_not_grow(policy, growth, expected):
+    rules = Rules(policy, (0.95, 0.9, 0.75, 0.0), Plan(warmup=128))
+    state, places = begin(rules), []
+    for met in rhythm(128, growth):
+        assert is_probing(state)
+        assert active(state, rules).all()
+        places.append(int(state.current))
+        state = observe(state, rules, 1.0, met)
+    small = 0 if policy == "watch" else 2
+    if growth[2] < 0:  # else the guard need not wait for the end
+        assert places == [small] * 128
+    assert int(state.current) == (0 if policy == "watch" else expected)
+    assert not is_probing(state)
+
+
+def test_a_warm_up_is_long_enough_or_not_at_all():
+    assert Plan(warmup=0).checked().warmup == 0
+    with pytest.raises(ArgumentError, match="warmup must be 0 or at least 96 steps, got 64"):
+        Plan(warmup=64).checked()
+    rules = Rules("safe", (0.95, 0.0), Plan(warmup=96))
+    state = begin(rules)
+    for met in rhythm(96, (-0.02, -0.03)):
+        state = observe(state, rules, 1.0, met)
+    assert estimates(state.growth).known.all()
 
 
 def test_a_rhythm_is_found_and_noise_has_none():

@@ -64,6 +64,15 @@ def test_safe_keeps_a_run_where_the_plain_one_is_lost():
     assert found["probed"] > 100
 
 
+def test_a_warm_up_is_the_small_momentum_until_its_end():
+    data = switching(jax.random.key(0), 200, 6)
+    warm = train(guard(0.01, 0.95, warmup=128), *data)[2]
+    plain = optax.with_extra_args_support(optax.sgd(0.01, 0.75))
+    small = train(plain, *data)[2]
+    assert jnp.allclose(warm[:128], small[:128], rtol=1e-3)
+    assert not jnp.allclose(warm[140:], small[140:], rtol=1e-2)
+
+
 @pytest.mark.slow
 def test_most_iid_runs_are_left_alone():
     def final(key):

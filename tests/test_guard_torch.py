@@ -170,6 +170,32 @@ def test_safe_keeps_a_run_where_the_plain_one_is_lost():
     assert optimizer.param_groups[0]["momentum"] == 0.95
 
 
+def test_a_warm_up_spares_the_swing():
+    largest = {}
+    for warmup in (0, 128):
+        torch.manual_seed(0)
+        model, optimizer = linear()
+        guard, far = Guard(model, optimizer, warmup=warmup), 0.0
+        draw = torch.Generator().manual_seed(1)
+        for step in range(500):  # strong resonance: both 0.95 and 0.9 grow
+            wave = torch.tensor([0.5 if step % 12 < 6 else -0.5, 0, 0, 0, 0])
+            x = wave + 0.5 * torch.randn(5, 5, generator=draw)
+            y = math.sqrt(0.1) * torch.randn(5, 1, generator=draw)
+            guard.step(lambda x=x, y=y, model=model: 5 * mse(model(x), y))
+            far = max(far, distance(model))
+        largest[warmup] = far
+        assert guard.momentum < 0.95
+        if warmup:
+            first = guard.report().events[0]
+            assert (first.step, first.text.split(" (")[0]) == (
+                128, "momentum raised from 0.75 to 0.85",
+            )  # fmt: skip
+            guard.close()
+            assert optimizer.param_groups[0]["momentum"] == 0.95
+    assert largest[0] > 20
+    assert largest[128] < 4
+
+
 @pytest.mark.slow
 def test_safe_lets_the_momentum_rise_again():
     model, optimizer = linear()
@@ -189,15 +215,16 @@ def test_fastest_finds_the_band():
     assert guard.momentum in (0.85, 0.75)
 
 
-@pytest.mark.parametrize("split", [50, 333])
-def test_a_resumed_run_goes_on_identically(split):
+@pytest.mark.parametrize(("split", "warmup"), [(50, 0), (333, 0), (60, 96)])
+def test_a_resumed_run_goes_on_identically(split, warmup):
     batches = list(switching(700, 6))
 
     def made():
         torch.manual_seed(3)
         model, optimizer = linear(nesterov=True)
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9999)
-        return model, optimizer, schedule, Guard(model, optimizer, budget=0.5, burst=32)
+        guard = Guard(model, optimizer, budget=0.5, burst=32, warmup=warmup)
+        return model, optimizer, schedule, guard
 
     def go(run, rows):
         model, _, schedule, guard = run

@@ -114,6 +114,7 @@ def guard(
     budget: float = Plan().budget,
     burst: int = Plan().burst,
     search: int = Plan().search,
+    warmup: int = Plan().warmup,
 ) -> optax.GradientTransformationExtraArgs:
     """Return SGD with a guarded momentum.
 
@@ -136,7 +137,7 @@ def guard(
         Added to the gradient, times the weights.
     candidates
         Momenta to compare; by default the user's own and smaller ones down to 0.
-    budget, burst, search
+    budget, burst, search, warmup
         How much the guard may look, see `resonax.torch.Guard`; a burst follows all candidates.
 
     Examples
@@ -159,7 +160,7 @@ def guard(
         check_number("learning_rate", learning_rate, low=0, high=1e6, open_low=True)
     check_number("weight_decay", weight_decay, low=0, high=1e6)
     check_number("momentum", momentum, low=0, high=1, open_high=True)
-    plan = Plan(min(budget, 1e9), burst, search).checked()
+    plan = Plan(min(budget, 1e9), burst, search, warmup).checked()
     kept = tuple(one for one in checked_candidates(candidates, momentum) if one <= momentum)
     rules = Rules(checked_policy(policy), kept, plan, every=True)
 

@@ -3,7 +3,8 @@
 A step that is probed with n shadows costs about ``2 + 1.4 n`` further steps. In every step the
 guard earns ``budget`` steps; once it can pay for a burst it follows the momentum in use and its
 neighbours among the candidates. An alarm of the passive signal, or a momentum that surely grows,
-starts a search at once that follows all candidates; what it costs is paid back in part.
+starts a search at once that follows all candidates; what it costs is paid back in part. A warm-up
+is a search with which the run begins.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from resonax.checks import check_number, check_whole
+from resonax.checks import ArgumentError, check_number, check_whole
 
 __all__ = ["Duty", "Plan", "followed", "rested", "turn", "waiting"]
 
 IDLE, WATCH, SEARCH = 0, 1, 2
 _BOUND = 1.5  # of the credit, in prices of a burst
 _LONGER = 6  # times that a search may be prolonged by a burst
+_LEAST_WARMUP = 96  # steps
 
 
 class Plan(NamedTuple):
@@ -27,12 +29,19 @@ class Plan(NamedTuple):
     budget: float = 0.07  # extra work for each step, in steps
     burst: int = 64
     search: int = 256
+    warmup: int = 0
 
     def checked(self) -> Plan:
         """Return the plan, or raise the error of what is wrong with it."""
         check_number("budget", self.budget, low=0, high=1e9)
         check_whole("burst", self.burst, low=32)
         check_whole("search", self.search, low=32)
+        check_whole("warmup", self.warmup, low=0)
+        if 0 < self.warmup < _LEAST_WARMUP:
+            raise ArgumentError(
+                f"warmup must be 0 or at least {_LEAST_WARMUP} steps, got {self.warmup}: "
+                "fewer do not tell a rate"
+            )
         return self
 
 
@@ -46,9 +55,10 @@ class Duty(NamedTuple):
 
 
 def waiting(plan: Plan, xp: Any = np) -> Duty:
-    """Return the state at the start of a run: a part of a first burst is given."""
+    """Return the state at the start of a run: its warm-up, and a part of a first burst."""
     zero = xp.zeros((), dtype=int)
-    return Duty(zero + IDLE, zero, zero + 0.0 + plan.burst, zero)
+    mode = SEARCH if plan.warmup else IDLE
+    return Duty(zero + mode, zero + plan.warmup, zero + 0.0 + plan.burst, zero)
 
 
 def followed(duty: Duty, count: int, current: Any, *, every: bool, xp: Any = np) -> Any:

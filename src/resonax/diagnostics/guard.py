@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from resonax.diagnostics.duty import IDLE, WATCH, Duty, Plan, followed, rested, turn, waiting
-from resonax.diagnostics.growth import Growth, estimates, forgotten, fresh, taken
+from resonax.diagnostics.growth import Estimates, Growth, estimates, forgotten, fresh, taken
 from resonax.diagnostics.passive import STRIDE, Passive, heard, quiet
-from resonax.diagnostics.policy import decide
+from resonax.diagnostics.policy import decide, taken_up, warm
 from resonax.diagnostics.shadows import Energy
 
 __all__ = [
@@ -66,8 +66,11 @@ def begin(rules: Rules, xp: Any = np) -> Watched:
     """Return the state of a run that begins."""
     no = xp.zeros((), dtype=bool)
     zero = xp.zeros((), dtype=int)
-    growth, duty = fresh(len(rules.candidates), xp), waiting(rules.plan, xp)
-    return Watched(growth, quiet(0, xp), duty, zero, no, no, zero)
+    growth = forgotten(fresh(len(rules.candidates), xp), _OLDER, xp=xp)
+    duty = waiting(rules.plan, xp)
+    warms = rules.plan.warmup > 0
+    current = zero + (warm(rules.policy, rules.candidates) if warms else 0)
+    return Watched(growth, quiet(0, xp), duty, current, no, no | warms, zero)
 
 
 def active(state: Watched, rules: Rules, xp: Any = np) -> Any:
@@ -119,8 +122,7 @@ def observe(
     if rules.policy == "watch":  # what is known need not be searched for again
         rang = rang & ~(found.grows[state.current] & (state.duty.mode == IDLE))
     alarm = state.alarm | rang
-    momenta = xp.asarray(rules.candidates)
-    current = decide(rules.policy, found, momenta, state.current, alarm, xp)
+    current = _next(rules, found, state.current, alarm, step, xp)
     moved = current != state.current
     undecided = alarm & ~moved & ~found.falls[state.current]
     shadows = xp.sum(on)
@@ -137,6 +139,15 @@ def observe(
     older = forgotten(growth, _OLDER, xp=xp)
     growth = Growth(*(xp.where(begins, a, b) for a, b in zip(older, growth, strict=True)))
     return Watched(growth, passive, duty, current, alarm & ~ended & ~moved, begins, step)
+
+
+def _next(rules: Rules, found: Estimates, current: Any, alarm: Any, step: Any, xp: Any) -> Any:
+    """Return the place of the candidate for the next step, in the warm-up and after it."""
+    decided = decide(rules.policy, found, xp.asarray(rules.candidates), current, alarm, xp)
+    if not rules.plan.warmup or rules.policy == "watch":
+        return decided
+    decided = xp.where(step == rules.plan.warmup, taken_up(found, xp), decided)
+    return xp.where((step < rules.plan.warmup) & ~found.grows[current], current, decided)
 
 
 def is_probing(state: Watched) -> bool:

@@ -129,11 +129,12 @@ def change(before: Watched, after: Watched, rules: Rules, period: float | None) 
     """Return the event of a momentum that was changed."""
     old, new = int(before.current), int(after.current)
     first, second = rules.candidates[old], rules.candidates[new]
-    rate = float(estimates(after.growth).rate[old])
+    larger = min(old, new)
+    rate = float(estimates(after.growth).rate[larger])
     period = period if new > old else None
     rhythm = f", period about {period:.1f} steps" if period else ""
     text = f"momentum {'lowered' if new > old else 'raised'} from {first:g} to {second:g}"
-    text += f" (rate of {first:g}: {rate:+.4f} per step{rhythm})"
+    text += f" (rate of {max(first, second):g}: {rate:+.4f} per step{rhythm})"
     return Event(int(after.step), "momentum", text, second, period)
 
 

@@ -19,6 +19,11 @@ safe
     less momentum makes slower, strain none.
 fastest
     Moves to the candidate that falls most, if that is surely more than the current one does.
+
+A network in which a large momentum would grow does not show it once it trains with it: it leaves
+for a place where less of it answers, and is calm there. So the last two may begin with a warm-up:
+the run trains with a small momentum while all candidates are followed, and then takes up the
+largest one that does not seem to grow.
 """
 
 from __future__ import annotations
@@ -30,12 +35,13 @@ import numpy as np
 from resonax.checks import suggest
 from resonax.diagnostics.growth import Estimates
 
-__all__ = ["POLICIES", "checked_policy", "decide"]
+__all__ = ["POLICIES", "checked_policy", "decide", "taken_up", "warm"]
 
 POLICIES = ("watch", "safe", "fastest")
 # Shares of the fall without a rhythm: what surely falls less is strained, and what may fall more
 # than the other share is easy; the gap between them keeps a momentum from going to and fro.
 _STRAINED, _EASY = 0.3, 0.4
+_WARM = 5.0  # what a momentum lacks to 1, in a warm-up, as a multiple of what the user's own lacks
 
 
 def checked_policy(name: object) -> str:
@@ -82,6 +88,27 @@ def _safe(found: Estimates, momenta: Any, current: Any, alarm: Any, xp: Any) -> 
 def _fastest(found: Estimates, current: Any, xp: Any) -> Any:
     best = xp.argmin(xp.where(found.weighty, found.rate, xp.inf))
     return xp.where(found.weighty[best] & _surely_more(found, best, current), best, current)
+
+
+def warm(policy: str, candidates: tuple[float, ...]) -> int:
+    """Return the place of the momentum to train with in a warm-up.
+
+    Examples
+    --------
+    >>> warm("safe", (0.95, 0.9, 0.85, 0.75, 0.5, 0.0)), warm("watch", (0.95, 0.0))
+    (3, 0)
+    """
+    if policy == "watch":
+        return 0
+    largest = 1.0 - _WARM * (1.0 - candidates[0])
+    small = [place for place, one in enumerate(candidates) if one <= largest + 1e-9]
+    return small[0] if small else len(candidates) - 1
+
+
+def taken_up(found: Estimates, xp: Any = np) -> Any:
+    """Return the place of the largest momentum that does not seem to grow, after a warm-up."""
+    least = xp.argmin(xp.where(found.known, found.rate, xp.inf))
+    return _first(found.known & (found.rate <= 0), least, xp)
 
 
 def decide(

@@ -36,7 +36,7 @@ class GuardCallback(Callback):  # pyright: ignore[reportGeneralTypeIssues]
         Name of the part that ``training_step`` calls, such as ``net``, and whose outputs the loss
         is made of; not needed where it calls the LightningModule itself, ``self(x)``.
     **options
-        ``candidates``, ``budget``, ``burst``, ``search``, ``curvature`` and ``log`` of
+        ``candidates``, ``budget``, ``burst``, ``search``, ``warmup``, ``curvature`` and ``log`` of
         `resonax.torch.Guard`.
 
     Attributes

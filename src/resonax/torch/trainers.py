@@ -22,6 +22,7 @@ class Options(TypedDict, total=False):
     budget: float
     burst: int
     search: int
+    warmup: int
     curvature: str
     log: Callable[[dict[str, Any]], object]
 

@@ -38,7 +38,7 @@ class GuardCallback(TrainerCallback):
     policy
         ``watch``, ``safe`` or ``fastest``, see `resonax.torch.Guard`.
     **options
-        ``candidates``, ``budget``, ``burst``, ``search``, ``curvature`` and ``log`` of
+        ``candidates``, ``budget``, ``burst``, ``search``, ``warmup``, ``curvature`` and ``log`` of
         `resonax.torch.Guard`.
 
     Attributes
