@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Modules are compiled when they are imported, which most of those installed never are.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
 .PHONY: reproduce reproduce-paper test lint test-slow benchmark docs-pictures clean
 
@@ -45,9 +46,9 @@ $(VENV)/.base: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) --editable .
 	touch $@
 
-$(VENV)/.test: $(VENV)/.base
+$(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) --editable ".[all,test]"
-	touch $@
+	touch $(VENV)/.base $@
 
 clean:
 	rm -rf $(VENV) out out-paper .pytest_cache .ruff_cache .hypothesis

@@ -45,14 +45,19 @@ def cost(steps: int) -> None:
     few = min(steps, 600)
     plain = timed(False, few, {})[0] / few * steps
     print(f"  plain            {plain / steps * 1e3:7.2f} ms a step", flush=True)
-    for policy in ("safe",):
-        seconds, probed, held = timed(True, steps, {"policy": policy})
-        print(
-            f"  {policy:8} default {seconds / steps * 1e3:7.2f} ms a step, "
-            f"{seconds / plain - 1:+.1%}, {probed} steps probed, "
-            f"shadows of {held / size:.1f} x the parameters",
-            flush=True,
-        )
+    seconds, probed, held = timed(True, steps, {})
+    print(
+        f"  safe, default    {seconds / steps * 1e3:7.2f} ms a step, "
+        f"{seconds / plain - 1:+.1%}, {probed} steps probed, "
+        f"shadows of {held / size:.1f} x the parameters",
+        flush=True,
+    )
+    warmup = min(steps, 256)
+    seconds, probed, held = timed(True, warmup, {"warmup": warmup})
+    print(
+        f"  a warm-up of {warmup} steps: as long as {seconds / plain * steps:.0f} plain steps, "
+        f"shadows of {held / size:.1f} x the parameters"
+    )
 
 
 def delay(steps: int, seeds: int) -> None:

@@ -47,7 +47,7 @@ def value_function(kind: str, seed: int) -> nn.Module:
 
 
 def learn(
-    kind: str, momentum: float, policy: str | None, data: Any, seed: int
+    kind: str, momentum: float, warmup: int | None, data: Any, seed: int
 ) -> tuple[float, float, float]:
     """Return the error of the last tenth, the largest value on the way and the last momentum.
 
@@ -56,7 +56,7 @@ def learn(
     rows, cost = data
     model = value_function(kind, seed)
     optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=momentum)
-    guard = Guard(model, optimizer, policy) if policy else None
+    guard = None if warmup is None else Guard(model, optimizer, "safe", warmup=warmup)
     errors, largest = [], 0.0
     for k in range(len(cost)):
         with torch.no_grad():
@@ -90,16 +90,17 @@ def main() -> None:
         "fixed 0.95": (OWN, None),
         "fixed 0.85": (0.85, None),
         "fixed 0": (0.0, None),
-        "guard safe": (OWN, "safe"),
+        "safe": (OWN, 0),
+        "safe, warm-up": (OWN, 256),
     }
     streams = [states(steps, seed) for seed in range(seeds)]
     for kind in ("linear", "network"):
         print(f"{kind} value function, {steps} steps, {seeds} seeds, {LR=}, {OWN=}, {DISCOUNT=}")
-        for name, (momentum, policy) in methods.items():
-            found = np.array([learn(kind, momentum, policy, streams[s], s) for s in range(seeds)])
+        for name, (momentum, warmup) in methods.items():
+            found = np.array([learn(kind, momentum, warmup, streams[s], s) for s in range(seeds)])
             middle, worst = np.median(found[:, 0]), found[:, 0].max()
             print(
-                f"  {name:11} error {middle:9.3g} (median), {worst:9.3g} (largest), "
+                f"  {name:13} error {middle:9.3g} (median), {worst:9.3g} (largest), "
                 f"largest value {found[:, 1].max():9.3g}, last momentum {found[:, 2].tolist()}",
                 flush=True,
             )

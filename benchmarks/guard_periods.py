@@ -33,6 +33,12 @@ PERIODS = {
     "sinusoid": range(121),
     "network": range(101),
 }
+TITLES = {
+    "switching": "switching mean (Exp. 4)",
+    "square": "square wave, 5 samples (Exp. 3)",
+    "sinusoid": "sinusoid, 5 samples",
+    "network": "network (Exp. 6)",
+}
 NEAR = FIXED[:3]
 
 
@@ -241,15 +247,18 @@ def draw(path: str, found: dict[str, dict[str, Found]], periods: dict[str, list[
         for method, (color, width, style) in shown.items():
             if method not in by_method:
                 continue
-            middle = np.median(np.minimum(by_method[method].end, 1e13), axis=1)
+            middle = np.median(np.minimum(by_method[method].end, 1e30), axis=1)
             axis.plot(periods[name], middle, style, color=color, linewidth=width, label=method)
         error = "test loss" if name == "network" else "distance from the solution"
-        axis.set(yscale="log", xlabel="period in steps (0: iid)", ylabel=error, title=name)
-        axis.set_xlim(0, max(periods[name]))
+        axis.set(yscale="log", xlabel="period in steps (0: iid)", ylabel=error, title=TITLES[name])
+        axis.set_ylim((0.01, 1) if name == "network" else (0.02, 30))  # what diverges leaves it
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter("")
+        axis.set_xlim(0, min(max(periods[name]), 100 if name == "network" else 60))
         axis.grid(alpha=0.25)
     handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
-    figure.tight_layout(rect=(0, 0.16 / rows, 1, 1))
+    figure.legend(handles, labels, loc="lower center", ncols=5, fontsize=8, frameon=False)
+    figure.tight_layout(rect=(0, 0.13 / rows, 1, 1))
     figure.savefig(path, dpi=130)
 
 

@@ -121,13 +121,17 @@ def test_the_switching_stream_of_the_paper_is_seen_for_what_it_is():
     assert calm.falls.all()
 
 
-def test_intervals_hold_the_long_run_in_most_runs():
-    truth = follow(list(switching(99, 8000, period=6))).rate
-    inside = []
-    for seed in range(12):
-        found = follow(list(switching(seed, 640, period=6)))
-        inside += ((found.low < truth) & (truth < found.high)).tolist()
-    assert np.mean(inside) > 0.85
+def test_intervals_hold_the_long_run_but_are_not_idle():
+    runs = [follow(list(switching(seed, 272, period=6))) for seed in range(40)]
+    rate, low, high = (
+        np.array([getattr(run, part) for run in runs]) for part in Estimates._fields[:3]
+    )
+    truth = rate.mean(axis=0)  # its error is a sixth of that of a run
+    # Each side is meant to hold in 95% of runs and was seen to hold in 98% of many more; that 40
+    # runs of six candidates, which share their batches, fall below 90% has a chance below 1e-3.
+    assert np.mean(low < truth) > 0.9
+    assert np.mean(truth < high) > 0.9
+    assert np.all((high - low).mean(axis=0) < 4 * 1.645 * rate.std(axis=0))
 
 
 def test_older_bursts_count_less_but_are_not_lost():
