@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Modules are compiled when they are imported, which most of those installed never are.
+# Modules are compiled once, when they are first imported, which most of those installed never are.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
 .PHONY: reproduce reproduce-paper test lint test-slow benchmark docs-pictures clean
