@@ -196,17 +196,24 @@ def judge(name: str, found: dict[str, Found], periods: list[int]) -> None:
         f"  resonant periods, 0.95 ends above 1.5 x iid: {np.asarray(periods)[resonant].tolist()}"
     )
     print(f"  strongly, above 3 x iid: {np.asarray(periods)[strong].tolist()}")
+    every = np.stack([ends[f"fixed {mu:g}"] for mu in FIXED])
+    settled = np.argmax(
+        every <= 1.5 * every[:, [iid]], axis=0
+    )  # the largest that does not resonate
+    goal = np.take_along_axis(every, settled[None], axis=0)[0]
+    best, near = every.min(axis=0), every[: len(NEAR)].min(axis=0)
+    exact = np.min([wrong[f"fixed {mu:g}"] for mu in FIXED], axis=0)
     for method in (SAFE, WARM):
         kept = np.mean(found[method].momentum[iid] > OWN - 1e-3)
         print(
             f"  {method}: {kept:.0%} of the iid runs kept their momentum; at the resonant periods"
         )
-        for words, of, among in (
-            ("error over the best of all fixed", ends, FIXED),
-            ("error over the best of 0.95, 0.9, 0.85", ends, NEAR),
-            ("root of the squared prediction error over the best of all", wrong, FIXED),
+        for words, ratio in (
+            ("error over the largest fixed that does not resonate", ends[method] / goal),
+            ("error over the best of 0.95, 0.9, 0.85", ends[method] / near),
+            ("error over the best of all fixed", ends[method] / best),
+            ("root of the squared prediction error over the best of all", wrong[method] / exact),
         ):
-            ratio = of[method] / np.min([of[f"fixed {mu:g}"] for mu in among], axis=0)
             for which, where in (("", resonant), (", strongly", strong)):
                 if where.any():
                     part = ratio[where]
