@@ -525,7 +525,7 @@ def test_settings_at_the_edge_give_finite_numbers_or_a_sentence(cli, files, case
     [
         pytest.param("--basis polynomial:8 --amplitude 1000", marks=pytest.mark.slow),
         "--basis radial:-1,0,1 --width 1e-200",
-        "--direction 1e-200,1e-200",
+        pytest.param("--direction 1e-200,1e-200", marks=pytest.mark.slow),
     ],
 )
 def test_a_learner_at_the_edge_gives_finite_numbers_or_a_sentence(cli, options):

@@ -103,6 +103,7 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, how):
         pytest.fail("the worker lives on")
 
 
+@pytest.mark.slow
 def test_figures_made_side_by_side_are_those_made_in_turn(tmp_path):
     from resonax.cli.app import _run
     from test_experiments import tree
