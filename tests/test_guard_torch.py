@@ -392,16 +392,20 @@ class Once(torch.autograd.Function):
         return 2 * grad
 
 
-def test_a_model_without_second_derivatives_is_only_listened_to():
+@pytest.mark.parametrize("warmup", [0, 96])
+def test_a_model_without_second_derivatives_is_only_listened_to(warmup):
     class Doubled(torch.nn.Linear):
         def forward(self, x):
             return Once.apply(super().forward(x))
 
     model = Doubled(5, 1)
-    guard = Guard(model, torch.optim.SGD(model.parameters(), 0.01, momentum=0.9), budget=math.inf)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+    guard = Guard(model, optimizer, budget=math.inf, warmup=warmup)
     x = torch.randn(4, 5)
     with pytest.warns(ResonanceWarning, match="no second derivatives"):
         train(model, None, guard, [(x, x[:, :1])] * 50)
+    assert guard.momentum == 0.9
+    train(model, None, guard, [(x, x[:, :1])] * 50)
     assert guard.momentum == 0.9
     assert not guard.probing
 

@@ -68,8 +68,7 @@ class Guard:
         Steps at the start, 0 or at least 96, in which all candidates are followed while ``safe``
         and ``fastest`` train with a small momentum (0.75 for 0.95); then they take up the largest
         one that does not seem to grow. For networks that are trained from scratch, and for runs
-        that must not swing even once. Each of these steps costs as much as ``3 + 1.4 n`` others,
-        with n candidates.
+        that must not swing even once. Each of these steps takes as long as ten to fifteen others.
     curvature
         ``gauss-newton``, or ``hessian`` for models whose loss is not made of their outputs.
     log
@@ -176,6 +175,7 @@ class Guard:
         except (RuntimeError, NotImplementedError) as error:
             self._blind = True
             self._burst.stop()
+            self._state = self._state._replace(current=np.zeros((), int))  # no warm-up either
             self._voice.tell_blind(str(error).splitlines()[0], self._state)
 
     def forget(self) -> None:
