@@ -1,7 +1,7 @@
 """The guard over every period of the paper's Experiments 3, 4 and 6, against other remedies.
 
 Run: python benchmarks/guard_periods.py [switching|square|sinusoid|network ...] [--every N]
-    [--results FILE.npz] [--figure PATH]
+    [--seeds N] [--results FILE.npz] [--figure PATH]
 
 All periods and seeds of an experiment are one batch of runs, which a GPU takes at once. A period of
 0 is the same inputs in random order. Inputs are drawn as the run goes, so that nothing is stored.
@@ -275,10 +275,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=list(PERIODS))
     parser.add_argument("--quick", action="store_true", help="few periods, seeds and steps")
     parser.add_argument("--every", type=int, default=1, help="only every N-th period")
+    parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--results", help="where to store all numbers, or to read them from")
     parser.add_argument("--figure", help="where to draw the errors over the period")
     options = parser.parse_args()
-    seeds = 4 if options.quick else 20
+    seeds = 4 if options.quick else options.seeds
     store = Path(options.results) if options.results else None
     found: dict[str, dict[str, Found]] = {}
     if store is not None and store.exists():
