@@ -205,9 +205,8 @@ def judge(name: str, found: dict[str, Found], periods: list[int]) -> None:
     exact = np.min([wrong[f"fixed {mu:g}"] for mu in FIXED], axis=0)
     for method in (SAFE, WARM):
         kept = np.mean(found[method].momentum[iid] > OWN - 1e-3)
-        print(
-            f"  {method}: {kept:.0%} of the iid runs kept their momentum; at the resonant periods"
-        )
+        there = "; at the resonant periods" if resonant.any() else ""
+        print(f"  {method}: {kept:.0%} of the iid runs kept their momentum{there}")
         for words, ratio in (
             ("error over the largest fixed that does not resonate", ends[method] / goal),
             ("error over the best of 0.95, 0.9, 0.85", ends[method] / near),
