@@ -1,10 +1,11 @@
 """Digits by class in cycles: what `watch` predicts against what training does.
 
 Run: python benchmarks/guard_cycles.py [--steps N] [--lr X] [--cycles 0 10 20 ...] [--seeds N]
+    [--loss squares|cross-entropy]
 
 The ten classes come one after the other, all of them in a cycle of so many steps; 0 is iid. The
-same network learns them by least squares: with its own momentum, watched; with a smaller one; and
-guarded. The rates are those of its own momentum over the first 256 steps.
+same network learns them with its own momentum, watched; with a smaller one; and guarded. The rates
+are those of its own momentum over the first 256 steps.
 """
 
 from __future__ import annotations
@@ -41,23 +42,27 @@ class Told(NamedTuple):
     guard: Guard | None
 
 
-def run(method: str, cycle: int, steps: int, lr: float, seed: int, device: str) -> Told:
+def squares(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    goals = torch.eye(10, device=outputs.device)
+    return torch.sum((outputs - goals[labels]) ** 2, dim=1).mean()
+
+
+LOSSES = {"squares": squares, "cross-entropy": torch.nn.functional.cross_entropy}
+
+
+def run(method: str, cycle: int, steps: int, lr: float, loss_fn: Any, seed: int) -> Told:
     momentum, options = METHODS[method]
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     model = network(seed).to(device)
     images, labels = (part.to(device) for part in digits())
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum)
     guard = Guard(model, optimizer, **options) if options else None
     right, far, lost, early = [], [], None, None
-    goals = torch.eye(10, device=device)
-
-    def error(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.sum((model(x) - goals[y]) ** 2, dim=1).mean()
-
     for step, (x, y) in enumerate(ordered(cycle, steps, seed)):
         x, y = x.to(device), y.to(device)
 
         def loss_of(x: torch.Tensor = x, y: torch.Tensor = y) -> torch.Tensor:
-            return error(x, y)
+            return loss_fn(model(x), y)
 
         if guard is not None:
             loss = guard.step(loss_of)
@@ -70,8 +75,9 @@ def run(method: str, cycle: int, steps: int, lr: float, seed: int, device: str) 
             lost = step
         if step >= steps - max(cycle, 100) and step % 10 == 0:
             with torch.no_grad():
-                right.append(float((model(images).argmax(1) == labels).float().mean()))
-                far.append(float(error(images, labels)))
+                outputs = model(images)
+                right.append(float((outputs.argmax(1) == labels).float().mean()))
+                far.append(float(loss_fn(outputs, labels)))
         if step == WARMUP and guard is not None and "warmup" in options:
             early = guard.report().candidates[0]
     return Told(float(np.mean(right)), float(np.mean(far)), lost, early, guard)
@@ -99,17 +105,19 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--lr", type=float, default=0.005)
     parser.add_argument("--cycles", type=int, nargs="*", default=CYCLES)
+    parser.add_argument("--loss", choices=list(LOSSES), default="squares")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     warnings.simplefilter("ignore", ResonanceWarning)
-    print(f"{options.steps} steps, lr {options.lr}, momentum {OWN}, right at the end, on {device}")
+    print(
+        f"{options.loss}, {options.steps} steps, lr {options.lr}, momentum {OWN}, right at the end"
+    )
     begun = time.perf_counter()
     for cycle in options.cycles:
         for seed in range(options.seeds):
             parts = []
             for method in METHODS:
-                told = run(method, cycle, options.steps, options.lr, seed, device)
+                told = run(method, cycle, options.steps, options.lr, LOSSES[options.loss], seed)
                 end = (
                     f"lost at {told.lost}"
                     if told.lost is not None
