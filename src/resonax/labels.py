@@ -1,10 +1,10 @@
-"""One word for one thing: what each name means, its symbol and its unit."""
+"""One word for one thing: what each name means; and how names that others gave are shown."""
 
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-__all__ = ["CRITERIA", "LABELS", "axis_label", "versions"]
+__all__ = ["CRITERIA", "LABELS", "axis_label", "plain", "versions"]
 
 # name: (meaning, symbol, unit)
 LABELS: dict[str, tuple[str, str, str]] = {
@@ -42,6 +42,32 @@ def axis_label(name: str) -> str:
     meaning, symbol, unit = LABELS[name]
     words = f"{meaning} {symbol}".strip()
     return words if unit == "1" else f"{words} ({unit})"
+
+
+def plain(text: object, limit: int = 200) -> str:
+    r"""Return foreign text, such as a file's or a column's name, as what can be shown anywhere.
+
+    Characters without a picture of their own (controls, marks that turn the direction of writing,
+    line breaks, halves of surrogate pairs) become the escapes that Python's `repr` writes, and of
+    a long text the middle is left out. What is mark-up to one medium alone is escaped there.
+
+    Examples
+    --------
+    >>> print(plain("speed\x1b[31m"), plain("a\u202eb"), plain("größe"))
+    speed\x1b[31m a\u202eb größe
+    >>> plain("x" * 1000, limit=9)
+    'xxxx…xxxx'
+    """
+    raw = str(text)
+    if len(raw) > limit:
+        half = (limit - 1) // 2
+        raw = f"{raw[: limit - 1 - half]}…{raw[len(raw) - half :]}"
+    if raw.isprintable():
+        return raw
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in raw
+    )
 
 
 def versions() -> dict[str, str]:
