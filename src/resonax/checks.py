@@ -9,24 +9,84 @@ import difflib
 import math
 from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
+    "RANGES",
     "ArgumentError",
+    "Range",
     "as_array",
     "check_number",
     "check_numbers",
+    "check_range",
     "check_whole",
     "is_number",
+    "shorten",
     "suggest",
 ]
 
 
 class ArgumentError(ValueError):
     """An argument that cannot be used; its text is one sentence that says what to do."""
+
+
+class Range(NamedTuple):
+    """The numbers that are allowed, from ``low`` to ``high``; an open end is not one of them."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    open_low: bool = False
+    open_high: bool = False
+
+    def __str__(self) -> str:
+        return _bounds(*self)
+
+
+_SHARE = Range(0, 1, open_high=True)
+_STEP = Range(0, 1e6, open_low=True)
+_SMALL = Range(0, 1, open_low=True)
+
+# Of the numbers that describe what is trained, the same wherever a person gives them.
+RANGES: dict[str, Range] = {
+    # The learner.
+    "lr": _STEP,
+    "momentum": _SHARE,
+    "dampening": _SHARE,
+    "weight_decay": Range(0, 1e6),
+    "beta1": _SHARE,
+    "beta2": _SHARE,
+    "width": Range(1e-6, 1e6),
+    "degree": Range(1, 8),
+    # Of optax, by its names.
+    "decay": _SHARE,
+    "rho": _SHARE,
+    "eps": _SMALL,
+    "eps_root": Range(0, 1),
+    "initial_scale": Range(0, 1e6),
+    "initial_accumulator_value": Range(0, 1e6),
+    "alpha": Range(0, 1e6),
+    "beta": Range(0, 1e6),
+    "threshold": Range(0, 1e6),
+    "eta_minus": Range(0, 1, open_low=True, open_high=True),
+    "eta_plus": Range(1, 1e3, open_low=True),
+    "min_step_size": _STEP,
+    "max_step_size": _STEP,
+    # The stream.
+    "period": Range(1, 1e5),
+    "amplitude": Range(0, 1e6),
+    "variance": Range(0, 1e12),
+    "swing": Range(0, 20),
+    "phase": Range(-1e6, 1e6),
+    "innovation": Range(1e-12, 0.5),
+    "dim": Range(1, 1000),
+    # The training.
+    "batch": Range(1, 1e9),
+    "noise": Range(0, 1e12),
+    "start": _STEP,
+}
 
 
 def _bounds(low: float, high: float, open_low: bool, open_high: bool) -> str:
@@ -60,11 +120,14 @@ def check_number(
     if hasattr(value, "aval"):  # a jax array
         return
     if isinstance(value, bool) or not isinstance(value, Real | np.ndarray):
-        raise ArgumentError(f"{name} must be a number, got {value!r}")
-    array = np.asarray(value, dtype=float)
+        raise ArgumentError(f"{name} must be a number, got {shorten(value)}")
+    try:
+        array = np.asarray(value, dtype=float)
+    except OverflowError:  # a whole number of hundreds of digits
+        array = np.asarray(math.inf)
     if not np.isfinite(array).all():
         rule = ", ".join(filter(None, ["finite", _bounds(low, high, open_low, open_high)]))
-        raise ArgumentError(f"{name} must be {rule}, got {_short(value)}")
+        raise ArgumentError(f"{name} must be {rule}, got {shorten(value)}")
     inside = np.ones(array.shape, bool)
     inside &= (array > low) if open_low else (array >= low)
     inside &= (array < high) if open_high else (array <= high)
@@ -75,16 +138,40 @@ def check_number(
         )
 
 
+def check_range(name: str, value: object) -> None:
+    """Raise `ArgumentError` unless a number lies in the range of its name.
+
+    Examples
+    --------
+    >>> check_range("beta1", 1.0)
+    Traceback (most recent call last):
+    resonax.checks.ArgumentError: beta1 must be at least 0 and below 1, got 1
+    """
+    check_number(name, value, **RANGES[name]._asdict())
+
+
 def check_whole(name: str, value: object, *, low: int, high: float = math.inf) -> None:
     """Raise `ArgumentError` unless a whole number lies within the bounds."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise ArgumentError(f"{name} must be a whole number of at least {low}, got {value!r}")
+        raise ArgumentError(
+            f"{name} must be a whole number of at least {low}, got {shorten(value)}"
+        )
     check_number(name, value, low=low, high=high)
 
 
-def _short(value: object) -> str:
-    text = repr(value).replace("\n", " ")
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def shorten(value: object, most: int = 60) -> str:
+    """Return a value as it is written in a program, on one line and cut after some characters.
+
+    Examples
+    --------
+    >>> shorten(10**70, 20)
+    '10000000000000000...'
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        text = "a number of thousands of digits"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def as_array(name: str, value: object) -> np.ndarray:
@@ -103,7 +190,7 @@ def as_array(name: str, value: object) -> np.ndarray:
     except ArgumentError:
         raise
     except (TypeError, ValueError):
-        raise ArgumentError(f"{name} must be real numbers, got {_short(value)}") from None
+        raise ArgumentError(f"{name} must be real numbers, got {shorten(value)}") from None
 
 
 def check_numbers(name: str, array: np.ndarray, shape: tuple[int | None, ...]) -> None:
@@ -138,11 +225,11 @@ def suggest(kind: str, given: str, allowed: Iterable[str]) -> ArgumentError:
     unknown process 'sinusoidd', did you mean 'sinusoid'? (one of: iid, sinusoid)
     """
     allowed = list(allowed)
-    word = given.lower()
+    word = given[:60].lower()  # longer than any word that is meant: comparing takes the square
     close = [name for name in allowed if name == word or name.startswith(word[:3])]
     close = difflib.get_close_matches(word, allowed, n=1) or (close if word else [])
     hint = f", did you mean {close[0]!r}?" if close else ""
-    return ArgumentError(f"unknown {kind} {given!r}{hint} (one of: {', '.join(allowed)})")
+    return ArgumentError(f"unknown {kind} {shorten(given)}{hint} (one of: {', '.join(allowed)})")
 
 
 def is_number(text: str) -> bool:

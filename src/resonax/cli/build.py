@@ -6,7 +6,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resonax.checks import ArgumentError, is_number, suggest
+from resonax.checks import ArgumentError, is_number, shorten, suggest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +35,9 @@ def parse_list(name: str, text: str) -> np.ndarray:
     try:
         return np.array([float(part) for part in text.split(",")])
     except ValueError:
-        raise ArgumentError(f"{name} must be numbers separated by commas, got {text!r}") from None
+        raise ArgumentError(
+            f"{name} must be numbers separated by commas, got {shorten(text)}"
+        ) from None
 
 
 def parse_axis(name: str, text: str) -> np.ndarray:
@@ -49,7 +51,7 @@ def parse_axis(name: str, text: str) -> np.ndarray:
     import numpy as np
 
     parts = text.split(":")
-    form = f"{name} must be a number or a range first:last:count[:log], got {text!r}"
+    form = f"{name} must be a number or a range first:last:count[:log], got {shorten(text)}"
     try:
         if len(parts) == 1:
             return np.array([float(parts[0])])
@@ -59,9 +61,11 @@ def parse_axis(name: str, text: str) -> np.ndarray:
     if len(parts) > 4 or (len(parts) == 4 and parts[3] != "log"):
         raise ArgumentError(form)
     if not 1 <= count <= _MAX_POINTS:
-        raise ArgumentError(f"{name} must have 1 to {_MAX_POINTS} points, got {count}")
+        raise ArgumentError(f"{name} must have 1 to {_MAX_POINTS} points, got {shorten(count)}")
     if not (np.isfinite(first) and np.isfinite(last) and (first < last or count == 1)):
-        raise ArgumentError(f"{name} must run from a smaller to a larger number, got {text!r}")
+        raise ArgumentError(
+            f"{name} must run from a smaller to a larger number, got {shorten(text)}"
+        )
     if len(parts) == 4:
         if first <= 0:
             raise ArgumentError(f"{name} must start above 0 for a log range, got {first:g}")
@@ -102,7 +106,9 @@ def _read_csv(path: Path) -> np.ndarray:
                 continue
             bad = next((field for field in fields if not is_number(field)), None)
             if bad is not None:
-                raise ArgumentError(f"data must be numbers, got {bad!r} in line {line} of {path}")
+                raise ArgumentError(
+                    f"data must be numbers, got {shorten(bad)} in line {line} of {path}"
+                )
             if rows and len(fields) != len(rows[0]):
                 raise ArgumentError(
                     f"data must have {len(rows[0])} columns in every line, got {len(fields)} "
@@ -184,14 +190,15 @@ def build_features(text: str, bias: bool, width: float | None, dim: int) -> Feat
         raise ArgumentError(f"width belongs to the radial basis, the basis is {name}")
     if name == "linear":
         if numbers:
-            raise ArgumentError(f"the linear basis takes no numbers, got {text!r}")
+            raise ArgumentError(f"the linear basis takes no numbers, got {shorten(text)}")
         return Linear(bias)
     if not bias:
         raise ArgumentError(f"--no-bias belongs to the linear basis, the basis is {name}")
     if name == "polynomial":
-        if not (numbers or "2").isdigit():
+        if not (numbers or "2").isdecimal() or len(numbers) > 9:
             raise ArgumentError(
-                f"the degree of a polynomial must be a whole number, got {numbers!r}"
+                "the degree of a polynomial must be a whole number from 1 to 8, "
+                f"got {shorten(numbers)}"
             )
         return Polynomial(int(numbers or "2"))
     grid = np.kron(np.eye(dim), parse_list("basis", numbers or "1")[:, None])

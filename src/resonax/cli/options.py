@@ -7,12 +7,13 @@ import inspect
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from resonax.checks import ArgumentError
+from resonax.checks import ArgumentError, shorten
 from resonax.cli.build import build_setting
 
 if TYPE_CHECKING:
@@ -39,19 +40,32 @@ def number(name: str, text: str | None) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise ArgumentError(f"{name} must be a number, got {text!r}") from None
+        raise ArgumentError(f"{name} must be a number, got {shorten(text)}") from None
+
+
+_MOST_DIGITS = 40
 
 
 def whole(name: str, text: str | None) -> int | None:
-    """Return an option that must be one whole number."""
+    """Return an option that must be one whole number, exact whatever its size.
+
+    Examples
+    --------
+    >>> whole("seed", "9007199254740993"), whole("steps", "1e4")
+    (9007199254740993, 10000)
+    """
     if text is None:
         return None
     try:
-        value = float(text)
-        if value % 1 != 0:  # nan and infinity too
-            raise ValueError
-    except ValueError:
-        raise ArgumentError(f"{name} must be a whole number, got {text!r}") from None
+        value = Decimal(text)
+        if not value.is_finite() or value != value.to_integral_value():
+            raise ArithmeticError
+    except ArithmeticError:
+        raise ArgumentError(f"{name} must be a whole number, got {shorten(text)}") from None
+    if value.adjusted() >= _MOST_DIGITS:
+        raise ArgumentError(
+            f"{name} must be a whole number of at most {_MOST_DIGITS} digits, got {shorten(text)}"
+        )
     return int(value)
 
 
@@ -171,7 +185,7 @@ class Options:
             momentum=numbers["momentum"],
             optimizer=self.optimizer,
             dampening=number("dampening", self.dampening) or 0.0,
-            weight_decay=number("weight-decay", self.weight_decay) or 0.0,
+            weight_decay=number("weight_decay", self.weight_decay) or 0.0,
             batch=whole("batch", str(axes.get("batch", self.batch))) or 0,
             noise=number("noise", self.noise) or 0.0,
             basis=self.basis,

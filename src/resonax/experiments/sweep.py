@@ -121,7 +121,8 @@ def compute_sweep(
     values |= {name: np.full((1, *shape, runs), np.nan) for name in _RUN}
     if len(rows) and len(columns):
         inner = {first: points[first][rows], second: part[columns]}
-        found = _simulate(sweep, panel, number, inner, columns + offset, seed, double, advance)
+        labels = cell_labels(number, len(rows), columns + offset, share=sweep.share)
+        found = _simulate(sweep, panel, inner, labels, seed, double, advance)
         place = np.ix_(rows, columns)
         for name, array in summarise(found).items():
             values[name][0][place] = array
@@ -132,12 +133,32 @@ def compute_sweep(
     return values
 
 
+def cell_labels(panel: int, rows: int, columns: np.ndarray, *, share: bool) -> np.ndarray:
+    """Return the labels by which cells get their random numbers, no two of them equal.
+
+    Shared: one for each column. Not shared: one for each cell, row by row; the lower words have
+    8 bits of the panel, 12 of the row and 12 of the column, and what is above these goes to the
+    upper words.
+
+    Examples
+    --------
+    >>> [hex(label) for label in cell_labels(1, 2, np.array([5, 4096]), share=False)]
+    ['0x1000005', '0x101000000', '0x1001005', '0x101001000']
+    """
+    columns = np.asarray(columns, np.int64)
+    if share:
+        return panel * 2**20 + columns
+    row, column = np.arange(rows)[:, None], columns[None, :]
+    lower = panel % 2**8 * 2**24 + row % 2**12 * 2**12 + column % 2**12
+    upper = (panel >> 8) * 2**20 + (row >> 12) * 2**10 + (column >> 12)
+    return (upper * 2**32 + lower).ravel()
+
+
 def _simulate(
     sweep: Sweep,
     panel: Panel,
-    number: int,
     points: Mapping[str, np.ndarray],
-    places: np.ndarray,
+    labels: np.ndarray,
     seed: int,
     double: bool,
     advance: Callable[[float], None] | None,
@@ -145,19 +166,17 @@ def _simulate(
     """Return the responses with the first axis first."""
     first, second = points
     training = build_training(sweep, panel)
-    labels = number * 2**20 + places
     columns, shared = {second: points[second]}, {first: points[first]}
     if not sweep.share:
         grid = np.meshgrid(points[first], points[second], indexing="ij")
         columns, shared = {first: grid[0].ravel(), second: grid[1].ravel()}, {}
-        labels = number * 2**24 + np.add.outer(np.arange(len(points[first])) * 2**12, places)
     found = simulate(
         training,
         columns,
         shared,
         **sweep.merged(panel, "run"),
         seed=seed,
-        labels=labels.ravel(),
+        labels=labels,
         double=double,
         advance=advance,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from resonax.checks import ArgumentError, as_array, check_number, check_numbers, check_whole
+from resonax.checks import ArgumentError, as_array, check_numbers, check_range, check_whole
 from resonax.learners.features import QUADRATURE, Features
 from resonax.moments import Moments
 from resonax.values import static, value
@@ -141,7 +141,7 @@ class Radial(Features):
         """Check the centers, (count, dim), and the width."""
         array = as_array("centers", centers)
         check_numbers("centers", array, (None, None))
-        check_number("width", width, low=1e-6, high=1e6)
+        check_range("width", width)
         return cls(array, width)
 
     def size(self, dim: int) -> int:

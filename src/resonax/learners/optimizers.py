@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from resonax.checks import ArgumentError, check_number
+from resonax.checks import ArgumentError, check_range
 from resonax.values import static, value
 
 __all__ = ["Momentum", "from_optax", "from_river", "from_torch", "heavy_ball", "nesterov", "sgd"]
@@ -54,10 +54,8 @@ class Momentum:
     full_start: bool = static(default=False)
 
     def __post_init__(self) -> None:
-        check_number("lr", self.lr, low=0, high=1e6, open_low=True)
-        check_number("momentum", self.momentum, low=0, high=1, open_high=True)
-        check_number("dampening", self.dampening, low=0, high=1, open_high=True)
-        check_number("weight_decay", self.weight_decay, low=0, high=1e6)
+        for name in ("lr", "momentum", "dampening", "weight_decay"):
+            check_range(name, getattr(self, name))
 
     @property
     def alpha(self) -> float:

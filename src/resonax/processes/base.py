@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from resonax.algebra import matrix_sqrt
-from resonax.checks import ArgumentError, as_array, check_number, check_numbers, check_whole
+from resonax.checks import ArgumentError, as_array, check_numbers, check_range, check_whole
 from resonax.moments import Moments
 
 __all__ = ["Process", "Spectrum", "State"]
@@ -136,17 +136,10 @@ def check_inputs(process: Any) -> None:
     tuples become arrays.
     """
     check_whole("dim", process.dim, low=1, high=1000)
-    bounds = {
-        "period": (1.0, 1e5),
-        "amplitude": (0.0, 1e6),
-        "swing": (0.0, 20.0),
-        "phase": (-1e6, 1e6),
-    }
     for item in fields(process):
         given = getattr(process, item.name)
-        if item.name in bounds:
-            low, high = bounds[item.name]
-            check_number(item.name, given, low=low, high=high)
+        if item.name in ("period", "amplitude", "swing", "phase", "innovation"):
+            check_range(item.name, given)
         if isinstance(given, int) and not item.metadata.get("static"):
             object.__setattr__(process, item.name, float(given))
     _check_variance(process)
@@ -165,12 +158,12 @@ def _check_variance(process: Any) -> None:
         return
     array = as_array("variance", variance)
     if array.ndim == 0:
-        check_number("variance", float(array), low=0, high=1e12)
+        check_range("variance", float(array))
         object.__setattr__(process, "variance", float(array))
         return
     check_numbers("variance", array, (dim,) if array.ndim == 1 else (dim, dim))
     if array.ndim == 1:
-        check_number("variance", array, low=0, high=1e12)
+        check_range("variance", array)
     elif not np.allclose(array, array.T):
         raise ArgumentError("variance must be symmetric where it is a matrix")
     else:

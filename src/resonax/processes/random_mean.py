@@ -92,7 +92,6 @@ class AR2(Process):
 
     def __post_init__(self) -> None:
         check_inputs(self)
-        check_number("innovation", self.innovation, low=1e-12, high=0.5)
         check_number(
             "period", self.period, low=2, high=1e5
         )  # no frequency is above half a cycle a step

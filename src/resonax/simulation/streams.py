@@ -28,6 +28,7 @@ __all__ = [
     "chi_needs",
     "normal_array",
     "normals",
+    "root_key",
     "stream_keys",
     "uniform_array",
     "uniforms",
@@ -57,16 +58,36 @@ def threefry(key: tuple[Array, Array], counter: tuple[ArrayLike, ArrayLike]) -> 
     return left, right
 
 
+def root_key(seed: int) -> Array:
+    """Return the key of a seed, all of its 64 bits.
+
+    By hand: ``jax.random.key`` loses the upper half of a seed where jax computes in 32 bits.
+
+    Examples
+    --------
+    >>> [jax.random.key_data(make(2**32 + 5)).tolist() for make in (root_key, jax.random.key)]
+    [[1, 5], [0, 5]]
+    """
+    return jax.random.wrap_key_data(jnp.array([seed >> 32, seed % 2**32], jnp.uint32))
+
+
 def stream_keys(seed: int, columns: np.ndarray, runs: int) -> Array:
-    """Return the keys of streams, (columns x runs, 2), by the labels of the columns."""
-    # By hand, as a number above 32 bits loses its upper half where jax computes in 32 bits.
-    root = jax.random.wrap_key_data(jnp.array([seed >> 32, seed % 2**32], jnp.uint32))
+    """Return the keys of streams, (columns x runs, 2), by the labels of the columns.
 
-    def key(column: Array, run: Array) -> Array:
-        return jax.random.key_data(jax.random.fold_in(jax.random.fold_in(root, column), run))
+    A label has up to 64 bits. Its lower word is folded into the key of the seed, then its upper
+    word where that is not 0, then the number of the run.
+    """
+    root, labels = root_key(seed), np.asarray(columns, np.uint64)
 
-    labels = jnp.repeat(jnp.asarray(columns, jnp.uint32), runs)
-    return jax.vmap(key)(labels, jnp.tile(jnp.arange(runs), len(columns)))
+    def key(lower: Array, upper: Array, run: Array) -> Array:
+        label = jax.random.fold_in(root, lower)
+        far = jax.random.fold_in(label, upper)
+        near, far = (jax.random.key_data(jax.random.fold_in(base, run)) for base in (label, far))
+        return jnp.where(upper == 0, near, far)
+
+    words = (labels % 2**32, labels >> np.uint64(32))
+    lower, upper = (jnp.asarray(np.repeat(word, runs).astype(np.uint32)) for word in words)
+    return jax.vmap(key)(lower, upper, jnp.tile(jnp.arange(runs), len(labels)))
 
 
 def _pairs(keys: Array, steps: ArrayLike, first: int, count: int) -> tuple[Array, Array]:

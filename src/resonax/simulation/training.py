@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import optax
 from jax.typing import ArrayLike
 
-from resonax.checks import ArgumentError, check_number, check_whole, suggest
+from resonax.checks import ArgumentError, check_range, check_whole, suggest
 from resonax.learners import Features, Linear, Momentum
 from resonax.processes import Process
 from resonax.values import static, value
@@ -92,9 +92,8 @@ class Training:
     reduction: str = static(default="mean")
 
     def __post_init__(self) -> None:
-        check_number("batch", self.batch, low=1, high=1e9)
-        check_number("noise", self.noise, low=0, high=1e12)
-        check_number("start", self.start, low=0, high=1e6, open_low=True)
+        for name in ("batch", "noise", "start"):
+            check_range(name, getattr(self, name))
         for name, choices in (("start_law", ("uniform", "normal")), ("reduction", ("mean", "sum"))):
             if getattr(self, name) not in choices:
                 raise ArgumentError(f"{name} must be one of {', '.join(choices)}")
