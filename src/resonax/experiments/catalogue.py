@@ -51,6 +51,7 @@ class Experiment:
     cells: int
     runs: int | None = None
     readings: tuple[tuple[str, str], ...] = ()
+    deviations: tuple[str, ...] = ()
     layout: Layout | None = None
     compute: Callable[[Mapping[str, slice], int, bool, Advance], dict[str, np.ndarray]] | None = (
         None
@@ -73,6 +74,7 @@ def from_sweep(sweep: Sweep) -> Experiment:
         cells=len(sweep.panels) * int(np.prod([len(array) for array in points.values()])),
         runs=sweep.run.runs,
         readings=tuple((panel.name, panel.reading) for panel in sweep.panels if panel.reading),
+        deviations=sweep.deviations,
         layout=sweep_layout(sweep),
         compute=lambda region, seed, double, advance: compute_sweep(
             sweep, region, seed=seed, double=double, advance=advance

@@ -117,6 +117,7 @@ class Sweep(_Strict):
     title: str = ""
     paper: str = ""
     caption: str = ""
+    deviations: tuple[str, ...] = ()  # where it departs from the paper, or the paper is silent
     process: dict[str, Any]
     model: dict[str, Any] = {"kind": "linear"}
     optimizer: dict[str, Any]

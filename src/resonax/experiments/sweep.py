@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ _RUN = {
 
 def sweep_specification(sweep: Sweep) -> dict[str, Any]:
     """Return what decides the numbers of a sweep, as plain values."""
-    table = sweep.model_dump(mode="json", exclude={"title", "paper", "caption", "smoke"})
+    words = {"title", "paper", "caption", "deviations", "smoke"}
+    table = sweep.model_dump(mode="json", exclude=words)
     for panel in table["panels"]:
         del panel["reading"], panel["smoke"]
     table["axes"] = {name: points.tolist() for name, points in sweep.points().items()}
@@ -48,6 +49,9 @@ def sweep_layout(sweep: Sweep) -> Layout:
     for criterion in sweep.theory.criteria if sweep.theory else ():
         words = f"rate per step by the criterion {criterion}: {CRITERIA[criterion]}"
         variables[f"{criterion}_rate"] = Variable(dims, "float64", {"long_name": words})
+        for end in ("low", "high") if criterion in _COSTLY else ():
+            words = f"{end} end of what the computed points around a cell allow for {criterion}"
+            variables[f"{criterion}_{end}"] = Variable(dims, "float64", {"long_name": words})
     for panel in sweep.panels:
         build_training(sweep, panel)  # what cannot be built is said before anything is written
     return Layout(
@@ -129,7 +133,10 @@ def compute_sweep(
         values["run_log_response"][0][place] = found.log_response
         values["run_rate"][0][place] = found.rate
     for criterion in sweep.theory.criteria if sweep.theory else ():
-        values[f"{criterion}_rate"] = _theory(sweep, panel, criterion)[None]
+        values |= {
+            f"{criterion}_{name}": array[None]
+            for name, array in _theory(sweep, panel, criterion).items()
+        }
     return values
 
 
@@ -187,16 +194,22 @@ def _simulate(
 
 
 @on_the_cpu
-def _theory(sweep: Sweep, panel: Panel, criterion: str) -> np.ndarray:
+def _theory(sweep: Sweep, panel: Panel, criterion: str) -> dict[str, np.ndarray]:
     """Return the rate of a criterion at every cell; nan where it does not apply.
 
     The Lyapunov criterion judges the panel's own process. The others need a periodic law: where
     the panel's is not, they judge the process that the table ``theory`` names.
+
+    A costly criterion is computed at some cells and interpolated to the others. Beside ``rate`` it
+    has ``low`` and ``high``: the range of the computed points around a cell, intervals included. A
+    sign that is the same at both ends is not interpolated.
     """
     assert sweep.theory is not None
     points: dict[str, Any] = {**sweep.points()}
     own = build_setting(sweep, panel)
-    nothing = np.full(tuple(len(array) for array in points.values()), np.nan)
+    names = ("rate", "low", "high") if criterion in _COSTLY else ("rate",)
+    shape = tuple(len(array) for array in points.values())
+    nothing = {name: np.full(shape, np.nan) for name in names}
     if criterion == "lyapunov":
         if own.process.periodic:
             return nothing
@@ -207,17 +220,46 @@ def _theory(sweep: Sweep, panel: Panel, criterion: str) -> np.ndarray:
     if any((array <= 0).any() for array in points.values()):
         raise ArgumentError(f"{sweep.id}: theory needs axes above 0")
     if criterion not in _COSTLY:
-        return stability_map(own, criterion, **points).rate.values
-    coarse: dict[str, Any] = {
-        name: array[np.unique(np.linspace(0, len(array) - 1, most).round().astype(int))]
-        for (name, array), most in zip(points.items(), sweep.theory.points, strict=True)
+        return {"rate": stability_map(own, criterion, **points).rate.values}
+    places = [
+        np.unique(np.linspace(0, size - 1, most).round().astype(int))
+        for size, most in zip(shape, sweep.theory.points, strict=True)
+    ]
+    coarse = {
+        name: array[place] for (name, array), place in zip(points.items(), places, strict=True)
     }
-    rate = stability_map(own, criterion, **coarse).rate.values
+    found = stability_map(own, criterion, **coarse)
     # Frequency is the axis along which the tongues have about the same width.
     scales = [1 / array if name == "period" else array for name, array in coarse.items()]
     targets = [1 / array if name == "period" else array for name, array in points.items()]
     order = tuple(slice(None, None, -1) if name == "period" else slice(None) for name in coarse)
     between = RegularGridInterpolator(
-        tuple(np.sort(scale) for scale in scales), rate[order], method="linear"
+        tuple(np.sort(scale) for scale in scales), found.rate.values[order], method="linear"
     )
-    return between(np.stack(np.meshgrid(*targets, indexing="ij"), axis=-1))
+    low, high = (found.get(end, found.rate).values for end in ("low", "high"))
+    return {
+        "rate": between(np.stack(np.meshgrid(*targets, indexing="ij"), axis=-1)),
+        "low": _over_corners(np.min, low, places, shape),
+        "high": _over_corners(np.max, high, places, shape),
+    }
+
+
+def _over_corners(
+    reduce: Callable[..., np.ndarray],
+    values: np.ndarray,
+    places: Sequence[np.ndarray],
+    shape: tuple[int, ...],
+) -> np.ndarray:
+    """Return the least or largest of the computed values around each cell of a map.
+
+    ``places`` says of each axis which of its points were computed; one of them has its own value.
+    """
+    sides = [
+        (
+            np.searchsorted(place, np.arange(size), side="right") - 1,
+            np.searchsorted(place, np.arange(size), side="left"),
+        )
+        for place, size in zip(places, shape, strict=True)
+    ]
+    corners = [values[np.ix_(row, column)] for row in sides[0] for column in sides[1]]
+    return reduce(corners, axis=0)

@@ -1,0 +1,40 @@
+"""The bounds beside a criterion that is computed at some cells only and interpolated."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from resonax.experiments.specification import parse_sweep
+from resonax.experiments.sweep import compute_sweep
+
+SWEEP = {
+    "id": "tiny",
+    "process": {"kind": "sinusoid", "amplitude": 0.5, "variance": 1.0},
+    "optimizer": {"kind": "heavy_ball", "lr": 0.01},
+    "train": {"batch": 20},
+    "run": {"runs": 2, "steps": 40, "window": 20},
+    "axes": {
+        "momentum": {"first": 0.95, "last": 0.99, "count": 9},
+        "period": {"first": 20, "last": 40, "count": 11, "spacing": "inverse"},
+    },
+}
+
+
+def theory(points: list[int]) -> dict[str, np.ndarray]:
+    table = {**SWEEP, "theory": {"criteria": ["mean_square"], "points": points}}
+    found = compute_sweep(parse_sweep(table), {}, seed=0)
+    return {name: found[f"mean_square_{name}"][0] for name in ("rate", "low", "high")}
+
+
+def test_bounds_of_an_interpolated_criterion_are_those_of_the_points_around():
+    exact, coarse = theory([9, 11])["rate"], theory([3, 3])
+    rows, columns = np.arange(0, 9, 4), np.arange(0, 11, 5)
+    for name in coarse:  # a computed point has its own value
+        np.testing.assert_allclose(coarse[name][np.ix_(rows, columns)], exact[::4, ::5], atol=1e-12)
+    block = exact[np.ix_([4, 8], [0, 5])]  # the points around any cell between these
+    assert coarse["low"][6, 3] == block.min()
+    assert coarse["high"][6, 3] == block.max()
+    assert (coarse["low"] <= coarse["rate"] + 1e-12).all()
+    assert (coarse["rate"] <= coarse["high"] + 1e-12).all()
+    crossed = (coarse["low"] < 0) & (coarse["high"] > 0)
+    assert 0 < crossed.sum() < crossed.size
