@@ -11,7 +11,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -597,10 +596,14 @@ def test_a_folder_that_may_not_be_written_is_seen_before_any_work(cli, monkeypat
 
 
 def test_a_file_system_that_refuses_is_one_sentence(cli, monkeypatch, tmp_path):
-    def mkstemp(*args, **kwargs):
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+    real = os.open
 
-    monkeypatch.setattr(tempfile, "mkstemp", mkstemp)
+    def refuse(path, flags, *args, **kwargs):
+        if flags & os.O_EXCL and str(tmp_path) in os.path.abspath(path):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return real(path, flags, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", refuse)
     status, _, errors = cli(SMALL_MAP + "--out map.nc")
     assert status == 2
     assert "map.nc" in sentence(errors)

@@ -242,13 +242,13 @@ def test_a_sweep_killed_ten_times_ends_as_if_undisturbed(tmp_path):
     (tmp_path / "tiny.toml").write_text(text.replace("count = 16", "count = 24"))
     command = [sys.executable, "-m", "resonax", "sweep", "tiny.toml", "--out"]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    finished = tmp_path / "hard" / "results" / "tiny.zarr" / "tasks" / "finished"
+    finished = tmp_path / "hard" / "results" / "tiny.zarr" / "tasks"
 
     def run(folder: str) -> subprocess.Popen:
         return subprocess.Popen([*command, folder], cwd=tmp_path, env=environment)
 
     def marks() -> dict[str, int]:
-        return {path.name: path.stat().st_mtime_ns for path in finished.glob("c.*")}
+        return {path.name: path.stat().st_mtime_ns for path in finished.glob("[0-9]*.json")}
 
     assert run("calm").wait() == 0
     moments = random.Random(0)

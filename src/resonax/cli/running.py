@@ -111,6 +111,15 @@ def _run_of(experiment: Experiment, options: RunOptions, kind: str) -> Run:
     return Run(experiment, folder, seed=options.seed, device=kind, double=options.double)
 
 
+def _open(run: Run) -> tuple[int, ...]:
+    """Return the parts that are missing, after a word on those that were damaged."""
+    missing = run.open()
+    if missing.damaged:
+        share = f"{missing.damaged} of {run.parts} parts"
+        print(f"{run.path}: {share} damaged or missing, computed again", file=sys.stderr)
+    return missing.parts
+
+
 def run_in_turn(experiments: list[Experiment], options: RunOptions) -> Iterator[Outcome]:
     """Run and draw experiments one after the other, each with a bar that shows the time left."""
     from resonax.experiments.runner import Outcome
@@ -118,7 +127,7 @@ def run_in_turn(experiments: list[Experiment], options: RunOptions) -> Iterator[
     with chosen_device(options.device) as (kind, _), _bars() as advance:
         for experiment in experiments:
             name, run = experiment.id, _run_of(experiment, options, kind)
-            missing = run.open()
+            missing = _open(run)
             advance(name, 1 - len(missing) / run.parts)
             seconds = [
                 run.make(part, lambda share, name=name: advance(name, share)) for part in missing
@@ -174,7 +183,7 @@ def run_side_by_side(
     )
     with chosen_device(options.device) as (kind, _):
         runs = {item.id: _run_of(item, options, kind) for item in long_first}
-    missing = {name: run.open() for name, run in runs.items()}
+    missing = {name: _open(run) for name, run in runs.items()}
     left = {name: len(parts) for name, parts in missing.items()}
     seconds: dict[str, float] = {}
     draw = _Job("", scale, options, prepare)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resonax.algebra import on_the_cpu
+from resonax.checks import ArgumentError
 from resonax.experiments.catalogue import Experiment
 from resonax.labels import versions
 from resonax.results import Store
@@ -18,7 +19,7 @@ from resonax.results.whole import load_whole, save_whole
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Outcome", "Run"]
+__all__ = ["Missing", "Outcome", "Run"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,13 @@ class Outcome:
     experiment: Experiment
     dataset: xr.Dataset
     seconds: float | None
+
+
+class Missing(NamedTuple):
+    """The parts of a run that are to be made, and how many of them were there and are damaged."""
+
+    parts: tuple[int, ...]
+    damaged: int
 
 
 @dataclass(frozen=True)
@@ -68,22 +76,27 @@ class Run:
     def _store(self) -> Store:
         layout = self.experiment.layout
         assert layout is not None
-        return Store(self.path, layout, layout.tasks())
+        return Store.at(self.path, layout, self.specification, versions())
 
-    def open(self) -> list[int]:
-        """Make the store or take it up; return the parts that are missing."""
+    def open(self) -> Missing:
+        """Make the store or take it up; return what is missing in it."""
         layout = self.experiment.layout
         if layout is None:
-            return [0] if load_whole(self.path, self.specification) is None else []
-        store = Store.open(self.path, layout, self.specification, self._record())
-        return [task.number for task in store.pending()]
+            if load_whole(self.path, self.specification) is not None:
+                return Missing((), 0)
+            return Missing((0,), int(self.path.exists()))
+        store = Store.open(self.path, layout, self.specification, self._record(), versions())
+        pending = store.pending()
+        damaged = sum(store.is_marked(task) for task in pending)
+        return Missing(tuple(task.number for task in pending), damaged)
 
     def make(self, part: int, advance: Callable[[float], None]) -> float:
         """Compute and store a part; ``advance`` is told the share of the whole just finished."""
         began = time.perf_counter()
         if self.experiment.whole is not None:
             dataset = on_the_cpu(self.experiment.whole)(self.seed)
-            save_whole(dataset, self.path, self.specification, self._record())
+            record = {**self._record(), "versions": versions()}
+            save_whole(dataset, self.path, self.specification, record)
             advance(1.0)
             return time.perf_counter() - began
         assert self.experiment.compute is not None
@@ -101,17 +114,14 @@ class Run:
         return time.perf_counter() - began
 
     def load(self) -> xr.Dataset:
-        """Return what is stored."""
+        """Return what is stored; it must be complete."""
         if self.experiment.layout is not None:
-            return self._store.dataset()
+            return self._store.load()
         dataset = load_whole(self.path, self.specification)
-        assert dataset is not None
+        if dataset is None:
+            raise ArgumentError(f"{self.path} was damaged or removed: run the same command again")
         return dataset
 
     def _record(self) -> dict[str, Any]:
         """Return what is written beside the numbers."""
-        return {
-            "title": self.experiment.title,
-            "paper": self.experiment.paper,
-            **{f"version_{name}": number for name, number in versions().items()},
-        }
+        return {"title": self.experiment.title, "paper": self.experiment.paper}

@@ -40,7 +40,12 @@ def new_figure(width: float, height: float) -> Figure:
         return Figure(figsize=(width, height), layout="constrained")
 
 
+# Equal figures are equal files: no format carries the time at which it was written.
+_DATES: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
 def save_figure(figure: Figure, path: str | Path) -> None:
     """Write a figure, whole or not at all; the ending of the name says the format."""
+    kind = Path(path).suffix.lstrip(".").lower() or "png"
     with replacing(path) as temporary, matplotlib.rc_context(STYLE):
-        figure.savefig(temporary, dpi=160, format=Path(path).suffix.lstrip(".") or "png")
+        figure.savefig(temporary, dpi=160, format=kind, metadata=_DATES.get(kind))

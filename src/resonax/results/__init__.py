@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resonax.checks import ArgumentError
+from resonax.results.disk import clear, temporary
 from resonax.results.layout import Layout, Task, Variable
+from resonax.results.lock import locked
 from resonax.results.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = [
     "Task",
     "Variable",
     "check_folder",
+    "locked",
     "make_folder",
     "open_dataset",
     "open_store",
@@ -62,24 +64,13 @@ def replacing(path: str | Path) -> Iterator[Path]:
     An error or an interrupt leaves the old file, or none: never half of one.
     """
     path = check_folder(path)
+    clear(path.parent)  # what a killed process left
     try:
-        handle, name = tempfile.mkstemp(
-            dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix or ".tmp"
-        )
-        os.close(handle)
-    except OSError as error:
-        raise ArgumentError(f"{path} cannot be written: {error.strerror}") from None
-    temporary = Path(name)
-    try:
-        yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(path)
+        with temporary(path.parent, path.suffix or ".tmp") as fresh:
+            yield fresh
+            fresh.replace(path)
     except OSError as error:
         raise ArgumentError(f"{path} could not be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def save_dataset(dataset: xr.Dataset, path: str | Path) -> None:

@@ -14,11 +14,11 @@ from resonax.checks import ArgumentError, check_whole
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["FILL", "FINISHED", "Layout", "Task", "Variable", "compare"]
+__all__ = ["FILL", "TASKS", "Layout", "Task", "Variable", "compare"]
 
 # The types a variable may have, with the value where nothing is stored.
 FILL = {"float64": math.nan, "float32": math.nan, "int64": 0, "bool": False}
-FINISHED = "tasks/finished"  # in a group of its own, so that it is no variable of the dataset
+TASKS = "tasks"  # the folder of the markers; a group of its own, and no variable of the dataset
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Task:
 
 def _check_name(kind: str, name: str) -> None:
     """Names are folders beside that of the markers."""
-    if not name.isidentifier() or name == FINISHED.split("/")[0]:
+    if not name.isidentifier() or name == TASKS:
         raise ArgumentError(f"a {kind} cannot be called {name!r}: choose another name")
 
 

@@ -4,25 +4,44 @@ A store is a zarr folder. Its arrays are cut along some dimensions, and each cel
 task: whole chunks of every variable, written once, and marked as finished when they are safe on
 disk. What a task writes depends on its values only, so that two stores of the same results are
 equal byte by byte, whatever the order of the tasks and however often the run was killed.
+
+Any number of processes may work on one store, on one machine or on several with a common file
+system, because nothing rests on a lock:
+
+- A store is built in a folder of its own and moved to its place in one step: of two processes that
+  make it at once, one does, and the other takes up what it finds, if that is the same.
+- A task owns whole chunks. Two processes that make the same task write the same bytes, each file
+  whole, so that the order in which they end does not matter.
+- The marker of a task is written last. It names the chunks with their checksums, the specification
+  and the versions. A task counts as finished only if all of that is found as it says: what is
+  damaged, missing or of another specification is done again.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import itertools
+import errno
 import json
 import os
-import shutil
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError
-from resonax.results.disk import clear, flush, put, writing
-from resonax.results.layout import FILL, FINISHED, Layout, Task, Variable, compare
+from resonax.results.chunks import chunk_name, decode, encode, seal
+from resonax.results.disk import clear, flush, flush_tree, put, temporary, writing
+from resonax.results.layout import FILL, TASKS, Layout, Task, Variable, compare
+from resonax.results.marker import Marker
+from resonax.results.metadata import (
+    ELSEWHERE,
+    build,
+    digest,
+    not_a_store,
+    open_metadata,
+    read_attributes,
+    read_layout,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,16 +49,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Layout", "Store", "Task", "Variable", "open_store"]
 
-_FORMAT = "resonax store 1"
-_RESERVED = ("format", "dims", "specification", "specification_sha256")
-_ELSEWHERE = "choose another --out folder or delete it"
-
 
 @dataclass(frozen=True, eq=False)
 class Store:
     """A store that is being filled; make it with `Store.open`.
 
-    One process opens it to write; that may hand it to workers, each with tasks of its own.
+    One process opens it; that may hand it to workers, each with tasks of its own.
 
     Examples
     --------
@@ -62,6 +77,20 @@ class Store:
     path: Path
     layout: Layout
     tasks: tuple[Task, ...]
+    specification: str  # as JSON
+    versions: Mapping[str, str]
+
+    @classmethod
+    def at(
+        cls,
+        path: Path,
+        layout: Layout,
+        specification: Mapping[str, Any],
+        versions: Mapping[str, str] | None = None,
+    ) -> Store:
+        """Return a store that another process has opened, without looking at it."""
+        text = json.dumps(specification, sort_keys=True)
+        return cls(Path(path), layout, layout.tasks(), text, dict(versions or {}))
 
     @classmethod
     def open(
@@ -70,6 +99,7 @@ class Store:
         layout: Layout,
         specification: Mapping[str, Any],
         attributes: Mapping[str, Any],
+        versions: Mapping[str, str] | None = None,
     ) -> Store:
         """Make a store, or take up one that was made with the same specification and layout.
 
@@ -82,31 +112,44 @@ class Store:
         specification
             All that the values depend on, as plain values that JSON can hold.
         attributes
-            What else is to be recorded, such as versions: those of the first run stay.
+            What else is to be recorded, such as a title: that of the first run stays.
+        versions
+            The versions of the libraries that compute. A store that is complete may be opened
+            with any; one that is not goes on only with those that it was begun with.
         """
-        path = Path(path)
-        store = cls(path, layout, layout.tasks())
-        text = json.dumps(specification, sort_keys=True)
+        store = cls.at(path, layout, specification, versions)
+        path = store.path
         with writing(path):
-            if not path.exists() or (path.is_dir() and not any(path.iterdir())):
-                store._create(text, attributes)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            clear(path.parent)  # what a killed process left
+            is_new = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+            if is_new and store._create(attributes):
                 return store
-        with _stored(path) as dataset:
-            stored, was = _read_layout(dataset), json.loads(dataset.attrs["specification"])
-        made = compare(was, json.loads(text)) or compare(stored.describe(), layout.describe())
+        with open_metadata(path) as dataset:
+            stored, was = read_layout(dataset), json.loads(dataset.attrs["specification"])
+            began = dataset.attrs["versions"]
+        made = compare(was, json.loads(store.specification))
+        made = made or compare(stored.describe(), layout.describe())
         if made:
-            raise ArgumentError(f"{path} was made with {made}: {_ELSEWHERE}")
-        with writing(path):  # what a killed run left
-            clear(path)
+            raise ArgumentError(f"{path} was made with {made}: {ELSEWHERE}")
+        clear(path)
+        if began != store.versions and (left := len(store.pending())):
+            raise ArgumentError(
+                f"{path} was begun with {_other(began, store.versions)}, and {left} of its "
+                f"{len(store.tasks)} tasks are missing, which other versions may compute with "
+                f"other bits: go on with those versions, {ELSEWHERE}"
+            )
         return store
 
     def pending(self) -> list[Task]:
-        """Return the tasks that are not finished, in order."""
-        try:
-            names = set(os.listdir(self.path / FINISHED))
-        except FileNotFoundError:
-            raise _strange(self.path) from None
-        return [task for task in self.tasks if f"c.{task.number}" not in names]
+        """Return the tasks that are not finished, or no longer as they were, in order."""
+        if not (self.path / TASKS).is_dir():
+            raise not_a_store(self.path)
+        return [task for task in self.tasks if self._read(task) is None]
+
+    def is_marked(self, task: Task) -> bool:
+        """Return whether a task was finished once; if it is pending now, it was damaged."""
+        return self._marker(task).exists()
 
     def complete(self) -> bool:
         """Return whether all tasks are finished."""
@@ -122,77 +165,109 @@ class Store:
         if values.keys() != self.layout.variables.keys():
             wanted, found = ", ".join(self.layout.variables), ", ".join(values)
             raise ArgumentError(f"a task must give {wanted}, got {found or 'nothing'}")
-        blocks = dict(self._block(task, name, array) for name, array in values.items())
-        marker = f"{FINISHED}/c.{task.number}"
+        if self._origin != (digest(self.specification), self.versions):
+            raise ArgumentError(
+                f"{self.path} was begun with another specification or other versions than this "
+                f"process has: use the same ones, {ELSEWHERE}"
+            )
+        blocks = {
+            chunk_name(self.layout, task, name): encode(self.layout, task, name, array)
+            for name, array in values.items()
+        }
+        chunks = {name: str(seal(block)) for name, block in blocks.items()}
+        marker = self._marker(task)
         with writing(self.path):
+            marker.unlink(missing_ok=True)  # of a task that was damaged
             for key, block in blocks.items():
                 put(self.path, key, block)
             for name in self.layout.variables:
                 flush(self.path / name)
+            text = Marker(chunks, *self._origin).text()
             try:
-                put(self.path, marker, b"\x01")
-                flush(self.path / FINISHED)
+                put(self.path, f"{TASKS}/{marker.name}", text.encode())
+                flush(marker.parent)
             except OSError:
-                (self.path / marker).unlink(missing_ok=True)
+                marker.unlink(missing_ok=True)
                 raise
 
     def dataset(self) -> xr.Dataset:
         """Return all that is stored, in memory; tasks that are not finished are nan, 0 or False."""
-        with _stored(self.path) as stored:
-            dataset = stored.load()
-        for task, name in itertools.product(self.pending(), self.layout.variables):
-            # A killed run may have left some chunks of a task, which count for nothing.
-            dataset[name][dict(task.region)] = FILL[self.layout.variables[name].dtype]
+        return self._load()[0]
+
+    def load(self) -> xr.Dataset:
+        """Return all that is stored, in memory; anything missing is an error."""
+        dataset, missing = self._load()
+        if missing:
+            raise ArgumentError(
+                f"{self.path} is not complete, {missing} of its {len(self.tasks)} tasks are missing"
+                " or damaged: run the command that made it again, which goes on where it stopped"
+            )
         return dataset
 
-    def _block(self, task: Task, name: str, array: np.ndarray) -> tuple[str, bytes]:
-        """Return the place and the bytes of a chunk as zarr has them: unpacked, little-endian.
-
-        Not made by zarr, which does not wait for the disk, and whose threads outlive an interrupt.
-        """
+    def _load(self) -> tuple[xr.Dataset, int]:
+        """Return what is stored, and how many tasks are missing: each chunk is read once."""
         import numpy as np
 
-        layout, variable, array = self.layout, self.layout.variables[name], np.asarray(array)
-        place = [task.region.get(dim, slice(0, len(layout.coords[dim]))) for dim in variable.dims]
-        shape = tuple(part.stop - part.start for part in place)
-        if array.shape != shape:
-            raise ArgumentError(f"{name} of a task must have shape {shape}, got {array.shape}")
-        if not np.can_cast(array.dtype, variable.dtype, "same_kind"):
-            raise ArgumentError(f"{name} must be of type {variable.dtype}, got {array.dtype}")
-        # The last chunk along a dimension is as long as the others, whatever it has to hold.
-        chunk = tuple(layout.chunk(dim) for dim in variable.dims)
-        dtype = np.dtype(variable.dtype).newbyteorder("<")
-        block = np.full(chunk, FILL[variable.dtype], dtype)
-        with np.errstate(over="ignore"):  # too large for a short float is inf
-            block[tuple(slice(0, n) for n in shape)] = array
-        numbers = [str(part.start // n) for part, n in zip(place, chunk, strict=True)]
-        return f"{name}/{'.'.join(['c', *numbers])}", block.tobytes()
+        with open_metadata(self.path) as stored:
+            shapes = {name: stored[name].shape for name in self.layout.variables}
+            kinds = {name: variable.dtype for name, variable in self.layout.variables.items()}
+            arrays = {name: np.full(shapes[name], FILL[kind], kind) for name, kind in kinds.items()}
+            missing = 0
+            for task in self.tasks:
+                values = self._read(task)
+                if values is None:
+                    missing += 1
+                    continue
+                for name, array in values.items():
+                    dims = self.layout.variables[name].dims
+                    arrays[name][tuple(task.region.get(dim, slice(None)) for dim in dims)] = array
+            variables = {
+                name: (stored[name].dims, array, stored[name].attrs)
+                for name, array in arrays.items()
+            }
+            return stored.assign(variables).load(), missing
 
-    def _create(self, specification: str, attributes: Mapping[str, Any]) -> None:
-        """Build the empty store beside its place, then move it there: it is never half made."""
-        if taken := [name for name in attributes if name in _RESERVED]:
-            raise ArgumentError(f"an attribute cannot be called {taken[0]}: choose another name")
-        attributes = {
-            **json.loads(json.dumps(attributes, sort_keys=True)),  # equal ones are equal bytes
-            "format": _FORMAT,
-            "dims": list(self.layout.coords),
-            "specification": specification,
-            "specification_sha256": _hash(specification),
-        }
-        fresh = self.path.parent / f".{self.path.name}.creating"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if fresh.exists():
-            shutil.rmtree(fresh)
+    def _read(self, task: Task) -> dict[str, np.ndarray] | None:
+        """Return the values of a task, or None unless everything is as its marker says."""
         try:
-            _build(fresh, self.layout, len(self.tasks), attributes)
-            for folder, _, files in os.walk(fresh):
-                for entry in [*files, "."]:
-                    flush(Path(folder) / entry)
-            os.rename(fresh, self.path)
+            marker = Marker.parse(self._marker(task).read_bytes())
+            names = {chunk_name(self.layout, task, name): name for name in self.layout.variables}
+            if marker is None or marker.chunks.keys() != names.keys():
+                return None
+            made = (marker.specification_sha256, marker.versions)
+            if made != (digest(self.specification), self._origin[1]):
+                return None
+            blocks = {key: (self.path / key).read_bytes() for key in names}
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ArgumentError(f"{self.path} could not be read: {error.strerror}") from None
+        if any(seal(block) != marker.chunks[key] for key, block in blocks.items()):
+            return None
+        return {name: decode(self.layout, task, name, blocks[key]) for key, name in names.items()}
+
+    @cached_property
+    def _origin(self) -> tuple[str, dict[str, str]]:
+        """What the store was begun with: the hash of its specification, and the versions."""
+        attributes = read_attributes(self.path)
+        return attributes["specification_sha256"], attributes["versions"]
+
+    def _marker(self, task: Task) -> Path:
+        return self.path / TASKS / f"{task.number}.json"
+
+    def _create(self, attributes: Mapping[str, Any]) -> bool:
+        """Build the empty store beside its place and move it there, unless another was faster."""
+        with temporary(self.path.parent, folder=True) as fresh:
+            build(fresh, self.layout, self.specification, self.versions, attributes)
+            flush_tree(fresh)
+            try:
+                os.rename(fresh, self.path)
+            except OSError as error:
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                    return False
+                raise
             flush(self.path.parent)
-        except BaseException:
-            shutil.rmtree(fresh, ignore_errors=True)
-            raise
+            return True
 
 
 def open_store(path: str | Path) -> xr.Dataset:
@@ -200,99 +275,13 @@ def open_store(path: str | Path) -> xr.Dataset:
     path = Path(path)
     if not path.exists():
         raise ArgumentError(f"{path} is not there: name a store that --out wrote")
-    with _stored(path) as dataset:
-        layout = _read_layout(dataset)
-    store = Store(path, layout, layout.tasks())
-    if pending := len(store.pending()):
-        raise ArgumentError(
-            f"{path} is not complete, {pending} of its {len(store.tasks)} tasks are missing: "
-            "run the command that made it again, which goes on where it stopped"
-        )
-    return store.dataset()
+    with open_metadata(path) as dataset:
+        layout, attributes = read_layout(dataset), dataset.attrs
+    specification = json.loads(attributes["specification"])
+    return Store.at(path, layout, specification, attributes["versions"]).load()
 
 
-def _build(path: Path, layout: Layout, tasks: int, attributes: dict[str, Any]) -> None:
-    """Write the metadata and the coordinates with zarr."""
-    import zarr
-    from zarr.codecs import BytesCodec
-    from zarr.storage import LocalStore
-
-    root = zarr.create_group(LocalStore(path), attributes=attributes)
-
-    def add(name: str, dims: tuple, shape: tuple, chunks: tuple, dtype: Any, words: Mapping) -> Any:
-        text = dtype is str
-        return root.create_array(
-            name,
-            shape=shape,
-            chunks=chunks,
-            dtype=dtype,
-            fill_value="" if text else FILL.get(str(dtype), 0),
-            serializer="auto" if text else BytesCodec(endian="little"),
-            filters=None,
-            compressors=None,  # the bytes depend on the values only, not on a packer's version
-            chunk_key_encoding={"name": "default", "separator": "."},  # no folders to keep safe
-            dimension_names=dims,
-            attributes=dict(sorted(words.items())),
-            config={"write_empty_chunks": True},
-        )
-
-    for name, values in layout.coords.items():
-        kind = str if values.dtype.kind == "U" else values.dtype
-        words = layout.coord_attributes.get(name, {})
-        add(name, (name,), values.shape, values.shape, kind, words)[...] = values
-    for name, variable in layout.variables.items():
-        shape = tuple(len(layout.coords[dim]) for dim in variable.dims)
-        chunks = tuple(layout.chunk(dim) for dim in variable.dims)
-        add(name, variable.dims, shape, chunks, variable.dtype, variable.attributes)
-    add(FINISHED, ("task",), (tasks,), (1,), "bool", {})
-    with warnings.catch_warnings():
-        # xarray warns without the consolidated metadata, and zarr with them.
-        warnings.simplefilter("ignore")
-        zarr.consolidate_metadata(root.store)
-
-
-@contextlib.contextmanager
-def _stored(path: Path) -> Iterator[xr.Dataset]:
-    """Open the dataset of a store, not yet in memory, after seeing that it is one."""
-    import numpy as np
-    import xarray as xr
-
-    if not path.is_dir():
-        raise _strange(path)
-    try:
-        dataset = xr.open_zarr(path, chunks=None, consolidated=True, decode_cf=False)
-    except PermissionError as error:
-        raise ArgumentError(f"{path} could not be read: {error.strerror}") from None
-    except (OSError, KeyError, TypeError, ValueError):
-        raise _strange(path) from None
-    with dataset:
-        attributes = dataset.attrs
-        if attributes.get("format") != _FORMAT or not set(_RESERVED) <= set(attributes):
-            raise _strange(path)
-        if _hash(attributes["specification"]) != attributes["specification_sha256"]:
-            raise ArgumentError(f"the specification of {path} was changed by hand: {_ELSEWHERE}")
-        words = {  # from zarr's own type of text, which little else can take
-            name: (name, np.array(values.values.tolist(), str), values.attrs)
-            for name, values in dataset.coords.items()
-            if values.dtype.kind not in "iuf"
-        }
-        yield dataset.assign_coords(words)
-
-
-def _read_layout(dataset: xr.Dataset) -> Layout:
-    """Return the layout that a store was made with."""
-    chunks, variables = {}, {}
-    for name, array in dataset.data_vars.items():
-        chunks.update(zip(array.dims, array.encoding["chunks"], strict=True))
-        dims = tuple(str(dim) for dim in array.dims)
-        variables[str(name)] = Variable(dims, str(array.dtype), array.attrs)
-    coords = {dim: dataset[dim].values for dim in dataset.attrs["dims"]}
-    return Layout(coords, chunks, variables)
-
-
-def _strange(path: Path) -> ArgumentError:
-    return ArgumentError(f"{path} is not a store of results: name another or delete it")
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _other(old: Mapping[str, str], new: Mapping[str, str]) -> str:
+    """Return the versions of a store that are not those of now."""
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    return ", ".join(f"{name} {old.get(name)} (here is {new.get(name)})" for name in names)

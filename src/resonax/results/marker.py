@@ -1,0 +1,39 @@
+"""What a task leaves behind when it is finished: the names and checksums of what it wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["Marker"]
+
+
+@dataclass(frozen=True)
+class Marker:
+    """The chunks of a task with their checksums, and what their bits depend on.
+
+    Examples
+    --------
+    >>> marker = Marker({"rate/c.0": "e3069283"}, "9f86d081", {"jax": "0.10.2"})
+    >>> Marker.parse(marker.text().encode()) == marker
+    True
+    >>> Marker.parse(b'{"chunks": {}}') is None
+    True
+    """
+
+    chunks: Mapping[str, str]  # CRC-32C by file name
+    specification_sha256: str
+    versions: Mapping[str, str]
+
+    def text(self) -> str:
+        """Return it as JSON, equal for equal markers."""
+        return json.dumps(vars(self), sort_keys=True, indent=1) + "\n"
+
+    @classmethod
+    def parse(cls, data: bytes) -> Marker | None:
+        """Return the marker that was written, or None if this is none."""
+        try:
+            return cls(**json.loads(data))
+        except (TypeError, ValueError):
+            return None

@@ -1,0 +1,185 @@
+"""The metadata of a store: what zarr keeps beside the numbers, and whether it is as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resonax.checks import ArgumentError
+from resonax.results.chunks import chunk_shape
+from resonax.results.layout import FILL, TASKS, Layout, Variable
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = [
+    "ELSEWHERE",
+    "build",
+    "digest",
+    "not_a_store",
+    "open_metadata",
+    "read_attributes",
+    "read_layout",
+]
+
+ELSEWHERE = "choose another --out folder or delete it"
+_FORMAT = "resonax store 2"
+_EARLIER = "resonax store 1"
+_RESERVED = (
+    "format",
+    "dims",
+    "layout_sha256",
+    "specification",
+    "specification_sha256",
+    "versions",
+)
+
+
+def build(
+    path: Path,
+    layout: Layout,
+    specification: str,
+    versions: Mapping[str, str],
+    attributes: Mapping[str, Any],
+) -> None:
+    """Write the metadata and the coordinates of an empty store with zarr."""
+    import zarr
+    from zarr.codecs import BytesCodec, Crc32cCodec
+    from zarr.storage import LocalStore
+
+    if taken := [name for name in attributes if name in _RESERVED]:
+        raise ArgumentError(f"an attribute cannot be called {taken[0]}: choose another name")
+    attributes = {
+        **json.loads(json.dumps(attributes, sort_keys=True)),  # equal ones are equal bytes
+        "format": _FORMAT,
+        "dims": list(layout.coords),
+        "layout_sha256": _digest_layout(layout),
+        "specification": specification,
+        "specification_sha256": digest(specification),
+        "versions": dict(sorted(versions.items())),
+    }
+    root = zarr.create_group(LocalStore(path), attributes=attributes)
+
+    def add(name: str, dims: tuple, shape: tuple, chunks: tuple, dtype: Any, words: Mapping) -> Any:
+        text = dtype is str
+        return root.create_array(
+            name,
+            shape=shape,
+            chunks=chunks,
+            dtype=dtype,
+            fill_value="" if text else FILL.get(str(dtype), 0),
+            serializer="auto" if text else BytesCodec(endian="little"),
+            filters=None,
+            # Not packed: the bytes depend on the values only, not on a packer's version.
+            compressors=(Crc32cCodec(),),
+            chunk_key_encoding={"name": "default", "separator": "."},  # no folders to keep safe
+            dimension_names=dims,
+            attributes=dict(sorted(words.items())),
+            config={"write_empty_chunks": True},
+        )
+
+    for name, values in layout.coords.items():
+        kind = str if values.dtype.kind == "U" else values.dtype
+        words = layout.coord_attributes.get(name, {})
+        add(name, (name,), values.shape, values.shape, kind, words)[...] = values
+    for name, variable in layout.variables.items():
+        shape = tuple(len(layout.coords[dim]) for dim in variable.dims)
+        add(
+            name,
+            variable.dims,
+            shape,
+            chunk_shape(layout, name),
+            variable.dtype,
+            variable.attributes,
+        )
+    root.create_group(TASKS)
+    with warnings.catch_warnings():
+        # xarray warns without the consolidated metadata, and zarr with them.
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(root.store)
+
+
+@contextlib.contextmanager
+def open_metadata(path: Path) -> Iterator[xr.Dataset]:
+    """Open the dataset of a store, not yet in memory, after seeing that it is one."""
+    import numpy as np
+    import xarray as xr
+
+    if not path.is_dir():
+        raise not_a_store(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            dataset = xr.open_zarr(path, chunks=None, consolidated=True, decode_cf=False)
+    except PermissionError as error:
+        raise ArgumentError(f"{path} could not be read: {error.strerror}") from None
+    except (OSError, KeyError, TypeError, ValueError):
+        read_attributes(path)  # an error, unless it is a store
+        raise _damaged(path) from None
+    with dataset:
+        attributes = dataset.attrs
+        if attributes.get("format") == _EARLIER:
+            raise ArgumentError(
+                f"{path} was written by an earlier resonax, without checksums: {ELSEWHERE}"
+            )
+        if attributes.get("format") != _FORMAT or not set(_RESERVED) <= set(attributes):
+            raise not_a_store(path)
+        if digest(attributes["specification"]) != attributes["specification_sha256"]:
+            raise ArgumentError(f"the specification of {path} was changed by hand: {ELSEWHERE}")
+        try:
+            words = {  # from zarr's own type of text, which little else can take
+                name: (name, np.array(values.values.tolist(), str), values.attrs)
+                for name, values in dataset.coords.items()
+                if values.dtype.kind not in "iuf"
+            }
+            labelled = dataset.assign_coords(words)
+            if _digest_layout(read_layout(labelled)) != attributes["layout_sha256"]:
+                raise ValueError
+        except (OSError, KeyError, TypeError, ValueError):
+            raise _damaged(path) from None
+        yield labelled
+
+
+def read_layout(dataset: xr.Dataset) -> Layout:
+    """Return the layout that a store was made with."""
+    chunks, variables = {}, {}
+    for name, array in dataset.data_vars.items():
+        chunks.update(zip(array.dims, array.encoding["chunks"], strict=True))
+        dims = tuple(str(dim) for dim in array.dims)
+        variables[str(name)] = Variable(dims, str(array.dtype), array.attrs)
+    coords = {dim: dataset[dim].values for dim in dataset.attrs["dims"]}
+    return Layout(coords, chunks, variables)
+
+
+def read_attributes(path: Path) -> dict[str, Any]:
+    """Return the attributes of a store, read without zarr."""
+    try:
+        attributes = json.loads((path / "zarr.json").read_bytes())["attributes"]
+        if set(_RESERVED) <= set(attributes):
+            return attributes
+    except (OSError, KeyError, TypeError, ValueError):
+        pass
+    raise not_a_store(path)
+
+
+def not_a_store(path: Path) -> ArgumentError:
+    """Return the error for a folder that is no store, or no longer."""
+    return ArgumentError(f"{path} is not a store of results: name another or delete it")
+
+
+def _damaged(path: Path) -> ArgumentError:
+    return ArgumentError(f"the labels of {path} are damaged: {ELSEWHERE}")
+
+
+def digest(text: str) -> str:
+    """Return the SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _digest_layout(layout: Layout) -> str:
+    return digest(json.dumps(layout.describe(), sort_keys=True))
