@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from bad_data import KINDS
 from resonax.cli.app import _run, app
 
 RUN = ["--lr", "0.01", "--momentum", "0.95", "--grid", "2"]
@@ -136,6 +139,43 @@ def test_bad_files_are_told_in_a_sentence_and_nothing_is_written(kind, tmp_path,
     assert any(words in sentence for words in BAD[kind].split("|")), sentence
     assert "\n" not in sentence
     assert not page.exists()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_bad_file_gets_as_far_as_the_heavy_work(kind, seed, tmp_path, capsys, monkeypatch):
+    """Some 200 files, each refused in a sentence, with status 2; nothing is left behind."""
+
+    def heavy() -> None:
+        raise AssertionError("the file was accepted")
+
+    monkeypatch.setattr("resonax.cli.check.keep_compiled", heavy)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "data").mkdir()
+    rng = np.random.default_rng([seed, *kind.encode()])
+    path, words = KINDS[kind](rng, tmp_path / "data")
+    before = sorted(os.listdir(tmp_path / "data"))
+    code, out, sentence = status(capsys, path, *words, *RUN, "--html", tmp_path / "report.html")
+    assert (code, out) == (2, "")
+    assert 10 < len(sentence) < 400, sentence
+    assert sentence.isprintable()
+    assert sorted(os.listdir(tmp_path / "data")) == before
+    assert sorted(os.listdir(tmp_path)) == ["data", "temporary"]
+    assert os.listdir(tmp_path / "temporary") == []
+
+
+def test_a_missing_file_is_told_before_jax_is_loaded():
+    code = (
+        "import sys; from resonax.cli.app import _run; "
+        "told = _run(['check', 'nowhere.csv', '--lr', '0.01', '--momentum', '0.9']); "
+        "told += _run(['check', 'nowhere.csv', '--lr', '0.01', '--momentum', '2']); "
+        "print(told, [name for name in ('jax', 'pandas', 'xarray') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "there is no file nowhere.csv" in run.stdout
+    assert "momentum must be at least 0 and below 1" in run.stdout
+    assert run.stdout.endswith("[]\n")
 
 
 @pytest.mark.parametrize(

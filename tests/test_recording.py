@@ -5,9 +5,11 @@ from __future__ import annotations
 import builtins
 import contextlib
 import gc
+import gzip
 import io
 import os
 import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -181,6 +183,90 @@ def test_order(tmp_path: Path, write_time: Callable, ending: str, memory: int) -
     assert "rows were sorted by when" in recording.notes
 
 
+SERIES = pd.DataFrame(
+    {
+        "hour": [3, 1, 2, 1, 2, 4, 3, 5, 4],
+        "where": ["b", "a", "a", "b", "b", "a", "a", "a", "b"],
+        "x": [13, 1, 2, 11, 12, np.nan, 3, 5, 14],
+        "z": [3, 2, 4, 1, 7, 4, 6, 5, 0],
+    }
+)
+
+
+def test_horizon() -> None:
+    """The target comes from the same series, and a gap costs the rows that need what is missing."""
+    options = {"standardise": False, "order_by": "hour", "horizon": 1, "drop_missing": True}
+    both = read_recording(SERIES, "x", group_by="where", **options)
+    assert both.names == ("x", "z")
+    assert both.target_name == "x, 1 row later"
+    np.testing.assert_array_equal(both.inputs[:, 0], [1, 2, 11, 12, 13])
+    np.testing.assert_array_equal(both.target, [2, 3, 12, 13, 14])
+    np.testing.assert_array_equal(both.inputs[:, 1], [2, 4, 1, 7, 3])
+    assert both.starts == (0, 2)
+    assert "rows are in 2 series by where: a, b" in both.notes
+    assert "2 of 9 rows were left out for missing values" in both.notes
+    assert "the target is x 1 row later" in both.notes
+    assert not any("not even" in note for note in both.notes)
+    only = read_recording(SERIES, "x", features="z", group_by="where", **options)
+    np.testing.assert_array_equal(only.inputs[:, 0], [2, 4, 4, 1, 7, 3])  # x = 5 follows the gap
+    np.testing.assert_array_equal(only.target, [2, 3, 5, 12, 13, 14])
+    alone = read_recording(SERIES[SERIES["where"] == "b"], "x", features="x", horizon=2)
+    assert (len(alone.inputs), alone.starts) == (2, (0,))
+
+
+def test_missing_keys_are_left_out() -> None:
+    frame = SERIES.assign(hour=SERIES["hour"].mask(SERIES.index == 2))
+    recording = read_recording(
+        frame, "z", order_by="hour", group_by="where", drop_missing=True, standardise=False
+    )
+    np.testing.assert_array_equal(recording.inputs[:, 0], [1, 3, 5, 11, 12, 13, 14])
+    with pytest.raises(ArgumentError, match=r"missing values in column 'hour' \(row 3\)"):
+        read_recording(frame.fillna({"x": 0}), "z", order_by="hour", group_by="where")
+
+
+@pytest.mark.parametrize(
+    ("times", "note"),
+    [
+        (DAYS, None),
+        (DAYS[[*range(5), *range(9, ROWS)]], "(1 of 52: 3.54167 d instead of 17 h)"),
+        (np.arange(ROWS) ** 2, "(56 of 56: 1 to 111 instead of 56)"),
+        (np.arange(ROWS), None),
+        (np.arange(ROWS) * 0.1, None),
+        (DAYS.strftime("%d/%m/%Y %H:%M"), "dates of when were read as %d/%m/%Y %H:%M"),
+    ],
+)
+def test_what_is_said_of_times(times: object, note: str | None) -> None:
+    frame = FRAME.iloc[: len(times)].assign(when=times)  # type: ignore[arg-type]
+    notes = read_recording(frame, "y", order_by="when").notes
+    assert notes[int("dates" in (note or ""))] == "rows are in the order of when"
+    assert len(notes) == 2 + (note is not None)
+    assert note is None or any(note in text for text in notes)
+
+
+@pytest.mark.parametrize("memory", [0, 2**28])
+@pytest.mark.parametrize(
+    ("values", "classes"),
+    [
+        ([1, 0], ("0", "1")),
+        ([-1.5, 7.0], ("-1.5", "7.0")),
+        ([True, False], ("False", "True")),
+        (["yes", "no"], ("no", "yes")),
+    ],
+)
+@pytest.mark.usefixtures("small_pieces")
+def test_labels(tmp_path: Path, values: list, classes: tuple[str, str], memory: int) -> None:
+    column = [values[i % 3 == 0] for i in range(ROWS)]
+    frame = FRAME.assign(y=column)
+    for source in (frame, write(frame, tmp_path / "a.csv")):
+        recording = read_recording(source, "y", labels=True, memory=memory)
+        assert recording.classes == classes
+        wanted = [float(str(value) == classes[1]) for value in column]
+        np.testing.assert_array_equal(recording.target, wanted)
+        assert recording.two_valued
+        assert f"the class 1 of y is {classes[1]}, and 0 is {classes[0]}" in recording.notes
+    assert not read_recording(FRAME, "y").two_valued
+
+
 def test_order_is_stable() -> None:
     values = np.column_stack([np.tile([2, 1], 20), np.arange(40)])
     inputs = read_recording(values, order_by=0, features="0,1", standardise=False).inputs
@@ -210,6 +296,64 @@ def test_headers(
     assert note in " ".join(recording.notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "options", "notes"),
+    [
+        ("a.csv", "a;b\n1.5;2\n4;5\n", {}, ["separated by semicolons"]),
+        ("a.csv", "a;b\n1,5;2\n4;5\n", {}, ["separated by semicolons", "a decimal comma"]),
+        ("a.csv", "1,5;2\n4,0;5\n", {}, ["semicolons", "a decimal comma", "numbered from 0"]),
+        ("a.csv", "a\tb\n1.5\t2\n4\t5\n", {}, ["separated by tabs"]),
+        ("a.csv", "a|b\n1.5|2\n4|5\n", {}, ["separated by vertical bars"]),
+        ("a.tsv", "a,b\n1.5,2\n4,5\n", {}, ["separated by commas"]),
+        ("a.tsv", "a\tb\n1,5\t2\n4\t5\n", {}, ["a decimal comma"]),
+        ("a.csv", "a:b\n1.5:2\n4:5\n", {"separator": ":"}, []),
+        ("a.csv", "a b\n1.5  2\n4 5\n", {"separator": "space"}, []),
+        ("a.csv", "a\tb\n1,5\t2\n4\t5\n", {"separator": "tab", "decimal": ","}, []),
+        ("a.csv", "a,b\n1.5,2\n4,5\n", {"separator": ",", "decimal": "."}, []),
+    ],
+)
+def test_dialects(tmp_path: Path, name: str, text: str, options: dict, notes: list[str]) -> None:
+    (tmp_path / name).write_text(text)
+    recording = read_recording(tmp_path / name, standardise=False, **options)
+    assert recording.inputs.tolist() == [[1.5, 2], [4, 5]]
+    assert len(recording.notes) == len(notes)
+    for note, part in zip(recording.notes, notes, strict=True):
+        assert note.endswith(part)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "match"),
+    [
+        ("a.csv", {"separator": "ab"}, "separator must be one character, .*got 'ab'"),
+        ("a.csv", {"separator": "1"}, "separator must be one character"),
+        ("a.csv", {"separator": '"'}, "separator must be one character"),
+        ("a.csv", {"decimal": "x"}, "decimal must be . or , got 'x'"),
+        ("a.csv", {"decimal": ","}, "separator and decimal are both ','"),
+        ("a.npy", {"separator": ";"}, "a.npy is no text and has no separator"),
+        ("a.parquet", {"decimal": ","}, "a.parquet is no text and has no decimal"),
+    ],
+)
+def test_bad_dialects(tmp_path: Path, name: str, options: dict, match: str) -> None:
+    with pytest.raises(ArgumentError, match=match):
+        read_recording(write(FRAME, tmp_path / name), **options)
+    with pytest.raises(ArgumentError, match="separator and decimal are of text files"):
+        read_recording(FRAME, separator=";")
+
+
+def test_names_that_cannot_be_shown(tmp_path: Path) -> None:
+    names = ["[red]", "<b>", "a\x1b[31m", "b\u202e", "y"]
+    shown = ("[red]", "<b>", r"a\x1b[31m", r"b\u202e")
+    path = write(FRAME.set_axis(names, axis=1), tmp_path / "a\u202e.csv")
+    recording = read_recording(path, "y")
+    check(recording)
+    assert recording.names == shown
+    assert recording.source == r"a\u202e.csv"
+    assert read_recording(path, "y", features="b\u202e").names == shown[3:]
+    with pytest.raises(ArgumentError, match="unknown target") as caught:
+        read_recording(path, "\x1b")
+    assert str(caught.value).isprintable()
+
+
 def test_quoted_commas(tmp_path: Path) -> None:
     frame = FRAME.assign(place="Rome, Italy\nEurope")
     check(read_recording(write(frame, tmp_path / "a.csv"), "y", features=NAMES[:-1]))
@@ -229,7 +373,7 @@ BAD_FILES = {
     "blank": ("a.csv", b"\n  \n", "a.csv is empty"),
     "header only": ("a.csv", b"a,b\n", "a.csv has no rows of data: at least 2"),
     "one row": ("a.csv", b"a,b\n1,2\n", "a.csv has 1 row of data: at least 2"),
-    "missing": ("a.csv", spoiled(3, "3,,0"), r"missing values in column 'b' \(row 3\): fill or"),
+    "missing": ("a.csv", spoiled(3, "3,,0"), r"missing values in column 'b' \(row 3\): fill them"),
     "infinite": ("a.csv", spoiled(3, "3,-inf,0"), r"infinite values in column 'b' \(row 3\): rep"),
     "overflows": ("a.csv", spoiled(4, "3,1e999,0"), r"infinite values in column 'b' \(row 4\)"),
     "too large": ("a.csv", spoiled(3, "3,1e200,0"), r"above 1e\+150 in column 'b' \(row 3\): corr"),
@@ -243,8 +387,19 @@ BAD_FILES = {
     "too short": ("a.csv", spoiled(3, "3,1"), "row 3 of a.csv has 2 fields instead of 3: correct"),
     "cut": ("a.csv", spoiled(30, "3,1"), "row 30 of a.csv has 2 .* of 3: the file seems to be cut"),
     "quote": ("a.csv", spoiled(9, '3,"1,4'), "quotation mark that is never closed: .* be cut"),
-    "semicolons": ("a.csv", b"a;b\n1;2\n2;3\n", "has semicolons .* must have commas"),
-    "commas": ("a.tsv", b"a,b\n1,2\n2,3\n", "has commas .* must have tabs"),
+    "decimals": (
+        "a.csv",
+        b"a;b\n2;3.5\n1,5;4\n7;1\n",
+        "'a' holds text in row 2 .'1,5'.: cor",
+    ),
+    "decimals later": (
+        "a.csv",
+        b"a;b\n" + 30 * b"1,5;2\n2;3\n" + b"1.5;3\n",
+        "column 'a' has 1.5 in row 61, but its decimals are commas: write them all alike",
+    ),
+    "one column": ("a.csv", b"a\n1,5\n2,5\n", "row 1 of a.csv has 2 fields instead of 1"),
+    "zeros": ("a.csv", GOOD.encode() + 99999 * b"1,2,3\n" + b"1,2\0,3\n", "not UTF-8 text"),
+    "many digits": ("a.csv", spoiled(3, 400 * "7" + ",1,0"), r"infinite .* column 'a' \(row 3\)"),
     "twice": ("a.csv", b"a,b,a\n1,2,3\n2,3,4\n", "a.csv has 2 columns named 'a'"),
     "nameless": ("a.csv", b"a,,c\n1,2,3\n2,3,4\n", "column 2 of a.csv has no name"),
     "rubbish": ("a.csv", bytes(range(256)) * 9, "a.csv is not UTF-8 text"),
@@ -300,6 +455,9 @@ def test_places(tmp_path: Path) -> None:
         read_recording(tmp_path / "a.csv")
     with pytest.raises(ArgumentError, match="is a folder: give a file"):
         read_recording(tmp_path)
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(ArgumentError, match=r"pipe.csv is a pipe or a device: save the data as"):
+        read_recording(tmp_path / "pipe.csv")
     with pytest.raises(ArgumentError, match="name too long"):
         read_recording(300 * "a" + ".csv")
 
@@ -310,7 +468,7 @@ def test_missing_values_are_counted(tmp_path: Path, small_pieces: None) -> None:
     frame.loc[3, "y"] = np.inf
     match = (
         r"^missing values in columns 'trace' \(rows 3, 7, 11 and 11 more\), "
-        r"'pressure' \(rows 12, 51\): fill or drop them first$"
+        r"'pressure' \(rows 12, 51\): fill them, or leave these rows out with --drop-missing$"
     )
     for source in (frame, write(frame, tmp_path / "a.csv"), write(frame, tmp_path / "a.parquet")):
         with pytest.raises(ArgumentError, match=match):
@@ -330,7 +488,12 @@ BAD_VALUES = {
     ),
     "both": (DATED, "y", {}, "columns 'when', 'city' are not numbers: leave them out .* pressure,"),
     "only text": (DATED[["city", "y"]], "y", {}, "'city' is text: no column of numbers is left"),
-    "text target": (DATED, "city", {"features": "y"}, "the target 'city' is text: choose .*: y"),
+    "text target": (
+        DATED,
+        "city",
+        {"features": "y"},
+        "'city' is text, .*least squares: .* --loss logistic, .*: y",
+    ),
     "constant": (FRAME.assign(count=3), "y", {}, "'count' is constant: leave it out, a bias is"),
     "rounding": (FRAME.assign(count=0.1 + 1e-17 * VALUES[:, 4]), "y", {}, "'count' is constant"),
     "constant target": (FRAME.assign(y=1.5), "y", {}, "the target 'y' is constant"),
@@ -358,6 +521,53 @@ BAD_VALUES = {
         {"order_by": "when"},
         "'when' may have the day or the month first: write 2020-01-31",
     ),
+    "bad date": (
+        FRAME.assign(when=[*DAYS[:9].strftime("%Y-%m-%d"), "2020-13-45"] + ["2022-01-01"] * 47),
+        "y",
+        {"order_by": "when"},
+        r"column 'when' holds no date in row 10 \('2020-13-45'\): correct it",
+    ),
+    "bad time": (
+        FRAME.assign(when=[*map(str, range(100, 156)), "soon"]),
+        "y",
+        {"order_by": "when"},
+        r"column 'when' holds no number in row 57 \('soon'\)",
+    ),
+    "horizon": (FRAME, "y", {"horizon": 57}, "horizon must be below the 57 rows of table, got 57"),
+    "horizon 0": (FRAME, "y", {"horizon": 0}, "horizon must be at least 1"),
+    "horizon of nothing": (FRAME, None, {"horizon": 1}, "a horizon needs the name of the column"),
+    "horizon of values": (VALUES, np.ones(ROWS), {"horizon": 1}, "a horizon needs the name of the"),
+    "horizon of series": (
+        SERIES,
+        "z",
+        {"horizon": 5, "group_by": "where", "drop_missing": True},
+        "horizon must be below the 5 rows of the longest series of table, got 5",
+    ),
+    "group_by": (FRAME, "y", {"group_by": "station"}, "unknown group_by 'station'"),
+    "group by all": (FRAME, "y", {"group_by": "trace"}, "'trace' has 57 values in 57 rows, which"),
+    "group by target": (FRAME, "y", {"group_by": "y"}, "the target 'y' cannot also say where"),
+    "one key": (FRAME, "y", {"group_by": "open", "order_by": "open"}, "by the same column 'open'"),
+    "all missing": (
+        FRAME.assign(open=np.nan),
+        "y",
+        {"drop_missing": True},
+        "every row of table has missing values: name columns that have fewer of them",
+    ),
+    "labels of nothing": (FRAME, None, {"labels": True}, "logistic loss needs a target: name a"),
+    "many labels": (
+        FRAME,
+        "count",
+        {"labels": True},
+        r"'count' has more than 9 values \(.*\.\.\.\), and the",
+    ),
+    "three labels": (
+        FRAME.assign(y=["a", "b", "c"] * 19),
+        "y",
+        {"labels": True},
+        r"'y' has 3 values \(a, b, c\), and the logistic loss learns two: make it a column that",
+    ),
+    "one label": (FRAME.assign(y="a"), "y", {"labels": True}, "the target 'y' is constant"),
+    "wide": (np.ones((2, 2001)), None, {}, "array has 2,001 columns to learn from, and at most 2,"),
     "duplicates": (
         FRAME.set_axis(["a", "b", "c", "d", "a"], axis=1),
         None,
@@ -383,7 +593,7 @@ BAD_VALUES = {
     "target longer": (FRAME, np.ones(99), {}, "target has 99 numbers but table has 57 rows"),
     "target axes": (FRAME, VALUES, {}, "target must be one column of numbers, got 2 axes"),
     "target words": (FRAME, ["a", "b"], {}, "target must be real numbers"),
-    "target missing": (FRAME, [np.nan] * ROWS, {}, r"missing values in column 'target' \(rows 1,"),
+    "target missing": (FRAME, [np.nan] * ROWS, {}, "column 'target' holds nothing: leave it out"),
     "memory": (FRAME, "y", {"memory": -1}, "memory must be at least 0"),
 }
 
@@ -413,13 +623,43 @@ def test_python_objects(tmp_path: Path) -> None:
         ({"X": VALUES, "x": VALUES}, "one table named X, .* it has X, x"),
         ({}, "it has no arrays"),
         ({"X": VALUES, "y": VALUES[1:, 0]}, "target has 56 numbers but a.npz has 57 rows"),
+        ({"X": np.zeros(2**18)}, "a.npz unpacks to more than 200 times its size: save it as .npy"),
         ({"X": VALUES[None]}, "a.npz must be rows x columns, got 3 axes"),
     ],
 )
-def test_bad_npz(tmp_path: Path, arrays: dict[str, np.ndarray], match: str) -> None:
-    np.savez(tmp_path / "a.npz", **arrays)
+def test_bad_npz(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arrays: dict[str, np.ndarray], match: str
+) -> None:
+    monkeypatch.setattr(sources, "SMALL_ENOUGH", 2**20)
+    np.savez_compressed(tmp_path / "a.npz", **arrays)
     with pytest.raises(ArgumentError, match=match):
         read_recording(tmp_path / "a.npz")
+
+
+def test_an_archive_without_arrays(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("notes.txt", "no array")
+    with pytest.raises(ArgumentError, match=r"a.npz must hold one table .* it has no arrays"):
+        read_recording(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize(
+    ("block", "match"),
+    [
+        (b"0" * 2**20, "a line of more than 16,777,216 characters: it is no table"),
+        (b"\0" * 2**20, "not UTF-8 text"),
+        (b"0,1\n" * 2**18, "unpacks to more than 200 times its size: unpack it first"),
+    ],
+)
+def test_a_small_file_that_unpacks_to_a_large_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: bytes, match: str
+) -> None:
+    monkeypatch.setattr(delimited, "SMALL_ENOUGH", 2**24)
+    with gzip.open(tmp_path / "a.csv.gz", "wb", 9) as file:
+        for _ in range(40):
+            file.write(block)
+    with pytest.raises(ArgumentError, match=match):
+        read_recording(tmp_path / "a.csv.gz")
 
 
 def test_missing_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

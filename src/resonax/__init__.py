@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from resonax.checks import ArgumentError
-    from resonax.diagnostics import Check, Probe, Replay, check, probe, replay
+    from resonax.diagnostics.check import check
+    from resonax.diagnostics.probe import Probe, probe
+    from resonax.diagnostics.replay import Replay, replay
+    from resonax.diagnostics.result import Check
     from resonax.dynamics import Flow, Map, Setting
     from resonax.figures import plot_check, plot_map
     from resonax.learners import (
@@ -51,7 +54,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "checks": ["ArgumentError"],
-    "diagnostics": ["Check", "Probe", "Replay", "check", "probe", "replay"],
+    "diagnostics.check": ["check"],
+    "diagnostics.probe": ["Probe", "probe"],
+    "diagnostics.replay": ["Replay", "replay"],
+    "diagnostics.result": ["Check"],
     "dynamics": ["Flow", "Map", "Setting"],
     "figures": ["plot_check", "plot_map"],
     "learners": [

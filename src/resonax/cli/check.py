@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,9 +17,11 @@ from resonax.cli.build import build_features
 from resonax.cli.cache import keep_compiled
 from resonax.cli.options import number, option, whole
 from resonax.cli.show import progress, show_line
+from resonax.data.example import EXAMPLE
+from resonax.labels import plain
 
 if TYPE_CHECKING:
-    from resonax.diagnostics import Check
+    from resonax.diagnostics.result import Check
 
 __all__ = ["check_command"]
 
@@ -28,12 +31,12 @@ _DATA, _TRAINING, _RESULT = "Data", "Training", "Result"
 
 def check_command(
     data: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="DATA", help="A .csv, .tsv, .parquet, .npy or .npz file.", show_default=False
         ),
-    ],
-    lr: Annotated[str, option("--lr", _TRAINING, "Step size.", metavar="NUMBER")],
+    ] = None,
+    lr: Annotated[str | None, option("--lr", _TRAINING, "Step size.", metavar="NUMBER")] = None,
     momentum: Annotated[
         str | None,
         option("--momentum", _TRAINING, "Momentum, from 0 to below 1.", metavar="NUMBER"),
@@ -48,6 +51,31 @@ def check_command(
     order_by: Annotated[
         str | None, option("--order-by", _DATA, "Column of numbers or dates to sort the rows by.")
     ] = None,
+    group_by: Annotated[
+        str | None,
+        option(
+            "--group-by", _DATA, "Column that tells several series apart, each a run of its own."
+        ),
+    ] = None,
+    horizon: Annotated[
+        str | None,
+        option("--horizon", _DATA, "Predict the target this many rows later.", metavar="NUMBER"),
+    ] = None,
+    drop_missing: Annotated[
+        bool, option("--drop-missing", _DATA, "Leave out rows with missing values.")
+    ] = False,
+    separator: Annotated[
+        str | None,
+        option(
+            "--separator", _DATA, "What separates the columns of text: ';', tab, ... (guessed)."
+        ),
+    ] = None,
+    decimal: Annotated[
+        str | None, option("--decimal", _DATA, "Decimal mark of text: . or , (guessed).")
+    ] = None,
+    example: Annotated[
+        bool, option("--example", _DATA, f"Check data that resonax brings: {EXAMPLE.title}.")
+    ] = False,
     standardise: Annotated[
         bool,
         option(
@@ -114,11 +142,42 @@ def check_command(
     The exit status is 1 if it diverges, 0 if not, 2 for bad input.
 
     resonax check data.csv --target y --lr 0.01 --momentum 0.95 --html report.html
+
+    resonax check --example
     """
+    from resonax.diagnostics.asked import check_asked
     from resonax.results import check_folder
 
+    taken = ""
+    if example:
+        if data is not None:
+            raise ArgumentError(f"--example brings its own data: leave out {plain(data)}, or it")
+        data, target, horizon, order_by = EXAMPLE.path, target or "temp", horizon or "1", "date"
+        lr = lr or "0.01"
+        momentum = momentum or (None if optimizer == "sgd" else "0.95")
+        given = {"target": target, "horizon": horizon, "order-by": order_by, "lr": lr}
+        given |= {} if momentum is None else {"momentum": momentum}
+        taken = " ".join(f"--{name} {value}" for name, value in given.items())
+    elif data is None:
+        raise ArgumentError("name a data file, or try --example: resonax check data.csv --lr 0.01")
+    if lr is None:
+        raise ArgumentError("--lr is needed, a number above 0")
     if momentum is None and optimizer != "sgd":
         raise ArgumentError(f"the optimizer {optimizer} needs --momentum, at least 0 and below 1")
+    asked: dict[str, Any] = {
+        "lr": number("lr", lr),
+        "momentum": number("momentum", momentum) or 0.0,
+        "batch": whole("batch", batch),
+        "epochs": whole("epochs", epochs),
+        "optimizer": optimizer,
+        "intercept_lr": number("intercept_lr", intercept_lr),
+        "dampening": number("dampening", dampening) or 0.0,
+        "weight_decay": number("weight_decay", weight_decay) or 0.0,
+        "grid": whole("grid", grid),
+        "seed": whole("seed", seed),
+    }
+    check_asked(**asked)
+    radius = number("width", width)
     for name, path, endings in (
         ("html", html, (".html", ".htm")),
         ("plot", plot, (".png", ".svg", ".pdf")),
@@ -127,28 +186,31 @@ def check_command(
             if path.suffix.lower() not in endings:
                 raise ArgumentError(f"--{name} must end in {' or '.join(endings)}, got {path}")
             check_folder(path)
-    radius = number("width", width)
-    keep_compiled()
-    from resonax.diagnostics import check
+    from resonax.diagnostics.recording import read_recording
 
-    found = check(
+    recording = read_recording(
         data,
         target,
-        lr=number("lr", lr) or 0.0,
-        momentum=number("momentum", momentum) or 0.0,
-        batch=whole("batch", batch) or 0,
         features=features,
         order_by=order_by,
-        optimizer=optimizer,
-        dampening=number("dampening", dampening) or 0.0,
-        weight_decay=number("weight_decay", weight_decay) or 0.0,
-        basis=lambda columns: build_features(basis, bias, radius, columns),
-        intercept_lr=number("intercept_lr", intercept_lr),
+        group_by=group_by,
+        horizon=whole("horizon", horizon),
+        drop_missing=drop_missing,
+        separator=separator,
+        decimal=decimal,
         standardise=standardise,
-        epochs=whole("epochs", epochs) or 0,
-        grid=whole("grid", grid) or 0,
-        seed=whole("seed", seed) or 0,
+    )
+    if taken:
+        note = f"example of {EXAMPLE.title} ({EXAMPLE.licence}), checked with {taken}"
+        recording = replace(recording, notes=(note, *recording.notes))
+    keep_compiled()
+    from resonax.diagnostics.check import check
+
+    found = check(
+        recording,
+        basis=lambda columns: build_features(basis, bias, radius, columns),
         stage=lambda name, steps: progress(name, steps, "steps"),
+        **asked,
     )
     if plot is not None:
         from resonax.figures import save_figure

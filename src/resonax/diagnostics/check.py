@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from resonax.checks import ArgumentError, check_number, check_whole, suggest
+from resonax.checks import ArgumentError
 from resonax.diagnostics.adapters import adapt
+from resonax.diagnostics.asked import check_asked
 from resonax.diagnostics.cause import Shuffles, find_rhythm, shuffle, strongest_stretch
 from resonax.diagnostics.describe import facts_of, notes_of, settings_of
 from resonax.diagnostics.feed import Model, fitted
@@ -43,14 +44,13 @@ __all__ = ["OPTIMIZERS", "check"]
 
 Stage = Callable[[str, int], AbstractContextManager[Advance | None]]
 
-# What each of them takes besides step size and momentum.
-OPTIMIZERS: dict[str, tuple[Callable[..., Momentum], tuple[str, ...]]] = {
-    "heavy_ball": (heavy_ball, ("dampening", "weight_decay")),
-    "nesterov": (nesterov, ("weight_decay",)),
-    "sgd": (lambda lr, _, **rest: sgd(lr, **rest), ("weight_decay",)),
-    "torch": (from_torch, ("dampening", "weight_decay")),
-    "optax": (from_optax, ()),
-    "river": (heavy_ball, ("weight_decay",)),
+OPTIMIZERS: dict[str, Callable[..., Momentum]] = {
+    "heavy_ball": heavy_ball,
+    "nesterov": nesterov,
+    "sgd": lambda lr, _, **rest: sgd(lr, **rest),
+    "torch": from_torch,
+    "optax": from_optax,
+    "river": heavy_ball,
 }
 _RIVER_INTERCEPT_LR = 0.01  # the default of river's linear models
 _LOST = 1e6  # fold: so much growth by the last row, and none in random order, decides
@@ -60,7 +60,7 @@ _MOST_WEIGHTS = 2000
 
 
 def check(
-    source: str | Path | pd.DataFrame | ArrayLike,
+    source: str | Path | pd.DataFrame | ArrayLike | Recording,
     target: str | int | ArrayLike | None = None,
     *,
     lr: float,
@@ -68,6 +68,11 @@ def check(
     batch: int = 1,
     features: str | Iterable[str | int] | None = None,
     order_by: str | int | None = None,
+    group_by: str | int | None = None,
+    horizon: int | None = None,
+    drop_missing: bool = False,
+    separator: str | None = None,
+    decimal: str | None = None,
     optimizer: str | Momentum = "heavy_ball",
     dampening: float = 0.0,
     weight_decay: float = 0.0,
@@ -90,7 +95,8 @@ def check(
     Parameters
     ----------
     source
-        A CSV, TSV, Parquet, NPY or NPZ file, a data frame, or an array of rows x columns.
+        A CSV, TSV, Parquet, NPY or NPZ file, a data frame, an array of rows x columns, or what
+        `read_recording` made of one of them; then all that is said of the data is said there.
     target
         Name or index of the column to predict, or its values.
     lr, momentum, batch
@@ -98,7 +104,16 @@ def check(
     features
         Columns to learn from; all but the target by default.
     order_by
-        Column to sort the rows by.
+        Column of numbers or dates to sort the rows by.
+    group_by
+        Column that tells several series apart. Each is a run of its own: its rows stay together,
+        in their order, and neither a batch nor a target crosses from one to the next.
+    horizon
+        Predict the target column this many rows later; the column is then a feature as well.
+    drop_missing
+        Leave out rows with missing values.
+    separator, decimal
+        Of a text file: one character, and ``.`` or ``,``; guessed by default, which is noted.
     optimizer
         ``heavy_ball`` (also ``torch`` and ``optax``, which are the same without dampening),
         ``nesterov``, ``sgd``, ``river``, whose linear models train the bias without momentum, or
@@ -137,19 +152,39 @@ def check(
     ('diverges', 'order', 24)
     """
     stage = stage or _silent
+    check_asked(
+        optimizer=optimizer,
+        lr=lr,
+        momentum=momentum,
+        batch=batch,
+        epochs=epochs,
+        grid=grid,
+        seed=seed,
+        level=level,
+        intercept_lr=intercept_lr,
+        dampening=dampening,
+        weight_decay=weight_decay,
+    )
     chosen, intercept_lr, name = _optimizer(
         optimizer, lr, momentum, intercept_lr, dampening=dampening, weight_decay=weight_decay
     )
-    for word, number in (("batch", batch), ("epochs", epochs)):
-        check_whole(word, number, low=1)
-    check_whole("grid", grid, low=2, high=256)
-    check_whole("seed", seed, low=0, high=2**63 - 1)
-    check_number("lr", lr, low=0, high=1e4, open_low=True)
-    check_number("level", level, low=0, high=1, open_low=True, open_high=True)
     if basis is not None and not bias:
         raise ArgumentError("bias belongs to the linear model: leave it as it is with a basis")
-    recording = read_recording(
-        source, target, features=features, order_by=order_by, standardise=standardise
+    recording = (
+        source
+        if isinstance(source, Recording)
+        else read_recording(
+            source,
+            target,
+            features=features,
+            order_by=order_by,
+            group_by=group_by,
+            horizon=horizon,
+            drop_missing=drop_missing,
+            separator=separator,
+            decimal=decimal,
+            standardise=standardise,
+        )
     )
     if basis is None:
         basis = Linear(bias)
@@ -232,23 +267,12 @@ def _optimizer(
     intercept_lr: float | None,
     **rest: float,
 ) -> tuple[Momentum, float | None, str]:
-    if intercept_lr is not None:
-        check_number("intercept_lr", intercept_lr, low=0, high=1e6)
     rest = {name: number for name, number in rest.items() if number}
     if isinstance(given, Momentum):
         return replace(given, lr=lr, momentum=momentum, **rest), intercept_lr, "momentum"
-    if given not in OPTIMIZERS:
-        raise suggest("optimizer", given, OPTIMIZERS)
-    check_number("momentum", momentum, low=0, high=1, open_high=True)
-    if given == "sgd" and momentum:
-        raise ArgumentError(f"momentum must be 0 for the optimizer sgd, got {momentum:g}")
-    make, takes = OPTIMIZERS[given]
-    for name in rest:
-        if name not in takes:
-            raise ArgumentError(f"the optimizer {given} has no {name}: leave it out")
     if given == "river" and intercept_lr is None:
         intercept_lr = _RIVER_INTERCEPT_LR
-    return make(lr, momentum, **rest), intercept_lr, given
+    return OPTIMIZERS[given](lr, momentum, **rest), intercept_lr, given
 
 
 def _subject(

@@ -1,9 +1,8 @@
-"""Which columns are used, and whether their values can be: numbers, dates and trouble."""
+"""Which columns are used, and whether their values can be: numbers, labels and trouble."""
 
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -13,13 +12,16 @@ from typing import Any
 import numpy as np
 
 from resonax.checks import ArgumentError
+from resonax.diagnostics.dates import as_numbers, read_dates
 from resonax.diagnostics.table import Table, listed, unknown
+from resonax.labels import plain
 
-__all__ = ["LARGE_AS_IS", "Choice", "Found", "choose", "look", "numbers", "order_of", "report"]
+__all__ = ["LARGE_AS_IS", "Choice", "Found", "choose", "look", "numbers", "report"]
 
+_MOST_COLUMNS = 2000  # to learn from
 LARGE_AS_IS = 1e6  # what a recorded process accepts
 _REMEDIES = {
-    "missing values": "fill or drop them first",
+    "missing values": "fill them, or leave these rows out with --drop-missing",
     "infinite values": "replace or drop them first",
     f"values above {LARGE_AS_IS:g}": "standardise the columns",
 }
@@ -28,20 +30,40 @@ Found = dict[str, dict[str, tuple[list[int], int]]]  # trouble: column: its firs
 
 @dataclass(frozen=True)
 class Choice:
-    """The columns to learn from, to predict, and to sort by."""
+    """The columns to learn from, to predict, to sort by, and to tell series apart by."""
 
     features: tuple[str, ...]
     target: str | None
-    order_by: str | None
+    order_by: str | None = None
+    group_by: str | None = None
+    labels: bool = False  # whether the target is one of two classes rather than a number
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """Columns that must hold numbers, the target last."""
-        return self.features + (() if self.target is None else (self.target,))
+        """Columns whose values are kept: the features, and the target unless it is one of them."""
+        beside = () if self.target is None or self.target in self.features else (self.target,)
+        return self.features + beside
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Columns that say where a row belongs."""
+        return tuple(name for name in (self.order_by, self.group_by) if name is not None)
 
 
-def choose(table: Table, target: Any, features: Any, order_by: Any) -> tuple[Table, Choice]:
-    """Return the columns to use, and the table with the target as one of its columns."""
+def choose(
+    table: Table,
+    target: Any,
+    features: Any = None,
+    order_by: Any = None,
+    group_by: Any = None,
+    *,
+    ahead: bool = False,
+    labels: bool = False,
+) -> tuple[Table, Choice]:
+    """Return the columns to use, and the table with the target as one of its columns.
+
+    With ``ahead`` the target is a later value of a column, which is then a feature as well.
+    """
     beside = table.target
     if target is None:
         target = beside
@@ -49,33 +71,49 @@ def choose(table: Table, target: Any, features: Any, order_by: Any) -> tuple[Tab
         target = _pick("target", target, table)
     else:
         table = table.beside(str(getattr(target, "name", None) or "target"), target)
-        target = table.target
+        target = beside = table.target
+    if ahead and (target is None or target == beside):
+        raise ArgumentError("a horizon needs the name of the column to predict: give it as target")
     if order_by is not None:
         order_by = _pick("order_by", order_by, table)
+    if group_by is not None:
+        group_by = _pick("group_by", group_by, table)
+    keys = [name for name in (order_by, group_by) if name is not None]
+    if target in keys:
+        raise ArgumentError(f"the target {target!r} cannot also say where a row belongs")
+    if len(set(keys)) < len(keys):
+        raise ArgumentError(f"rows cannot be sorted and grouped by the same column {order_by!r}")
     if features is None:
-        names = [name for name in table.columns if name not in (target, order_by, beside)]
+        left_out = [*keys, beside, *([] if ahead else [target])]
+        names = [name for name in table.columns if name not in left_out]
     else:
         if isinstance(features, str) and features not in table.columns:
             features = [name.strip() for name in features.split(",") if name.strip()]
         several = isinstance(features, Iterable) and not isinstance(features, str)
         given = list(features) if several else [features]
         names = [_pick("feature", name, table) for name in given]
+    if len(names) > _MOST_COLUMNS:
+        raise ArgumentError(
+            f"{table.source} has {len(names):,} columns to learn from, and at most "
+            f"{_MOST_COLUMNS:,} can be: name some with --features"
+        )
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ArgumentError(f"feature {twice!r} is named twice: name it once")
-    if target in names:
+    if target in names and not ahead:
         raise ArgumentError(f"the target {target!r} is among the features: leave it out of them")
     if not names:
         raise ArgumentError(f"no column of {table.source} is left as a feature: name at least one")
-    return table, Choice(tuple(names), target, order_by)
+    return table, Choice(tuple(names), target, order_by, group_by, labels)
 
 
 def _pick(kind: str, given: Any, table: Table) -> str:
     """Return the name of the column that is meant by a name, or by an index in an array."""
     if isinstance(given, bool) or not isinstance(given, str | Integral):
         raise ArgumentError(f"{kind} must be the name of a column, got {given!r}")
-    if str(given) in table.columns:
-        return str(given)
+    for name in (str(given), plain(given)):
+        if name in table.columns:
+            return name
     with contextlib.suppress(ValueError, IndexError):
         if table.numbered and int(given) < 0:  # from the end
             return table.columns[int(given)]
@@ -97,8 +135,11 @@ def look(block: np.ndarray, names: Sequence[str], before: int, limit: float, fou
             known[names[column]] = ([*first, *rows[:3].tolist()][:3], count + len(rows))
 
 
-def report(found: Found) -> None:
-    """Raise `ArgumentError` if there are values that cannot be used."""
+def report(found: Found, total: int) -> None:
+    """Raise `ArgumentError` if there are values that cannot be used in so many rows."""
+    for name, (_, count) in found.get("missing values", {}).items():
+        if count == total:
+            raise ArgumentError(f"column {name!r} holds nothing: leave it out with --features")
     for what in ["missing values", "infinite values", *found]:
         places = []
         for name, (first, count) in found.get(what, {}).items():
@@ -112,7 +153,10 @@ def report(found: Found) -> None:
 
 
 def numbers(piece: Any, choice: Choice, before: int) -> np.ndarray:
-    """Return the columns of a piece as numbers, (rows, columns); missing values are NaN."""
+    """Return the columns of a piece as numbers, (rows, columns); missing values are NaN.
+
+    A target of labels is left out: its column is of zeros.
+    """
     names = list(choice.numbers)
     if all(dtype.kind in "buif" for dtype in piece[names].dtypes):
         return piece[names].to_numpy(dtype=float, na_value=np.nan)
@@ -120,14 +164,18 @@ def numbers(piece: Any, choice: Choice, before: int) -> np.ndarray:
     odd: dict[str, str] = {}
     for name in names:
         column = piece[name]
-        converted = _coerced(column)
+        if choice.labels and name == choice.target:
+            numbers[name] = np.zeros(len(column))
+            continue
+        converted = as_numbers(column)
         wrong = np.flatnonzero(converted.isna() & column.notna())
         if "c" in (column.dtype.kind, converted.dtype.kind):
             raise ArgumentError(f"column {name!r} holds complex numbers: give real ones")
-        if column.dtype.kind in "mM" or (len(wrong) and _dates(column.dropna().head(99))):
+        if column.dtype.kind in "mM" or (len(wrong) and read_dates(column.dropna().head(99))):
             odd[name] = "holds dates"
         elif len(wrong) and converted.notna().any():
-            odd[name] = f"holds text in row {before + wrong[0] + 1} ({column.iloc[wrong[0]]!r})"
+            word = column.iloc[wrong[0]]
+            odd[name] = f"holds text in row {before + wrong[0] + 1} ('{plain(word, 40)}')"
         elif len(wrong):
             kind = type(column.iloc[wrong[0]]).__name__
             odd[name] = "is text" if kind == "str" else f"holds values of type {kind}"
@@ -144,7 +192,8 @@ def _not_numbers(odd: dict[str, str], choice: Choice) -> ArgumentError:
     name, what = next(reversed(odd.items()))  # the target is the last of all
     correct = "correct that or " if "in row" in what else ""
     if name == choice.target:
-        what = f"the target {name!r} {what}: {correct}choose a column of numbers"
+        what = f"the target {name!r} {what}, and the model is least squares: {correct}"
+        what += "learn one of two classes with --loss logistic, or choose a column of numbers"
         return ArgumentError(f"{what} (one of: {listed(usable) or 'there is none'})")
     what, it = f"column {name!r} {what}: {correct}", "it"
     if len(odd) > 1:
@@ -156,50 +205,3 @@ def _not_numbers(odd: dict[str, str], choice: Choice) -> ArgumentError:
     if dates and choice.order_by is None:
         what += f", and sort the rows by {dates[0]!r} with --order-by {quote(dates[0])}"
     return ArgumentError(what)
-
-
-def order_of(keys: list[Any], name: str) -> np.ndarray:
-    """Return the rows in ascending order of a column of numbers or dates."""
-    import pandas as pd
-
-    column: Any = pd.concat(keys, ignore_index=True)
-    found: Found = {}
-    look(np.where(column.isna(), np.nan, 0.0)[:, None], [name], 0, 1.0, found)
-    report(found)
-    readings = [column]
-    if column.dtype.kind not in "buifmM":
-        numbers = _coerced(column.head(99)).notna().all()  # a look, as it is slow for dates
-        readings = [_coerced(column)] if numbers else _dates(column)
-    orders = [reading.argsort(kind="stable").to_numpy() for reading in readings]
-    if not orders or readings[0].isna().any():
-        raise ArgumentError(f"column {name!r} gives no order: it is neither numbers nor dates")
-    if not all(np.array_equal(orders[0], order) for order in orders):
-        raise ArgumentError(
-            f"dates in column {name!r} may have the day or the month first: write 2020-01-31"
-        )
-    return orders[0]
-
-
-def _coerced(column: Any) -> Any:
-    """Return a column as numbers, with NaN for what is not a number."""
-    import pandas as pd
-
-    return pd.to_numeric(column, errors="coerce")
-
-
-def _dates(column: Any) -> list[Any]:
-    """Return each way to read a whole column of text as dates."""
-    import pandas as pd
-    from pandas.tseries.api import guess_datetime_format as guess
-
-    found: list[Any] = []
-    first = str(column.iloc[0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pandas warns if the day is first, or is not
-        for form in dict.fromkeys(["ISO8601", guess(first), guess(first, dayfirst=True)]):
-            with contextlib.suppress(ValueError, TypeError):
-                if form is not None:
-                    found.append(pd.to_datetime(column, format=form, utc=True))
-            if form == "ISO8601" and found:  # which can be read in one way only
-                break
-    return found

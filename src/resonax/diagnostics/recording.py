@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import tempfile
-import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from resonax.checks import ArgumentError, check_whole
+from resonax.diagnostics.arrange import Arrangement, arrange
 from resonax.diagnostics.columns import (
     LARGE_AS_IS,
     Choice,
@@ -20,9 +18,9 @@ from resonax.diagnostics.columns import (
     choose,
     look,
     numbers,
-    order_of,
     report,
 )
+from resonax.diagnostics.kept import Classes, RowStore, Spread
 from resonax.diagnostics.sources import open_table
 from resonax.diagnostics.table import Table
 
@@ -46,6 +44,9 @@ class Recording:
     target_name: str | None
     source: str  # name of the file, or "table" or "array"
     notes: tuple[str, ...]  # a short sentence for each thing that was done to the data
+    starts: tuple[int, ...] = (0,)  # the first row of each series
+    classes: tuple[str, ...] = ()  # what 0 and 1 are in the target, if they are classes
+    two_valued: bool = False  # whether the target has two values alone
 
 
 def read_recording(
@@ -54,7 +55,13 @@ def read_recording(
     *,
     features: str | Iterable[str | int] | None = None,
     order_by: str | int | None = None,
+    group_by: str | int | None = None,
+    horizon: int | None = None,
+    drop_missing: bool = False,
+    separator: str | None = None,
+    decimal: str | None = None,
     standardise: bool = True,
+    labels: bool = False,
     memory: int = 2**28,
 ) -> Recording:
     """Read, check and standardise the rows of a data set; `ArgumentError` if it cannot be used.
@@ -69,11 +76,23 @@ def read_recording(
         Name or index of the column to predict, or as many numbers as there are rows.
     features
         Names or indices of the columns to learn from, also as text with commas; all but the
-        target and ``order_by`` by default.
+        target, ``order_by`` and ``group_by`` by default.
     order_by
         A column of numbers or dates by which the rows are sorted; equal ones keep their order.
+    group_by
+        A column that tells several series apart: the rows of one stay together, in their order.
+    horizon
+        Predict the target this many rows later, in the same series; the column is then a feature
+        as well.
+    drop_missing
+        Leave out rows with missing values. A row and its target keep their distance in rows.
+    separator, decimal
+        Of a text file: one character, and ``.`` or ``,``; guessed by default, which is noted.
     standardise
         Bring each column to mean 0 and variance 1.
+    labels
+        Whether the target is one of two classes, of any kind: the later of the two in order,
+        True or the larger number, becomes 1 and the other 0.
     memory
         Bytes above which values are kept in a temporary file rather than in memory.
 
@@ -82,129 +101,164 @@ def read_recording(
     >>> recording = read_recording([[1.0, 5.0], [2.0, 9.0], [3.0, 7.0]], target=1)
     >>> print(recording.inputs.ravel().round(2), recording.names, recording.target_name)
     [-1.22  0.    1.22] ('0',) 1
+    >>> recording = read_recording([1.0, 5.0, 2.0], target=0, horizon=1, standardise=False)
+    >>> print(recording.inputs.ravel(), recording.target)
+    [1. 5.] [5. 2.]
     """
     check_whole("memory", memory, low=0)
-    table, choice = choose(open_table(source), target, features, order_by)
+    if horizon is not None:
+        check_whole("horizon", horizon, low=1)
+    table, choice = choose(
+        open_table(source, separator, decimal),
+        target,
+        features,
+        order_by,
+        group_by,
+        ahead=horizon is not None,
+        labels=labels,
+    )
+    if labels and choice.target is None:
+        raise ArgumentError("the logistic loss needs a target: name a column of two values")
     limit = _LARGE if standardise else LARGE_AS_IS
-    raw, spread, order = _gather(table, choice, memory, limit)
-    count = len(choice.features)
-    inputs, labels = _Store(memory, count, np.float32), _Store(memory, 1, np.float32)
-    step = max(1, _BLOCK // raw.shape[1])
-    for start in range(0, len(raw), step):
-        rows = slice(start, start + step)
-        block = raw[rows if order is None else order[rows]]
-        if standardise:
-            block = (block - spread.first - spread.mean) / np.sqrt(spread.variance)
-        inputs.append(block[:, :count])
-        labels.append(block[:, count:])  # of no columns if there is no target
-    done = [f"rows were sorted by {choice.order_by}"] if order is not None else []
-    done += ["columns were standardised to mean 0 and variance 1"] if standardise else []
+    found = _gather(table, choice, memory, limit, drop_missing)
+    arranged = None
+    if choice.keys or horizon is not None or drop_missing:
+        arranged = found.arranged(table.source, choice, horizon)
+    inputs, targets = _written(found, choice, arranged, standardise, memory)
+    notes = [*table.notes, *(arranged.notes if arranged else ())]
+    notes += ["columns were standardised to mean 0 and variance 1"] if standardise else []
+    classes = found.classes.names(choice.target) if labels else ()
+    if classes:
+        notes.append(f"the class 1 of {choice.target} is {classes[1]}, and 0 is {classes[0]}")
+    name = choice.target
+    if horizon is not None:
+        name = f"{name}, {horizon:,} row{'s' * (horizon > 1)} later"
     return Recording(
-        inputs=inputs.array(),
-        target=None if choice.target is None else labels.array().reshape(-1),
+        inputs=inputs,
+        target=targets,
         names=choice.features,
-        target_name=choice.target,
+        target_name=name,
         source=table.source,
-        notes=(*table.notes, *done),
+        notes=tuple(notes),
+        starts=arranged.starts if arranged else (0,),
+        classes=classes,
+        two_valued=len(found.classes.values) == 2,
     )
 
 
-class _Store:
-    """Rows that grow in memory, and move to a nameless temporary file beyond a limit.
-
-    As the file has no name, it is gone with the last array that maps it, even after a kill.
-    """
-
-    def __init__(self, memory: int, columns: int, dtype: type) -> None:
-        self.memory, self.columns, self.dtype = memory, columns, dtype
-        self.file: IO[bytes] = io.BytesIO()
-
-    def append(self, block: np.ndarray) -> None:
-        data = np.ascontiguousarray(block, self.dtype).data
-        held = self.file
-        try:
-            if isinstance(held, io.BytesIO) and held.tell() + data.nbytes > self.memory:
-                self.file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the store
-                weakref.finalize(self, self.file.close)
-                self.file.write(held.getbuffer())
-            self.file.write(data)
-            self.file.flush()
-        except OSError as error:
-            raise ArgumentError(
-                f"the temporary folder {tempfile.gettempdir()} cannot hold the data "
-                f"({error.strerror}): set TMPDIR to a folder with more room"
-            ) from None
-
-    def array(self) -> np.ndarray:
-        """Return what was stored, (rows, columns); nothing may be appended afterwards."""
-        if isinstance(self.file, io.BytesIO):
-            array = np.frombuffer(self.file.getbuffer(), self.dtype)
-        else:
-            array = np.memmap(self.file, self.dtype, mode="r")
-        array.flags.writeable = False
-        return array.reshape(-1, self.columns)
-
-
 @dataclass(frozen=True)
-class _Spread:
-    """Of each column the first value, the mean less the first value, and the variance.
+class _Gathered:
+    """All rows of a table as they were read."""
 
-    With differences to the first row no digits are lost to a large offset.
-    """
+    raw: np.ndarray  # (rows, numbers)
+    spread: Spread
+    keys: dict[str, Any]  # the columns to sort and to group by
+    classes: Classes
 
-    rows: int
-    first: np.ndarray
-    mean: np.ndarray
-    variance: np.ndarray
+    def arranged(self, source: str, choice: Choice, horizon: int | None) -> Arrangement:
+        """Return the rows in their order, with their targets."""
+        keyed, inputs, targets = np.ones((3, len(self.raw)), dtype=bool)
+        for column in self.keys.values():
+            keyed &= column.notna().to_numpy()
+        step = max(1, _BLOCK // self.raw.shape[1])
+        count, target = len(choice.features), _target_place(choice)
+        for start in range(0, len(self.raw), step):
+            missing = np.isnan(self.raw[start : start + step])
+            inputs[start : start + step] = ~missing[:, :count].any(axis=1)
+            if target is not None:
+                targets[start : start + step] = ~missing[:, target]
+        return arrange(source, keyed, inputs, targets, self.keys, choice, horizon)
 
-    @classmethod
-    def of(cls, block: np.ndarray, first: np.ndarray) -> _Spread:
-        off = block - first
-        mean = off.mean(axis=0)
-        return cls(len(block), first, mean, np.square(off - mean).mean(axis=0))
 
-    def merged(self, other: _Spread) -> _Spread:
-        """Return the spread of the rows of both, as Chan, Golub and LeVeque (1979) do."""
-        rows = self.rows + other.rows
-        share = other.rows / rows
-        gap = other.mean - self.mean
-        variance = self.variance + share * (other.variance - self.variance + (1 - share) * gap**2)
-        return _Spread(rows, self.first, self.mean + share * gap, variance)
+def _target_place(choice: Choice) -> int | None:
+    return None if choice.target is None else choice.numbers.index(choice.target)
 
-    def check(self, choice: Choice) -> None:
-        """Raise `ArgumentError` if a column is constant, or is but for its last digits."""
-        size = np.abs(self.first + self.mean)
-        flat = np.sqrt(self.variance) <= np.maximum(2 * np.finfo(float).eps * size, 1e-150)
-        for name in np.array(choice.numbers)[flat].tolist():
-            if name == choice.target:
-                raise ArgumentError(f"the target {name!r} is constant: there is nothing to learn")
-            raise ArgumentError(
-                f"column {name!r} is constant: leave it out, a bias is added anyway"
-            )
+
+def _written(
+    found: _Gathered,
+    choice: Choice,
+    arranged: Arrangement | None,
+    standardise: bool,
+    memory: int,
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return inputs and target in their order, standardised, a block at a time."""
+    raw, spread = found.raw, found.spread
+    count, target = len(choice.features), _target_place(choice)
+    scale = np.sqrt(spread.variance)
+    inputs, targets = RowStore(memory, count, np.float32), RowStore(memory, 1, np.float32)
+
+    def block(rows: Any, columns: slice) -> np.ndarray:
+        values = raw[rows, columns]
+        if not standardise:
+            return values
+        return (values - spread.first[columns] - spread.mean[columns]) / scale[columns]
+
+    total = len(raw) if arranged is None else len(arranged.rows)
+    step = max(1, _BLOCK // raw.shape[1])
+    for start in range(0, total, step):
+        part = slice(start, start + step)
+        rows, later = (
+            (part, part) if arranged is None else (arranged.rows[part], arranged.later[part])
+        )
+        inputs.append(block(rows, slice(0, count)))
+        if target is not None and choice.labels:
+            targets.append(found.classes.coded(raw[later, target]))
+        elif target is not None:
+            targets.append(block(later, slice(target, target + 1)))
+    return inputs.array(), None if target is None else targets.array().reshape(-1)
 
 
 def _gather(
-    table: Table, choice: Choice, memory: int, limit: float
-) -> tuple[np.ndarray, _Spread, np.ndarray | None]:
-    """Read all rows: the inputs and the target, how they spread, and the order they are put in."""
+    table: Table, choice: Choice, memory: int, limit: float, drop_missing: bool
+) -> _Gathered:
+    """Read all rows: the features and the target, how they spread, and where they belong."""
     names = choice.numbers
-    store = _Store(memory, len(names), np.float64)
-    spread, keys, rows = None, [], 0
+    target = _target_place(choice)
+    store = RowStore(memory, len(names), np.float64)
+    spread, rows, classes = None, 0, Classes()
+    keys: dict[str, list[Any]] = {name: [] for name in choice.keys}
     found: Found = {}
-    needed = dict.fromkeys([*names, choice.order_by or names[0]])
-    for piece in table.pieces(list(needed)):
+    for piece in table.pieces(list(dict.fromkeys([*names, *choice.keys]))):
         block = numbers(piece, choice, rows)
+        if target is not None:
+            coded = classes.take(piece[choice.target] if choice.labels else block[:, target])
+            if choice.labels:
+                block[:, target] = coded
         look(block, names, rows, limit, found)
+        if drop_missing:
+            found.pop("missing values", None)
+        whole = block[~np.isnan(block).any(axis=1)] if drop_missing else block
         if len(block) and not found:
-            here = _Spread.of(block, block[0] if spread is None else spread.first)
-            spread = here if spread is None else spread.merged(here)
+            if len(whole):
+                here = Spread.of(whole, whole[0] if spread is None else spread.first)
+                spread = here if spread is None else spread.merged(here)
             store.append(block)
-            keys += [] if choice.order_by is None else [piece[choice.order_by]]
+            for name, parts in keys.items():
+                parts.append(piece[name])
         rows += len(block)
-    report(found)
-    if spread is None or rows < 2:
+    report(found, rows)
+    if rows < 2:
         count = {0: "no rows", 1: "1 row"}[rows]
         raise ArgumentError(f"{table.source} has {count} of data: at least 2 are needed")
-    spread.check(choice)
-    order = None if choice.order_by is None else order_of(keys, choice.order_by)
-    return store.array(), spread, order
+    if spread is None:
+        raise ArgumentError(
+            f"every row of {table.source} has missing values: name columns that have fewer of "
+            "them with --features"
+        )
+    if choice.labels:
+        classes.names(choice.target)
+    spread.check(names, choice.target)
+    return _Gathered(store.array(), spread, _joined(keys, drop_missing), classes)
+
+
+def _joined(keys: dict[str, list[Any]], drop_missing: bool) -> dict[str, Any]:
+    """Return each column of keys as a whole; missing ones are told of unless they are left out."""
+    import pandas as pd
+
+    whole = {name: pd.concat(parts, ignore_index=True) for name, parts in keys.items()}
+    if not drop_missing:
+        found: Found = {}
+        for name, column in whole.items():
+            look(np.where(column.isna(), np.nan, 0.0)[:, None], [name], 0, 1.0, found)
+            report(found, len(column))
+    return whole

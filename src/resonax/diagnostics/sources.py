@@ -11,7 +11,8 @@ import numpy as np
 
 from resonax.checks import ArgumentError
 from resonax.diagnostics.delimited import open_csv
-from resonax.diagnostics.table import PIECE, Table, listed, reading
+from resonax.diagnostics.table import MOST_PACKED, PIECE, SMALL_ENOUGH, Table, listed, reading
+from resonax.labels import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,10 +22,15 @@ __all__ = ["open_table"]
 _ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".npy", ".npz")
 
 
-def open_table(source: Any) -> Table:
-    """Open a file, a data frame or an array (rows x columns); `ArgumentError` if that fails."""
+def open_table(source: Any, separator: str | None = None, decimal: str | None = None) -> Table:
+    """Open a file, a data frame or an array (rows x columns); `ArgumentError` if that fails.
+
+    Names of columns with characters that cannot be shown have escapes in their place.
+    """
     if isinstance(source, str | Path):
-        table = _open_file(Path(source))
+        table = _open_file(Path(source), separator, decimal)
+    elif separator is not None or decimal is not None:
+        raise ArgumentError("separator and decimal are of text files: leave them out")
     elif hasattr(source, "to_pandas"):  # polars, pyarrow, xarray
         try:
             table = open_table(source.to_pandas())
@@ -35,42 +41,55 @@ def open_table(source: Any) -> Table:
         table = _frame(source if source.ndim == 2 else source.to_frame())
     else:
         table = _array(source, "array")
+    shown = tuple(plain(name) for name in table.columns)
+    table = table if shown == table.columns else table.renamed(shown)
     name, count = max(Counter(table.columns).items(), key=lambda item: item[1], default=("", 0))
     if count > 1:
         raise ArgumentError(f"{table.source} has {count} columns named {name!r}: rename them")
     return table
 
 
-def _open_file(path: Path) -> Table:
+def _check_path(path: Path) -> None:
+    """Raise `ArgumentError` unless this is a file with one of the endings."""
+    if path.is_dir():
+        raise ArgumentError(f"{plain(path)} is a folder: give a file, {', '.join(_ENDINGS)}")
+    if not path.exists():
+        raise ArgumentError(f"there is no file {plain(path)}: check its name and folder")
+    if not path.is_file():  # a pipe would be waited for, and can be read only once
+        raise ArgumentError(f"{plain(path)} is a pipe or a device: save the data as a file first")
+    if not path.name.lower().endswith(_ENDINGS):
+        raise ArgumentError(f"{plain(path.name)} must end in one of {', '.join(_ENDINGS)}")
+
+
+def _open_file(path: Path, separator: str | None, decimal: str | None) -> Table:
     with reading(path):
-        if path.is_dir():
-            raise ArgumentError(f"{path} is a folder: give a file, {', '.join(_ENDINGS)}")
-        if not path.exists():
-            raise ArgumentError(f"there is no file {path}: check its name and folder")
+        _check_path(path)
         name = path.name.lower()
-        if not name.endswith(_ENDINGS):
-            raise ArgumentError(f"{path.name} must end in one of {', '.join(_ENDINGS)}")
+        given = "separator" if separator is not None else "decimal" if decimal is not None else ""
+        if given and name.endswith((".parquet", ".npy", ".npz")):
+            raise ArgumentError(f"{plain(path.name)} is no text and has no {given}: leave it out")
         if name.endswith(".parquet"):
             _check_start(path, b"PAR1", "a Parquet file")
             return _parquet(path)
         if name.endswith(".npy"):
             _check_start(path, b"\x93NUMPY", "a NumPy array")
-            return _array(np.load(path, mmap_mode="r", allow_pickle=False), path.name)
+            return _array(np.load(path, mmap_mode="r", allow_pickle=False), plain(path.name))
         if name.endswith(".npz"):
             _check_start(path, b"PK", "an archive of NumPy arrays")
             return _npz(path)
         if name.endswith(".gz"):
             _check_start(path, b"\x1f\x8b", "a gzip file")
-        return open_csv(path, "\t" if name.removesuffix(".gz").endswith(".tsv") else ",")
+        usual = "\t" if name.removesuffix(".gz").endswith(".tsv") else ","
+        return open_csv(path, usual, separator, decimal)
 
 
 def _check_start(path: Path, start: bytes, kind: str) -> None:
     with open(path, "rb") as file:
         found = file.read(len(start))
     if not found:
-        raise ArgumentError(f"{path.name} is empty")
+        raise ArgumentError(f"{plain(path.name)} is empty")
     if not start.startswith(found):
-        raise ArgumentError(f"{path.name} is not {kind}, whatever its name says")
+        raise ArgumentError(f"{plain(path.name)} is not {kind}, whatever its name says")
 
 
 def _pieces(rows: int, columns: Sequence[str]) -> Iterator[slice]:
@@ -122,18 +141,26 @@ def _array(values: Any, source: str) -> Table:
 
 
 def _npz(path: Path) -> Table:
+    source = plain(path.name)
     # numpy leaves a damaged file open unless the file is opened for it
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
+        size = sum(info.file_size for info in archive.zip.infolist())
+        if size > max(MOST_PACKED * path.stat().st_size, SMALL_ENOUGH):
+            raise ArgumentError(
+                f"{source} unpacks to more than {MOST_PACKED} times its size: save it as .npy"
+            )
+        loaded = {name: archive[name] for name in archive.files}
+    # whatever else lies in an archive is given as bytes
+    arrays = {name: part for name, part in loaded.items() if isinstance(part, np.ndarray)}
     known = [name for name in ("X", "x", "data") if name in arrays]
     tables = [name for name, array in arrays.items() if array.ndim == 2]
     found = known or tables or [name for name in arrays if name != "y"]
     if len(found) != 1:
         raise ArgumentError(
-            f"{path.name} must hold one table named X, and a target named y if there is one; "
-            f"it has {listed(list(arrays)) or 'no arrays'}"
+            f"{source} must hold one table named X, and a target named y if there is one; "
+            f"it has {listed([plain(name) for name in arrays]) or 'no arrays'}"
         )
-    table = _array(arrays[found[0]], path.name)
+    table = _array(arrays[found[0]], source)
     return table.beside("y", arrays["y"]) if "y" in arrays and found != ["y"] else table
 
 
@@ -155,4 +182,4 @@ def _parquet(path: Path) -> Table:
                 # without the metadata, which would make a column the index again
                 yield batch.replace_schema_metadata(None).to_pandas()[list(columns)]
 
-    return Table(names, path.name, pieces)
+    return Table(names, plain(path.name), pieces)

@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError, as_array, suggest
+from resonax.labels import plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PIECE", "Table", "listed", "reading", "unknown"]
+__all__ = ["MOST_PACKED", "PIECE", "SMALL_ENOUGH", "Table", "listed", "reading", "unknown"]
 
+# Deflate packs up to 1032 times; tables of numbers are packed less than this.
+MOST_PACKED, SMALL_ENOUGH = 200, 2**28
 PIECE = 2**21  # numbers in a piece: 16 MiB, of which a parser needs a few times as much
 
 
@@ -43,6 +46,16 @@ class Table:
     numbered: bool = False  # the columns have no names of their own, but numbers from 0
     target: str | None = None  # the column that lies beside the others, as it is no feature
     notes: tuple[str, ...] = ()
+
+    def renamed(self, columns: tuple[str, ...]) -> Table:
+        """Return the table with other names for its columns."""
+        own = dict(zip(columns, self.columns, strict=True))
+
+        def pieces(chosen: Sequence[str]) -> Iterator[pd.DataFrame]:
+            for piece in self.pieces([own[name] for name in chosen]):
+                yield piece.set_axis(list(chosen), axis=1)
+
+        return replace(self, columns=columns, pieces=pieces)
 
     def beside(self, name: str, values: Any) -> Table:
         """Return the table with one more column, the target, from an array."""
@@ -100,4 +113,4 @@ def reading(path: Path) -> Iterator[None]:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         if reason is not None:  # else pyarrow found damage
             trouble = f"cannot be read: {reason}"
-    raise ArgumentError(f"{path.name} {trouble}") from None
+    raise ArgumentError(f"{plain(path.name)} {trouble}") from None
