@@ -659,7 +659,9 @@ def test_stores_that_are_spoiled_are_named(cli, tmp_path):
         (tmp_path / "out" / "results" / f"{name}.zarr").write_text("not a store")
         status, _, errors = cli(f"reproduce {name} --out out")
         assert status == 2
-        assert f"{name}.zarr" in sentence(errors)
+        first, said = errors.splitlines()
+        assert first.startswith("1 of the paper's 14 figures, smoke scale, into out")
+        assert f"{name}.zarr" in sentence(said)
 
 
 # End to end, as a person runs it.

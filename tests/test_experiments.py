@@ -23,6 +23,7 @@ from resonax.experiments.claims import judge
 from resonax.experiments.judgement import Case, Claim
 from resonax.experiments.specification import parse_sweep
 from resonax.experiments.sweep import compute_sweep, sweep_layout
+from resonax.results import locked
 
 SWEEP = {
     "id": "tiny",
@@ -203,11 +204,11 @@ def test_the_contour_claim_can_fail(limit, holds):
     assert claim.holds is holds
 
 
-def test_reproduce_from_end_to_end(tmp_path):
+def test_reproduce_from_end_to_end(tmp_path, capsys):
     line = ["reproduce", "problem-setting", "--out", "out"]
     assert _run(line) == (0, "")
     out = tmp_path / "out"
-    before = tree(out / "results")
+    before, drawn = tree(out / "results"), tree(out / "figures")
     assert {path.name for path in out.iterdir()} == {
         "figures",
         "results",
@@ -216,8 +217,18 @@ def test_reproduce_from_end_to_end(tmp_path):
     }
     assert (out / "figures" / "problem-setting.svg").stat().st_size > 1000
     assert xr.open_zarr(out / "results" / "problem-setting.zarr").sizes
+    damaged = out / "results" / "problem-setting.zarr" / "input" / "c" / "0" / "0"
+    data = damaged.read_bytes()
+    damaged.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    capsys.readouterr()
     assert _run(line) == (0, "")
-    assert tree(out / "results") == before
+    told = "problem-setting.zarr: 1 of 1 parts damaged or missing, computed again"
+    assert told in capsys.readouterr().err
+    assert (tree(out / "results"), tree(out / "figures")) == (before, drawn)
+    with locked(out):
+        status, words = _run(line)
+        assert status == 2
+        assert f"out is being written by process {os.getpid()}" in words
     status, words = _run([*line, "--seed", "1"])
     assert status == 2
     assert "seed = 0, not 1" in words

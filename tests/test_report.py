@@ -14,7 +14,7 @@ from resonax.checks import ArgumentError
 from resonax.cli.claims import show_claims
 from resonax.experiments.judgement import Case, Claim, measured_text
 from resonax.figures.style import new_figure, save_figure
-from resonax.reports.reproduction import Report, Section, write_claims, write_report
+from resonax.reports.reproduction import Report, Section, plain_claims, write_claims, write_report
 
 MARKUP = '<script>alert("1 & 2")</script>'
 CASE = Case("sinusoid", 0.97312, ">=", 0.95)
@@ -94,12 +94,24 @@ def test_a_figure_that_is_no_png_is_refused_and_leaves_no_page(report, tmp_path)
 
 
 def test_claims_as_json(tmp_path):
-    text = write_claims(CLAIMS, tmp_path).read_text(encoding="utf-8")
+    text = write_claims(plain_claims(CLAIMS, seed=3), tmp_path).read_text(encoding="utf-8")
     claims = json.loads(text, parse_constant=pytest.fail)  # called for NaN and Infinity
     assert [claim["id"] for claim in claims] == [claim.id for claim in CLAIMS]
     assert [claim["holds"] for claim in claims] == [False, False, True, True]
     assert [claim["measured"] for claim in claims] == [0.9499996, None, -1.234567e-09, None]
     assert claims[0]["cases"][2]["decides"] is False
+    assert {claim["seed"] for claim in claims} == {3}
+
+
+def test_claims_that_were_not_judged_again_are_kept(tmp_path):
+    first, second = plain_claims(CLAIMS[:2], seed=3), plain_claims(CLAIMS[1:3], seed=4)
+    for judged in (first, second, []):
+        path = write_claims(judged, tmp_path)
+    assert json.loads(path.read_bytes()) == [first[0], *second]
+    for damage in ("[", "{}", "[1]"):
+        path.write_text(damage)
+        with pytest.raises(ArgumentError, match="holds no claims: delete it"):
+            write_claims(first, tmp_path)
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

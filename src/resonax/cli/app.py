@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
@@ -16,6 +17,7 @@ from resonax.checks import ArgumentError
 from resonax.cli.build import parse_axis
 from resonax.cli.cache import keep_compiled
 from resonax.cli.check import check_command
+from resonax.cli.interrupts import SENTENCE, STATUS, was_interrupted
 from resonax.cli.options import Options, option, taking_options, whole
 
 __all__ = ["app", "main"]
@@ -223,34 +225,41 @@ def main() -> None:
         traceback.print_exc()
         raise SystemExit(70) from None
     if sentence:
-        print(f"resonax: {' '.join(sentence.split())}", file=sys.stderr)
+        with contextlib.suppress(OSError):  # nobody listens
+            print(f"resonax: {' '.join(sentence.split())}", file=sys.stderr)
     if status:
         raise SystemExit(status)
 
 
 def _run(arguments: list[str]) -> tuple[int, str]:
     """Return the exit status, and what to say of a failure."""
-    interrupted = "interrupted, nothing unfinished was written; what was finished is kept"
     try:
         status = app(arguments, standalone_mode=False) or 0
-        return status, interrupted if status == 130 else ""
-    except ArgumentError as error:
-        return 2, str(error)
+        return status, SENTENCE if status == STATUS else ""
     except (KeyboardInterrupt, typer.Abort):
-        return 130, interrupted
-    except MemoryError:
+        return STATUS, SENTENCE
+    except Exception as error:
+        if was_interrupted():  # the error is what a library made of it
+            return STATUS, SENTENCE
+        return _answer(error)
+
+
+def _answer(error: Exception) -> tuple[int, str]:
+    """Return the exit status of an error, and what to say of it; raise it if it is a defect."""
+    if isinstance(error, ArgumentError):
+        return 2, str(error)
+    if isinstance(error, MemoryError):
         return 2, "not enough memory: use fewer points, paths or inputs"
-    except BrokenPipeError:  # the reader has seen enough
+    if isinstance(error, BrokenPipeError):  # the reader has seen enough
         sys.stderr.close()
         return 1, ""
-    except OSError as error:
+    if isinstance(error, OSError):
         return 2, f"could not write: {error.strerror or error}"
-    except Exception as error:
-        # The parser's own errors (of click, or of typer's own) all have this method.
-        message = getattr(error, "format_message", None)
-        if message is None:
-            raise
-        name, close = (getattr(error, key, None) for key in ("option_name", "possibilities"))
-        if name and close:
-            return 2, f"no such option {name}, did you mean {close[0]}?"
-        return 2, f"{message().rstrip('.')}; see resonax --help"
+    # The parser's own errors (of click, or of typer's own) all have this method.
+    message = getattr(error, "format_message", None)
+    if message is None:
+        raise error
+    name, close = (getattr(error, key, None) for key in ("option_name", "possibilities"))
+    if name and close:
+        return 2, f"no such option {name}, did you mean {close[0]}?"
+    return 2, f"{message().rstrip('.')}; see resonax --help"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,25 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from resonax.checks import ArgumentError, check_whole, suggest
+from resonax.checks import ArgumentError, check_whole
 from resonax.cli.claims import show_claims
 from resonax.cli.running import (
     RunOptions,
+    check_device,
     chosen_device,
     figure_path,
+    holding,
     run_in_turn,
     run_side_by_side,
     wake,
 )
 from resonax.cli.show import show_line
 from resonax.cli.workers import Workers, processes, working
+from resonax.experiments.names import IDS, check_names
 
 if TYPE_CHECKING:
     from resonax.experiments.runner import Outcome
 
 __all__ = ["reproduce", "sweep"]
-
-_FIGURES = 14  # of the paper, and so the most jobs there can be
 
 
 def _section(outcome: Outcome, out: Path) -> Any:
@@ -59,7 +62,7 @@ def _several(jobs: int) -> Iterator[Workers | None]:
     # On a GPU every process takes the memory it needs, and not three quarters of all.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     with working(count) as workers:
-        workers.wake(wake, count)
+        workers.wake(wake)
         yield workers
 
 
@@ -78,45 +81,65 @@ def reproduce(
     """Make figures, claims and report of the paper."""
     began = time.perf_counter()
     check_whole("seed", seed, low=0, high=2**63 - 1)
-    if scale not in ("smoke", "paper"):
-        raise suggest("scale", scale, ("smoke", "paper"))
-    options = RunOptions(out, device, seed, double)
-    with _several(len(ids) or _FIGURES) as workers:
-        prepare()
-        from resonax.experiments.catalogue import catalogue
-        from resonax.experiments.claims import judge
-        from resonax.labels import versions
-        from resonax.reports.reproduction import Report, write_claims, write_report
+    check_names(ids, scale)
+    check_device(device)
+    count = len(set(ids) or IDS)
+    with holding(out):
+        words = f"{count} of the paper's {len(IDS)} figures, {scale} scale, into {out}"
+        print(f"{words}; what is stored is kept", file=sys.stderr, flush=True)
+        with _several(count) as workers:
+            prepare()
+            from resonax.experiments.catalogue import catalogue
 
-        experiments = [item for item in catalogue(ids, scale) if networks or not item.networks]
-        if not experiments:
-            raise ArgumentError("nothing is left to make: leave out --no-networks")
-        with chosen_device(device) as (_, name):
-            outcomes = list(
-                run_side_by_side(workers, experiments, scale, options, prepare)
-                if workers
-                else run_in_turn(experiments, options)
-            )
+            experiments = [item for item in catalogue(ids, scale) if networks or not item.networks]
+            if not experiments:
+                raise ArgumentError("nothing is left to make: leave out --no-networks")
+            options = RunOptions(out, device, seed, double)
+            with chosen_device(device) as (_, name):
+                outcomes = list(
+                    run_side_by_side(workers, experiments, scale, options, prepare)
+                    if workers
+                    else run_in_turn(experiments, options)
+                )
+        command = " ".join(["resonax reproduce", *ids, f"--scale {scale} --seed {seed}"])
+        if not networks:
+            command += " --no-networks"
+        _finish(outcomes, out, scale, seed, name, command, began, as_json)
+
+
+def _finish(
+    outcomes: list[Outcome],
+    out: Path,
+    scale: str,
+    seed: int,
+    device: str,
+    command: str,
+    began: float,
+    as_json: bool,
+) -> None:
+    """Judge the claims, write the report, and say where everything is."""
+    from resonax.experiments.claims import judge
+    from resonax.labels import versions
+    from resonax.reports.reproduction import Report, plain_claims, write_claims, write_report
+
     claims = judge({outcome.experiment.id: outcome.dataset for outcome in outcomes})
-    command = " ".join(["resonax reproduce", *ids, f"--scale {scale} --seed {seed}"])
-    if not networks:
-        command += " --no-networks"
     page = write_report(
         Report(
             sections=tuple(_section(outcome, out) for outcome in outcomes),
             claims=tuple(claims),
             scale=scale,
             seed=seed,
-            device=name,
+            device=device,
             versions=versions(),
             seconds=time.perf_counter() - began,
             command=command,
         ),
         out,
     )
-    stored = write_claims(claims, out)
+    judged = plain_claims(claims, scale=scale, seed=seed)
+    stored = write_claims(judged, out)
     if as_json:
-        print(stored.read_text())
+        print(json.dumps(judged, indent=2, ensure_ascii=False, allow_nan=False))
         return
     console = Console()
     if claims:
@@ -149,7 +172,8 @@ def sweep(
         raise ArgumentError(
             f"{file.name}: id {experiment.id} is a figure of the paper: name another"
         )
-    (outcome,) = run_in_turn([experiment], RunOptions(out, device, seed, double))
+    with holding(out):
+        (outcome,) = run_in_turn([experiment], RunOptions(out, device, seed, double))
     dataset = outcome.dataset
     share = float((dataset.rate > 0).sum() / dataset.rate.count())
     console = Console()

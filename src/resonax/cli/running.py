@@ -19,6 +19,7 @@ from rich.progress import (
 )
 
 from resonax.checks import ArgumentError, suggest
+from resonax.results import clear, locked, make_folder
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
     from resonax.experiments.catalogue import Experiment
     from resonax.experiments.runner import Outcome, Run
 
-__all__ = ["RunOptions", "chosen_device", "figure_path", "run_in_turn", "run_side_by_side", "wake"]
+__all__ = [
+    "RunOptions",
+    "check_device",
+    "chosen_device",
+    "figure_path",
+    "holding",
+    "run_in_turn",
+    "run_side_by_side",
+    "wake",
+]
 
 
 class RunOptions(NamedTuple):
@@ -40,12 +50,39 @@ class RunOptions(NamedTuple):
 
 
 @contextlib.contextmanager
-def chosen_device(name: str | None) -> Iterator[tuple[str, str]]:
-    """Compute on a device; give its kind, and its name for the record."""
-    import jax
+def holding(out: Path) -> Iterator[None]:
+    """Hold the folder of results for this command, and leave nothing unfinished in it."""
+    is_new = not out.exists()
+    try:
+        with locked(make_folder(out)):
+            _clear(out)
+            try:
+                yield
+            finally:
+                _clear(out)  # what workers left that were ended in the middle of a file
+    finally:
+        if is_new:
+            with contextlib.suppress(OSError):  # unless there is something in it
+                out.rmdir()
 
+
+def _clear(out: Path) -> None:
+    for folder in (out, out / "figures", out / "results", *out.glob("results/*.zarr")):
+        clear(folder)
+
+
+def check_device(name: str | None) -> None:
+    """Raise `ArgumentError` for a kind of device that is not known."""
     if name not in (None, "cpu", "gpu"):
         raise suggest("device", str(name), ("cpu", "gpu"))
+
+
+@contextlib.contextmanager
+def chosen_device(name: str | None) -> Iterator[tuple[str, str]]:
+    """Compute on a device; give its kind, and its name for the record."""
+    check_device(name)
+    import jax
+
     try:
         device = jax.devices(name)[0] if name else jax.devices()[0]
     except RuntimeError:
@@ -91,7 +128,6 @@ def figure_path(out: Path, name: str) -> Path:
 def _draw(run: Run, out: Path) -> xr.Dataset:
     """Draw the figure of an experiment from what is stored, as PNG and as SVG."""
     from resonax.figures import plot_experiment, save_figure
-    from resonax.results import make_folder
 
     dataset = run.load()
     png = figure_path(out, run.experiment.id)
@@ -105,7 +141,6 @@ def _draw(run: Run, out: Path) -> xr.Dataset:
 
 def _run_of(experiment: Experiment, options: RunOptions, kind: str) -> Run:
     from resonax.experiments.runner import Run
-    from resonax.results import make_folder
 
     folder = make_folder(options.out / "results")
     return Run(experiment, folder, seed=options.seed, device=kind, double=options.double)
@@ -125,10 +160,13 @@ def run_in_turn(experiments: list[Experiment], options: RunOptions) -> Iterator[
     from resonax.experiments.runner import Outcome
 
     with chosen_device(options.device) as (kind, _), _bars() as advance:
+        runs = {item.id: _run_of(item, options, kind) for item in experiments}
+        opened = {name: _open(run) for name, run in runs.items()}
+        for name, run in runs.items():
+            advance(name, 1 - len(opened[name]) / run.parts)
         for experiment in experiments:
-            name, run = experiment.id, _run_of(experiment, options, kind)
-            missing = _open(run)
-            advance(name, 1 - len(missing) / run.parts)
+            name, run = experiment.id, runs[experiment.id]
+            missing = opened[name]
             seconds = [
                 run.make(part, lambda share, name=name: advance(name, share)) for part in missing
             ]
@@ -202,9 +240,8 @@ def run_side_by_side(
         return [] if left[job.id] else [draw._replace(id=job.id)]
 
     with _bars() as advance:
-        for name, run in runs.items():
-            if left[name] < run.parts:
-                advance(name, 1 - left[name] / run.parts)
+        for name, run in runs.items():  # a bar for each, also for those that begin later
+            advance(name, 1 - left[name] / run.parts)
         workers.run(_make, jobs, lambda job, share: advance(job.id, share), then)
     for experiment in experiments:  # all is stored now
         yield Outcome(experiment, runs[experiment.id].load(), seconds.get(experiment.id))

@@ -1,19 +1,26 @@
 """Processes that work side by side: jobs go out, progress and results come back.
 
 jax compiles and runs most of a sweep on one core, and two threads of one process must not run it at
-once. So experiments are shared out among processes, each with a jax of its own.
+once. So experiments are shared out among processes, each with a jax of its own. Each talks with the
+caller through a pipe of its own: there is no lock that a killed process could keep, and nothing
+that would be left behind.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
+import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from resonax.checks import ArgumentError
@@ -21,9 +28,6 @@ from resonax.checks import ArgumentError
 __all__ = ["Workers", "processes", "working"]
 
 _MOST = 16  # more would ask for more memory than they save time
-_OFTEN = 0.2  # seconds between two looks at the progress
-
-_progress: Any = None  # of a worker: where it tells of its progress
 
 Job = Any
 Advance = Callable[[float], None]
@@ -35,11 +39,8 @@ def processes(jobs: int) -> int:
     return min(jobs, cores or 1, _MOST)
 
 
-def _begin(progress: Any) -> None:
-    """Make a process a worker, which ends with the one that started it."""
-    global _progress
-    _progress = progress
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
+def _serve(pipe: Connection) -> None:
+    """Do what comes through the pipe until it is closed, or until the caller has ended."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -47,23 +48,55 @@ def _begin(progress: Any) -> None:
         parent.join()
         os._exit(1)
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
     threading.Thread(target=follow, daemon=True).start()
+    with suppress(EOFError, OSError):
+        while True:
+            data = pipe.recv_bytes()
+            try:
+                function, job = pickle.loads(data)
+                answer = "done", function(job, lambda share: pipe.send(("share", share)))
+            except Exception as error:
+                answer = "failed", error
+            try:
+                pipe.send(answer)
+            except Exception:  # it cannot be sent
+                pipe.send(("failed", RuntimeError(traceback.format_exc())))
 
 
-def _work(function: Callable[[Job, Advance], Any], number: int, job: Job) -> Any:
-    return function(job, lambda share: _progress.put((number, share)))
+def _wake(function: Callable[[], None], _: Advance) -> None:
+    function()
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A process, the pipe to it, and the job it is at."""
+
+    process: BaseProcess
+    pipe: Connection
+    job: Job = None
+    is_busy: bool = False
+
+    def give(self, function: Callable[[Job, Advance], Any], job: Job) -> None:
+        with _told_of_its_end():
+            self.pipe.send((function, job))
+        self.job, self.is_busy = job, True
+
+    def take(self) -> tuple[str, Any]:
+        with _told_of_its_end():
+            return self.pipe.recv()
 
 
 class Workers:
     """Processes that wait for jobs; make them with `working`."""
 
-    def __init__(self, executor: ProcessPoolExecutor, progress: Any) -> None:
-        self._executor, self._progress = executor, progress
+    def __init__(self, workers: Sequence[_Worker]) -> None:
+        self._workers = {worker.pipe: worker for worker in workers}
 
-    def wake(self, function: Callable[[], None], count: int) -> None:
-        """Let some workers start and prepare themselves, while the caller does the same."""
-        for _ in range(count):
-            self._executor.submit(function)
+    def wake(self, function: Callable[[], None]) -> None:
+        """Let the workers prepare themselves, while the caller does the same."""
+        for worker in self._workers.values():
+            worker.give(_wake, function)
 
     def run(
         self,
@@ -77,30 +110,40 @@ class Workers:
         ``advance`` is told a job and the share of it just finished, ``then`` a job and its result;
         the jobs that it returns are done as well.
         """
-        numbered: list[Job] = []
+        waking = {worker.pipe for worker in self._workers.values() if worker.is_busy}
+        waiting = deque(jobs)
+        while True:
+            for worker in self._workers.values():
+                if waiting and not worker.is_busy:
+                    worker.give(function, waiting.popleft())
+            busy = [worker.pipe for worker in self._workers.values() if worker.is_busy]
+            if not waiting and waking.issuperset(busy):
+                return
+            for pipe in wait(busy):
+                worker = self._workers[pipe]  # pyright: ignore[reportArgumentType]
+                kind, content = worker.take()
+                if kind == "failed":
+                    raise content
+                if kind == "share":
+                    advance(worker.job, content)
+                    continue
+                worker.is_busy = False
+                if worker.pipe in waking:
+                    waking.remove(worker.pipe)
+                else:
+                    waiting.extend(then(worker.job, content))
 
-        def submit(jobs: Sequence[Job]) -> dict[Future[Any], Job]:
-            numbered.extend(jobs)
-            first = len(numbered) - len(jobs)
-            return {
-                self._executor.submit(_work, function, first + place, job): job
-                for place, job in enumerate(jobs)
-            }
 
-        left = submit(jobs)
-        try:
-            while left:
-                done, _ = wait(left, timeout=_OFTEN, return_when=FIRST_COMPLETED)
-                while not self._progress.empty():
-                    number, share = self._progress.get()
-                    advance(numbered[number], share)
-                for future in done:
-                    left |= submit(then(left.pop(future), future.result()))
-        except BrokenProcessPool:
-            raise ArgumentError(
-                "a worker was ended from outside, perhaps for want of memory: run the same command "
-                "again, for fewer figures at a time; what was stored is kept"
-            ) from None
+@contextmanager
+def _told_of_its_end() -> Iterator[None]:
+    """Turn the end of a pipe, which is that of a worker, into a sentence."""
+    try:
+        yield
+    except (EOFError, ConnectionError):
+        raise ArgumentError(
+            "a worker was ended from outside, perhaps for want of memory: run the same command "
+            "again, for fewer figures at a time; what was stored is kept"
+        ) from None
 
 
 @contextmanager
@@ -108,15 +151,27 @@ def working(count: int) -> Iterator[Workers]:
     """Give some workers; whatever goes wrong ends them at once."""
     # Not forked: a process that has begun to use jax cannot be copied.
     context = multiprocessing.get_context("spawn")
-    progress = context.SimpleQueue()
-    executor = ProcessPoolExecutor(
-        count, mp_context=context, initializer=_begin, initargs=(progress,)
-    )
+    workers: list[_Worker] = []
+    resource_tracker.ensure_running()
+    # An interrupt from the keyboard reaches all processes. Workers start with it blocked, as they
+    # have no way to ignore it before their first line.
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield Workers(executor, progress)
+        for _ in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            process.start()
+            theirs.close()
+            workers.append(_Worker(process, ours))
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+        yield Workers(workers)
     except BaseException:
-        for child in multiprocessing.active_children():
-            child.terminate()
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+        for worker in workers:
+            worker.process.terminate()
         raise
     finally:
-        executor.shutdown(cancel_futures=True)
+        for worker in workers:
+            worker.pipe.close()
+        for worker in workers:
+            worker.process.join()

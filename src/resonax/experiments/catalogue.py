@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from resonax.checks import suggest
+from resonax.experiments.names import IDS, check_names
 from resonax.experiments.problem_setting import compute_problem_setting
 from resonax.experiments.propositions import compute_propositions
 from resonax.experiments.specification import Sweep, read_sweep
@@ -176,14 +176,9 @@ _BUILDERS: dict[str, Callable[[str], Experiment]] = {
     **{name: _sweep(name) for name in ("lower-momentum", "smaller-step", "single-sample")},
     "spectra": _spectra,
 }
-IDS = tuple(_BUILDERS)
 
 
 def catalogue(ids: tuple[str, ...] = (), scale: str = "smoke") -> list[Experiment]:
     """Return the experiments of the paper, or those named, at a scale."""
-    for name in ids:
-        if name not in _BUILDERS:
-            raise suggest("figure", name, IDS)
-    if scale not in ("smoke", "paper"):
-        raise suggest("scale", scale, ("smoke", "paper"))
+    check_names(ids, scale)
     return [_BUILDERS[name](scale) for name in IDS if not ids or name in ids]

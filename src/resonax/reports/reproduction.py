@@ -16,7 +16,7 @@ from resonax.experiments.judgement import Case, Claim, measured_text
 from resonax.reports import Part, framed, page, terms
 from resonax.results import make_folder, replacing
 
-__all__ = ["Report", "Section", "render", "write_claims", "write_report"]
+__all__ = ["Report", "Section", "plain_claims", "render", "write_claims", "write_report"]
 
 
 @dataclass(frozen=True)
@@ -107,14 +107,37 @@ def write_report(report: Report, folder: Path) -> Path:
     return _write(render(report), make_folder(folder) / "report.html")
 
 
-def write_claims(claims: Iterable[Claim], folder: Path) -> Path:
-    """Write the claims as ``claims.json``, whole or not at all; return its path.
+def plain_claims(claims: Iterable[Claim], **made: Any) -> list[dict[str, Any]]:
+    """Return claims as JSON has them, each with what it was made with, such as scale and seed.
 
     JSON has no word for a measured figure that is infinite or no number: it becomes null.
     """
-    plain = [_plain(claim.to_dict()) for claim in claims]
-    text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
-    return _write(text + "\n", make_folder(folder) / "claims.json")
+    return [_plain({**claim.to_dict(), **made}) for claim in claims]
+
+
+def write_claims(claims: Iterable[Mapping[str, Any]], folder: Path) -> Path:
+    """Write plain claims to ``claims.json``, whole or not at all; return its path.
+
+    Claims that are there and were not judged now are kept.
+    """
+    path = make_folder(folder) / "claims.json"
+    merged = {claim["id"]: claim for claim in [*_read_claims(path), *claims]}
+    text = json.dumps(list(merged.values()), indent=2, ensure_ascii=False, allow_nan=False)
+    return _write(text + "\n", path)
+
+
+def _read_claims(path: Path) -> list[dict[str, Any]]:
+    try:
+        stored = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError):
+        stored = None
+    if not isinstance(stored, list) or not all(
+        isinstance(one, dict) and "id" in one for one in stored
+    ):
+        raise ArgumentError(f"{path} holds no claims: delete it and run the same command again")
+    return stored
 
 
 def _write(text: str, path: Path) -> Path:

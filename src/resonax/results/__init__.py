@@ -23,6 +23,7 @@ __all__ = [
     "Task",
     "Variable",
     "check_folder",
+    "clear",
     "locked",
     "make_folder",
     "open_dataset",

@@ -1,0 +1,40 @@
+"""The first lines of the command: what must be right before anything else is loaded."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from resonax.cli.interrupts import SENTENCE, STATUS, listen
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line."""
+    _open_closed_streams()
+    try:
+        listen()
+        from resonax.cli.app import main
+    except KeyboardInterrupt:
+        print(f"resonax: {SENTENCE}", file=sys.stderr)
+        raise SystemExit(STATUS) from None
+    main()
+
+
+def _open_closed_streams() -> None:
+    """Lead input, output and errors that were closed to nowhere.
+
+    Otherwise the next file that is opened, perhaps one of results, would take their place.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(0)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w")
