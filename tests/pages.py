@@ -3,7 +3,7 @@
 import re
 from html.parser import HTMLParser
 
-VOID = {"meta", "img", "input", "br", "link", "hr"}
+VOID = {"meta", "img", "input", "br", "link", "hr", "source"}
 
 
 class Page(HTMLParser):

@@ -19,6 +19,7 @@ from resonax.reports import fold
 from resonax.reports.check import render_check, write_check
 
 HOSTILE = '<script>alert("1 & 2")</script>'
+HIDDEN = "\x1b[31m\u202e\udcff$\\frac{$"  # controls, a mark that turns the direction, half a letter
 REMEDIES = (
     "Largest safe momentum",
     "Largest safe step size",
@@ -85,6 +86,10 @@ def test_the_page_needs_nothing_else_and_escapes_names(swinging):
     assert {tag for tag, _ in page.elements}.isdisjoint({"script", "link", "iframe"})
     pictures = page.values("src")
     assert len(pictures) == 4
+    dark = page.values("srcset")
+    assert len(dark) == 4
+    assert set(dark).isdisjoint(pictures)
+    assert all(text.startswith("data:image/png;base64,iVBOR") for text in dark)
     assert all(text.startswith("data:image/png;base64,iVBOR") for text in pictures)
     assert all(len(base64.b64decode(text.partition(",")[2])) > 5000 for text in pictures)
     assert all(len(attrs["alt"]) > 20 for tag, attrs in page.elements if tag == "img")
@@ -127,6 +132,8 @@ def test_what_does_not_exist_is_said(swinging, bare):
         ({"pass_radius": 0.25}, "divides an error by 4."),
         ({"pass_radius": None}, "not by chance"),
         ({"notes": (HOSTILE,)}, HOSTILE),
+        ({"notes": (HIDDEN,)}, r"\x1b[31m\u202e\udcff$\frac{$"),
+        ({"facts": (("source", HIDDEN),)}, r"Check of \x1b[31m\u202e\udcff$\frac{$"),
     ],
 )
 def test_every_outcome_has_its_words(swinging, bare, changes, words):

@@ -45,6 +45,7 @@ def _section(outcome: Outcome, out: Path) -> Any:
         paper=experiment.paper,
         caption=experiment.caption,
         figure=figure_path(out, experiment.id),
+        dark=figure_path(out, experiment.id, dark=True),
         readings=experiment.readings,
         seconds=outcome.seconds,
         cells=experiment.cells if experiment.runs else None,

@@ -120,14 +120,14 @@ def _say_done(name: str) -> None:
         print(f"{name}: done", file=sys.stderr, flush=True)
 
 
-def figure_path(out: Path, name: str) -> Path:
-    """Return where the picture of an experiment is."""
-    return out / "figures" / f"{name}.png"
+def figure_path(out: Path, name: str, dark: bool = False) -> Path:
+    """Return where the picture of an experiment is, or the one for dark pages."""
+    return out / "figures" / f"{name}{'-dark' if dark else ''}.png"
 
 
 def _draw(run: Run, out: Path) -> xr.Dataset:
-    """Draw the figure of an experiment from what is stored, as PNG and as SVG."""
-    from resonax.figures import plot_experiment, save_figure
+    """Draw the figure of an experiment from what is stored: PNG, SVG, and PNG for dark pages."""
+    from resonax.figures import darken, plot_experiment, save_figure
 
     dataset = run.load()
     png = figure_path(out, run.experiment.id)
@@ -136,6 +136,8 @@ def _draw(run: Run, out: Path) -> xr.Dataset:
     save_figure(figure, png)
     figure.set_layout_engine("none")  # everything has its place now
     save_figure(figure, png.with_suffix(".svg"))
+    darken(figure)
+    save_figure(figure, figure_path(out, run.experiment.id, dark=True))
     return dataset
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resonax.figures.check import plot_check
+from resonax.figures.dark import darken
 from resonax.figures.map import plot_map
 from resonax.figures.style import save_figure
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-__all__ = ["plot_check", "plot_experiment", "plot_map", "save_figure"]
+__all__ = ["darken", "plot_check", "plot_experiment", "plot_map", "save_figure"]
 
 _MANY = 12  # values of the first axis from which a sweep is drawn as a map
 

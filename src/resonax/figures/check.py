@@ -14,6 +14,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from resonax.figures.style import DIVERGING, INK, STYLE, new_figure
+from resonax.figures.ticks import exponent_axis, log_axis
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -96,7 +97,7 @@ def _draw_map(figure: Figure | SubFigure, check: Checked) -> None:
     _mark(axes, check.settings, check.safe)
     axes.yaxis.set_major_locator(FixedLocator([_depth(value) for value in _MOMENTA]))
     axes.yaxis.set_major_formatter(lambda y, _: f"{1 - 10**-y:.3g}")
-    axes.xaxis.set_major_formatter("{x:g}")
+    log_axis(axes.xaxis)
     axes.set(xlabel="step size (lr)", ylabel="momentum")
     axes.set_title("What happens to an error, with these rows in this order")
 
@@ -123,26 +124,50 @@ def _mark(axes: Axes, settings: Mapping[str, Any], safe: Mapping[str, float | in
     """Mark the user's point, and the safe values on the lines through it."""
     here = (settings["lr"], _depth(settings["momentum"]))
     lrs, depths = axes.get_xlim(), axes.get_ylim()
-    halo = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
-    text: Any = {"textcoords": "offset points", "fontsize": 9, "bbox": halo, "zorder": 6}
-    above, below = (8, 7), (8, -14)
     depth, lr = _depth(safe.get("momentum") or 0.0), safe.get("lr")
     higher = bool(depth > here[1])
+    rule: Any = {"color": INK, "linewidth": 0.9, "linestyle": (0, (3, 2))}
+    look: Any = {"color": "white", "markeredgecolor": INK, "markersize": 8}
     if safe.get("momentum") is not None:
-        marker, offset = ("^", above) if higher else ("v", below)
-        axes.plot([here[0]] * 2, [here[1], depth], color=INK, linewidth=0.9, linestyle=(0, (3, 2)))
-        axes.plot(here[0], depth, marker, color="white", markeredgecolor=INK, markersize=8)
-        axes.annotate(f"safe: {safe['momentum']:.3g}", (here[0], depth), offset, **text)
+        axes.plot([here[0]] * 2, [here[1], depth], **rule)
+        axes.plot(here[0], depth, "^" if higher else "v", **look)
+        _tag(axes, f"safe: {safe['momentum']:.3g}", (here[0], depth), above=higher)
     if lr is not None and lrs[0] < lr < lrs[1]:
-        marker, offset, side = ("<", (-9, -3), "right") if lr < here[0] else (">", (9, -3), "left")
-        if math.log(lr / lrs[0]) < 0.25 * math.log(lrs[1] / lrs[0]):  # no room on its left
-            offset, side = (0, -15), "left"
-        axes.plot([here[0], lr], [here[1]] * 2, color=INK, linewidth=0.9, linestyle=(0, (3, 2)))
-        axes.plot(lr, here[1], marker, color="white", markeredgecolor=INK, markersize=8)
-        axes.annotate(f"safe: {lr:.3g}", (lr, here[1]), offset, ha=side, **text)
+        axes.plot([here[0], lr], [here[1]] * 2, **rule)
+        axes.plot(lr, here[1], "<" if lr < here[0] else ">", **look)
+        _tag(axes, f"safe: {lr:.3g}", (lr, here[1]), above=not higher, left=lr < here[0])
     axes.plot(*here, "o", color=INK, markeredgecolor="white", markersize=9, clip_on=False, zorder=7)
-    axes.annotate("you", here, below if higher else above, fontweight="bold", **text)
+    _tag(axes, "you", here, above=not higher, fontweight="bold")
     axes.set(xlim=lrs, ylim=depths)
+
+
+def _tag(
+    axes: Axes,
+    text: str,
+    place: tuple[float, float],
+    *,
+    above: bool,
+    left: bool = False,
+    **look: Any,
+) -> None:
+    """Write beside a point, on that side of it where there is room inside the axes."""
+    (x, y), limits = axes.transScale.transform(place), axes.viewLim.get_points()
+    low, high = axes.transScale.transform(limits)
+    across, up = (x - low[0]) / (high[0] - low[0]), (y - low[1]) / (high[1] - low[1])
+    left = across > 0.7 or (left and across > 0.3)
+    above = up < 0.15 or (above and up < 0.85)
+    halo = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
+    axes.annotate(
+        text,
+        place,
+        (-8 if left else 8, 7 if above else -14),
+        textcoords="offset points",
+        ha="right" if left else "left",
+        fontsize=9,
+        bbox=halo,
+        zorder=6,
+        **look,
+    )
 
 
 def _draw_training(figure: Figure | SubFigure, check: Checked) -> None:
@@ -161,8 +186,9 @@ def _draw_training(figure: Figure | SubFigure, check: Checked) -> None:
             line = 2 * _rate(check) / math.log(10) * step
             line += np.nanmedian(error - line)
             axes.plot(step, line, color=INK, linewidth=0.9, linestyle="--", label="average growth")
-    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_formatter(lambda y, _: f"$10^{{{y:.0f}}}$")
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.09 * len(axes.lines) * (high - low))  # room for the legend
+    exponent_axis(axes.yaxis)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.set(xlabel="step", ylabel="squared error", title="The model, trained on these rows")
@@ -194,9 +220,12 @@ def _draw_rhythms(figure: Figure | SubFigure, check: Checked) -> None:
         for part in {axes, below}:
             part.axvline(found, color=RED, linewidth=1.0, linestyle=(0, (1, 1.5)))
         place, text = ("data", "axes fraction"), f"{found:.3g} steps"
+        late = math.log(found / period.min()) > 0.7 * math.log(period.max() / period.min())
         look: Any = {"color": RED, "fontsize": 9, "fontweight": "bold"}
-        axes.annotate(text, (found, 1), (4, -10), place, "offset points", **look)
-    axes.xaxis.set_major_formatter("{x:g}")
+        look["ha"] = "right" if late else "left"
+        axes.annotate(text, (found, 1), (-4 if late else 4, -10), place, "offset points", **look)
+    log_axis(axes.xaxis)
+    log_axis(axes.yaxis)
     axes.set(ylabel="power, largest = 1", title="The rhythms in the data")
     axes.legend(loc="best", fontsize=8.5)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from scipy.special import stdtrit
 
-from resonax.figures.style import STYLE, new_figure
-from resonax.labels import LABELS, axis_label
+from resonax.figures.style import STYLE, foreign, new_figure
+from resonax.figures.sweeps import axis_words, panel_words, response_words, value_words
+from resonax.figures.ticks import exponent_axis
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -21,25 +24,21 @@ __all__ = ["plot_curves"]
 _SPAN = 3.0  # powers of ten above which a logarithmic axis shows more
 
 
-def _symbol(name: str, number: float) -> str:
-    if name == "amplitude":
-        return f"v = {number**2:.3g}"  # the variance of the mean, as the paper counts
-    return f"{LABELS[name][1] if name in LABELS else name} = {number:.4g}"
-
-
 def _interval(panel: xr.Dataset, log: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a curve with a band: quartiles on a logarithmic axis, else the 95% interval."""
-    if log:
-        logs = (panel.log_response, panel.log_low, panel.log_high)
-        middle, low, high = (array.values / np.log(10) for array in logs)
-        return middle, low, high
+    """Return the mean with a band: all runs on a logarithmic axis, else Student's 95% interval."""
     logs = panel.run_log_response.values
+    if log:
+        # Few runs carry a mean over many powers of ten: it lies above most of them.
+        return tuple(
+            array / np.log(10)
+            for array in (panel.log_response.values, logs.min(axis=-1), logs.max(axis=-1))
+        )  # pyright: ignore[reportReturnType]
     kept = np.isfinite(logs)  # a run that overflowed has no place on the axis: the title counts it
     runs = np.exp(np.where(kept, logs, 0.0))
     count = np.maximum(kept.sum(axis=-1), 2)
     mean = np.where(kept.sum(axis=-1) > 1, (runs * kept).sum(axis=-1) / count, np.nan)
     spread = ((runs - mean[..., None]) ** 2 * kept).sum(axis=-1) / (count - 1)
-    half = 1.96 * np.sqrt(spread / count)
+    half = stdtrit(count - 1, 0.975) * np.sqrt(spread / count)
     return mean, mean - half, mean + half
 
 
@@ -53,14 +52,10 @@ def _draw(panel: xr.Dataset, axes: Axes, colours: np.ndarray, log: bool) -> None
         if not shown.any():
             continue
         axes.fill_between(x[shown], low[shown], high[shown], color=colour, alpha=0.18, lw=0)
-        label = _symbol(first, float(number))
+        label = value_words(first, float(number))
         axes.plot(x[shown], middle[shown], color=colour, lw=1.3, label=label)
         if second == "period" and x[0] == 0 and np.isfinite(middle[0]):
             axes.plot([0], middle[:1], marker="D", ms=4.5, color=colour, clip_on=False, zorder=4)
-
-
-def _power(value: float, _: int) -> str:
-    return f"$10^{{{value:g}}}$"
 
 
 def plot_curves(dataset: xr.Dataset) -> Figure:
@@ -72,10 +67,11 @@ def plot_curves(dataset: xr.Dataset) -> Figure:
     columns = min(2, len(names))
     rows = -(-len(names) // columns)
     first, second = (str(name) for name in dataset.log_response.dims[1:])
-    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.9, len(dataset[first])))
+    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.86, len(dataset[first])))
     with matplotlib.rc_context(STYLE):
         figure = new_figure(7.4 if columns == 1 else 11.0, 0.8 + (3.8 if rows == 1 else 3.0 * rows))
         grid = figure.subplots(rows, columns, squeeze=False)
+        bands: list[tuple[str, str]] = []
         for name, axes in zip(names, grid.flat, strict=False):
             panel = dataset.sel(panel=name)
             log10 = panel.log_response.values / np.log(10)
@@ -83,28 +79,49 @@ def plot_curves(dataset: xr.Dataset) -> Figure:
             log = bool(np.ptp(finite) > _SPAN) if finite.size else False
             _draw(panel, axes, colours, log)
             lost = int(np.isposinf(panel.run_log_response.values).sum())
-            words = f"{name} (overflowed and left out: {lost})" if lost else name
-            axes.set_title(words if len(names) > 1 or lost else "")
+            words = panel_words(name) if len(names) > 1 else ""
+            note = f"{lost} run{'s' * (lost > 1)} overflowed, not shown" if lost else ""
+            axes.set_title(": ".join(filter(None, (words, note))))
             if log:
-                axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-                axes.yaxis.set_major_formatter(FuncFormatter(_power))
+                exponent_axis(axes.yaxis)
             else:
                 axes.set_ylim(bottom=0.0)
-            axes.set_ylabel("test loss" if "network" in _kind(dataset, name) else "distance")
-            axes.set_xlabel(axis_label(second) if second in LABELS else second)
+            axes.set_ylabel(response_words(dataset, name))
+            axes.set_xlabel(axis_words(second))
             axes.grid(axis="y", color="0.9", lw=0.7)
-        for axes in list(grid.flat)[len(names) :]:
-            axes.set_visible(False)
-        handles, labels = grid.flat[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right upper")
-        figure.suptitle(dataset.attrs.get("title", ""), x=0.01, ha="left", fontsize=12)
+            bands.append(("all runs", "log") if log else ("95% interval of the mean", "linear"))
+        _legend(figure, grid, names, first, bands)
+        figure.suptitle(foreign(dataset.attrs.get("title", "")), x=0.01, ha="left", fontsize=12)
     return figure
 
 
-def _kind(dataset: xr.Dataset, name: str) -> str:
-    """Return the kind of model of a panel, from the record of the sweep."""
-    import json
+def _legend(
+    figure: Figure, grid: np.ndarray, names: list[str], first: str, bands: list[tuple[str, str]]
+) -> None:
+    """Say what lines, bands and diamonds are, in a panel that is empty or beside all of them."""
+    curves = {}
+    for axes in grid.flat:
+        handles, labels = axes.get_legend_handles_labels()
+        curves |= {label: handle for handle, label in zip(handles, labels, strict=True)}
+    lines = [curves[label] for label in sorted(curves, key=lambda text: _number(text))]
+    marks: list[Any] = [Line2D([], [], color="0.45", lw=1.3, label="mean over the runs")]
+    words = " or ".join(f"{name}\n({axis} axis)" for name, axis in dict.fromkeys(bands))
+    if len(set(bands)) == 1:
+        words = bands[0][0]
+    marks.append(Patch(color="0.45", alpha=0.3, lw=0, label=words))
+    if any(line.get_marker() == "D" for axes in grid.flat for line in axes.lines):
+        look: Any = {"color": "0.45", "linestyle": "", "marker": "D", "markersize": 4.5}
+        marks.append(Line2D([], [], **look, label="random order"))
+    title = "variance v of the mean" if first == "amplitude" else axis_words(first)
+    spare = list(grid.flat)[len(names) :]
+    for axes in spare:
+        axes.set_axis_off()
+    if spare:
+        spare[0].legend(handles=[*lines, *marks], title=title, loc="center left", alignment="left")
+    else:
+        where = "outside right center"
+        figure.legend(handles=[*lines, *marks], title=title, loc=where, alignment="left")
 
-    sweep = json.loads(dataset.attrs["specification"])
-    panel = next(panel for panel in sweep["panels"] if panel["name"] == name)
-    return {**sweep["model"], **panel["model"]}.get("kind", "linear")
+
+def _number(label: str) -> float:
+    return float(label.rpartition("= ")[2])

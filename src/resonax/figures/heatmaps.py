@@ -9,23 +9,27 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 
-from resonax.figures.style import STYLE, new_figure
-from resonax.labels import LABELS, axis_label
+from resonax.figures.style import INK, STYLE, foreign, new_figure
+from resonax.figures.sweeps import axis_words, panel_words, response_words
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["plot_heatmaps"]
 
-_RADII = (1.0, 1.1, 1.25, 1.5)  # per period
-_REDS = ("white", "#fdbe85", "#fd6a4a", "#c51b24")
+_RADII = (1.1, 1.25, 1.5)  # per period, beside 1
+# Lines are seen on the darkest and on the brightest cell: a stroke of the other kind lies below.
+_WHITE: Any = {"color": "white", "path_effects": [withStroke(linewidth=2.6, foreground=INK)]}
+_RED: Any = {"color": "#b2182b", "path_effects": [withStroke(linewidth=1.8, foreground="white")]}
 _OWN = {
-    "map_rate": "boundary of the expected update",
-    "lyapunov_rate": "boundary for almost every run",
-    "mean_square_rate": "boundary of the mean square",
+    "map_rate": ("boundary of the expected update", (0, (5, 2))),
+    "lyapunov_rate": ("boundary for almost every run", (0, (1, 1.4))),
+    "mean_square_rate": ("boundary of the mean square", (0, (6, 1.5, 1, 1.5))),
 }
-_PERIODS = np.array([20, 25, 30, 40, 60, 100, 200, 1000])
+_PERIODS = (20, 25, 30, 40, 60, 100, 200, 500, 1000)
+_APART = 0.07  # of the axis, between two ticks
 
 
 def _edges(values: np.ndarray) -> np.ndarray:
@@ -56,45 +60,64 @@ def _paint(panel: xr.Dataset, axes: Axes, limits: tuple[float, float]) -> Any:
         vmax=limits[1],
         rasterized=True,
     )
-    if "flow_rate" in panel and horizontal == "period" and np.isfinite(panel.flow_rate).all():
+    drawable = min(values.shape) > 1
+    if drawable and _has_flow(panel):
         log_radius = (panel.flow_rate * panel.period).values[:, order]
-        levels = [np.log(radius) for radius in _RADII if np.log(radius) < log_radius.max()]
-        if levels and min(log_radius.shape) > 1:
-            colours = _REDS[: len(levels)]
-            axes.contour(scaled[order], y, log_radius, levels, colors=colours, linewidths=1.1)
-    for name in _OWN:
-        if name in panel and np.isfinite(panel[name]).all() and min(values.shape) > 1:
+        _contour(axes, (scaled[order], y, log_radius), np.log(_RADII), 0.8, _RED)
+        _contour(axes, (scaled[order], y, log_radius), [0.0], 1.2, _WHITE)
+    for name, (_, dashes) in _OWN.items():
+        if drawable and name in panel and np.isfinite(panel[name]).all():
             rate = panel[name].values[:, order]
-            if rate.min() < 0 < rate.max():
-                axes.contour(
-                    scaled[order],
-                    y,
-                    rate,
-                    [0.0],
-                    colors="white",
-                    linestyles="--",
-                    linewidths=1.1,
-                )
+            _contour(axes, (scaled[order], y, rate), [0.0], 1.2, {**_WHITE, "linestyle": dashes})
     if _inverse(x):
-        ticks = _PERIODS[(x.min() * 0.999 <= _PERIODS) & (x.max() * 1.001 >= _PERIODS)]
-        axes.set_xticks(1 / ticks, [f"{tick:d}" for tick in ticks])
-        axes.set_xlim(scaled.min(), scaled.max())
-        axes.invert_xaxis()
+        ticks = _even_ticks(x)
+        names = ["∞" if np.isinf(tick) else f"{tick:g}" for tick in ticks]
+        axes.set_xticks([1 / tick for tick in ticks], names)
+        axes.set_xlim(scaled.max(), scaled.min())
     return image
+
+
+def _has_flow(panel: xr.Dataset) -> bool:
+    finite = "flow_rate" in panel and "period" in panel.dims and np.isfinite(panel.flow_rate)
+    return bool(np.all(finite))
+
+
+def _contour(axes: Axes, grid: tuple[Any, Any, Any], levels: Any, width: float, look: Any) -> None:
+    """Draw those of the levels that the values cross."""
+    crossed = [level for level in levels if grid[2].min() < level < grid[2].max()]
+    if crossed:
+        lines = axes.contour(
+            *grid,
+            crossed,
+            colors=look["color"],
+            linewidths=width,
+            linestyles=[look.get("linestyle", "solid")],
+        )
+        lines.set_path_effects(look["path_effects"])
+
+
+def _even_ticks(periods: np.ndarray) -> list[float]:
+    """Return round periods that do not crowd where the axis is even in frequencies."""
+    low, high = float(periods.min()), float(periods.max())
+    reach, kept = 1 / low - 1 / high, []
+    for period in [*_PERIODS, *([np.inf] if np.isinf(high) else [])]:
+        if 0.999 * low <= period <= 1.001 * high and (
+            not kept or 1 / kept[-1] - 1 / period > _APART * reach
+        ):
+            kept.append(period)
+    return kept
 
 
 def _legend(dataset: xr.Dataset) -> list[Line2D]:
     lines = []
-    if "flow_rate" in dataset:
+    if "flow_rate" in dataset and "period" in dataset.dims:
+        lines.append(Line2D([], [], **_WHITE, lw=1.4, label="flow: ρ = 1"))
         largest = float(np.exp((dataset.flow_rate * dataset.period).max()))
-        for radius, colour in zip(_RADII, _REDS, strict=True):
-            if radius >= largest:
-                continue
-            label = "flow: ρ = 1" if radius == 1 else f"ρ = {radius:g}"
-            lines.append(Line2D([], [], color=colour, linewidth=1.4, label=label))
-    for name, words in _OWN.items():
+        if inner := ", ".join(f"{radius:g}" for radius in _RADII if radius < largest):
+            lines.append(Line2D([], [], **_RED, lw=1.0, label=f"flow: ρ = {inner}, inwards"))
+    for name, (words, dashes) in _OWN.items():
         if name in dataset and bool(np.isfinite(dataset[name]).any()):
-            lines.append(Line2D([], [], color="white", ls="--", linewidth=1.4, label=words))
+            lines.append(Line2D([], [], **_WHITE, lw=1.4, ls=dashes, label=words))
     return lines
 
 
@@ -115,25 +138,25 @@ def plot_heatmaps(dataset: xr.Dataset) -> Figure:
         for name, axes in zip(names, grid.flat, strict=False):
             image = _paint(dataset.sel(panel=name), axes, limits)
             if len(names) > 1:
-                axes.set_title(name.replace("ar2", "AR(2)").replace("lr", "η ="))
+                axes.set_title(panel_words(name))
         for axes in list(grid.flat)[len(names) :]:
             axes.set_visible(False)
         for axes in grid[-1]:
-            axes.set_xlabel(axis_label(horizontal) if horizontal in LABELS else horizontal)
+            axes.set_xlabel(axis_words(horizontal))
         for axes in grid[:, 0]:
-            axes.set_ylabel(axis_label(vertical) if vertical in LABELS else vertical)
-        bar = figure.colorbar(image, ax=grid, extend="both", pad=0.02, aspect=30)  # pyright: ignore[reportArgumentType]
-        bar.set_label("log₁₀ of the mean distance from the solution, last steps")
+            axes.set_ylabel(axis_words(vertical))
+        bar = figure.colorbar(
+            image,  # pyright: ignore[reportArgumentType]
+            ax=grid,
+            extend="both",
+            extendfrac=0.03,
+            pad=0.02,
+            aspect=30,
+        )
+        kinds = dict.fromkeys(response_words(dataset, name) for name in names)
+        bar.set_label(f"log₁₀ of the mean {' or '.join(kinds)}, last steps")
         lines = _legend(dataset)
         if lines:
-            figure.legend(
-                handles=lines,
-                loc="outside lower center",
-                ncols=3 if columns == 1 else len(lines),
-                frameon=True,
-                facecolor="#3b528b",
-                labelcolor="white",
-                edgecolor="none",
-            )
-        figure.suptitle(dataset.attrs.get("title", ""), x=0.01, ha="left", fontsize=12)
+            figure.legend(handles=lines, loc="outside lower center", ncols=2)
+        figure.suptitle(foreign(dataset.attrs.get("title", "")), x=0.01, ha="left", fontsize=12)
     return figure

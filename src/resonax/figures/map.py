@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from resonax.figures.style import DIVERGING, INK, STYLE, new_figure
+from resonax.figures.ticks import log_axis
 from resonax.labels import CRITERIA, LABELS, axis_label
 
 if TYPE_CHECKING:
@@ -78,15 +79,21 @@ def paint(dataset: xr.Dataset, axes: Axes, norm: Normalize | None = None) -> Any
     image = axes.pcolormesh(_edges(x), _edges(y), rate, cmap=DIVERGING, norm=norm, rasterized=True)
     if min(rate.shape) > 1 and rate.min() < 0 < rate.max():
         axes.contour(x, y, rate, levels=[0.0], colors=INK, linewidths=1.2)
-    for values, scale in ((x, axes.set_xscale), (y, axes.set_yscale)):
+    for values, scale, axis in (
+        (x, axes.set_xscale, axes.xaxis),
+        (y, axes.set_yscale, axes.yaxis),
+    ):
         if _geometric(values):
             scale("log")
+            log_axis(axis)
     return image
 
 
 def add_scale(figure: Figure, image: Any, axes: Any, ticks: list[float] | None = None) -> None:
     """Add the colour scale of a map."""
-    bar = figure.colorbar(image, ax=axes, extend="both", pad=0.02, aspect=30, ticks=ticks)
+    bar = figure.colorbar(
+        image, ax=axes, extend="both", extendfrac=0.03, pad=0.02, aspect=30, ticks=ticks
+    )
     bar.ax.minorticks_off()
     bar.ax.yaxis.set_major_formatter("{x:g}")
     bar.set_label(f"growth rate per {_PER} steps:  ← converges    diverges →")
@@ -111,5 +118,5 @@ def plot_map(dataset: xr.Dataset) -> Figure:
         if any(isinstance(item, ContourSet) for item in axes.collections):
             label = "rate 0" if dataset.attrs["criterion"] == "lyapunov" else "ρ = 1"
             line = Line2D([], [], color=INK, linewidth=1.2, label=label)
-            axes.legend(handles=[line], loc="upper right", frameon=True, framealpha=0.8)
+            figure.legend(handles=[line], loc="outside lower right", fontsize=9)
     return figure

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import warnings
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
 
+from resonax.labels import plain
 from resonax.results import replacing
 
-__all__ = ["DIVERGING", "INK", "STYLE", "new_figure", "save_figure"]
+__all__ = ["DIVERGING", "INK", "STYLE", "foreign", "new_figure", "png_of", "save_figure"]
 
 INK = "#22272e"
 # Blue to red through white, distinguishable with any common colour blindness: blue converges.
@@ -34,18 +37,53 @@ STYLE: Any = {
 }
 
 
+# What a format would record of the moment or the machine: the same numbers give the same bytes.
+_SILENT = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
+_DPI = 160
+
+
+class Picture(Figure):
+    """A figure that a notebook shows when it is the value of a cell, with no backend chosen."""
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        """Return the picture and the size at which it is sharp on fine screens too."""
+        width, height = self.get_size_inches()
+        scale = 0.75 * _DPI
+        return png_of(self), {"width": round(scale * width), "height": round(scale * height)}
+
+
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure in the house style, independent of any window or global state."""
     with matplotlib.rc_context(STYLE):
-        return Figure(figsize=(width, height), layout="constrained")
+        return Picture(figsize=(width, height), layout="constrained")
 
 
-# Equal figures are equal files: no format carries the time at which it was written.
-_DATES: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+def foreign(text: object) -> str:
+    r"""Return text that others wrote as words of a figure: no mark-up, no mathematics.
+
+    Examples
+    --------
+    >>> print(foreign("price in $, then in $"))
+    price in \$, then in \$
+    """
+    return plain(text, limit=100).replace("$", r"\$")
+
+
+def png_of(figure: Figure) -> bytes:
+    """Return a figure as the bytes of a PNG."""
+    stream = io.BytesIO()
+    _write(figure, stream, "png")
+    return stream.getvalue()
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
     """Write a figure, whole or not at all; the ending of the name says the format."""
-    kind = Path(path).suffix.lstrip(".").lower() or "png"
-    with replacing(path) as temporary, matplotlib.rc_context(STYLE):
-        figure.savefig(temporary, dpi=160, format=kind, metadata=_DATES.get(kind))
+    with replacing(path) as temporary:
+        _write(figure, temporary, Path(path).suffix.lstrip(".").lower() or "png")
+
+
+def _write(figure: Figure, target: Path | io.BytesIO, kind: str) -> None:
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        # A name in letters that the font does not have is shown as boxes, and that says it.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        figure.savefig(target, dpi=_DPI, format=kind, metadata=_SILENT.get(kind))

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import base64
-import io
+import html
 import struct
 from collections.abc import Iterable, Mapping
-from html import escape
 from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
+from resonax.labels import plain
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Part", "fold", "framed", "number", "page", "picture", "table", "terms"]
+__all__ = ["Part", "escape", "fold", "framed", "number", "page", "picture", "table", "terms"]
+
+_LONGEST = 4000  # characters of one piece of text: no name can fill a page
 
 _PAGE = Template("""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
@@ -47,6 +50,17 @@ class Part(NamedTuple):
     small: str = ""
 
 
+def escape(words: object) -> str:
+    r"""Return words as HTML that shows them as they are: no mark-up, and no hidden characters.
+
+    Examples
+    --------
+    >>> print(escape("<b>\u202eTSOC</b>"))
+    &lt;b&gt;\u202eTSOC&lt;/b&gt;
+    """
+    return html.escape(plain(words, _LONGEST))
+
+
 def page(
     title: str, head: str, aside: str, parts: Mapping[str, Part], styles: Iterable[str] = ()
 ) -> str:
@@ -77,7 +91,7 @@ def page(
 
 def terms(pairs: Iterable[tuple[str, str]], kind: str = "facts") -> str:
     """Return names with what they are; both are escaped."""
-    rows = (f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in pairs)
+    rows = (f"<div><dt>{escape(name)}</dt><dd>{escape(words)}</dd></div>" for name, words in pairs)
     return "\n".join([f'<dl class="{kind}">', *rows, "</dl>"])
 
 
@@ -91,33 +105,41 @@ def table(names: Iterable[str], rows: Iterable[str]) -> str:
 </tbody></table>"""
 
 
-def framed(key: str, png: bytes, label: str, alt: str, caption: str) -> str:
+def framed(
+    key: str, png: bytes, label: str, alt: str, caption: str, dark: bytes | None = None
+) -> str:
     """Return a PNG as a part of the page, shown at 3/4 of its pixels: sharp on fine screens.
 
-    The caption is HTML; the other words are escaped.
+    ``dark`` is the same picture for a dark page. The caption is HTML; the other words are escaped.
     """
     width, height = struct.unpack(">II", png[16:24])
-    data, key = base64.b64encode(png).decode("ascii"), escape(key)
+    name, words = escape(key), escape(label)
+    other = ""
+    if dark is not None:
+        other = f"""<source media="screen and (prefers-color-scheme: dark)" srcset="{_data(dark)}">
+"""
     return f"""<figure>
-<input type="checkbox" id="full-{key}"><label for="full-{key}">full size</label>
-<div class="card" tabindex="0" role="region" aria-label="{escape(label)}">
-<img src="data:image/png;base64,{data}" width="{width * 3 // 4}" height="{height * 3 // 4}"
- alt="{escape(alt)}"></div>
+<input type="checkbox" id="full-{name}"><label for="full-{name}">full size</label>
+<div class="card{" both" if other else ""}" tabindex="0" role="region" aria-label="{words}">
+<picture>{other}<img src="{_data(png)}" width="{width * 3 // 4}" height="{height * 3 // 4}"
+ alt="{escape(alt)}"></picture></div>
 <figcaption>{caption}</figcaption>
 </figure>"""
 
 
+def _data(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+
+
 def picture(key: str, figure: Figure, alt: str, caption: str) -> str:
-    """Return a figure as a part of the page."""
-    import matplotlib
+    """Return a figure as a part of the page, for light and for dark; it is left dark."""
+    from resonax.figures import darken
+    from resonax.figures.style import png_of
 
-    from resonax.figures.style import STYLE
-
-    stream = io.BytesIO()
-    with matplotlib.rc_context(STYLE):
-        figure.savefig(stream, dpi=160, format="png", metadata={"Software": None})
+    light = png_of(figure)
+    darken(figure)
     words = f"<p>{escape(caption)}</p>"
-    return framed(key, stream.getvalue(), caption.partition(".")[0], alt, words)
+    return framed(key, light, caption.partition(".")[0], alt, words, png_of(figure))
 
 
 def number(value: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from resonax.diagnostics.intervals import BURST
 from resonax.diagnostics.result import Check, pace
 from resonax.figures.check import plot_panels
 from resonax.labels import versions
-from resonax.reports import Part, fold, number, page, picture, table, terms
+from resonax.reports import Part, escape, fold, number, page, picture, table, terms
 from resonax.results import replacing
 
 __all__ = ["render_check", "write_check"]

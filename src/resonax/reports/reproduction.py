@@ -6,14 +6,13 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from resonax.checks import ArgumentError
 from resonax.experiments.judgement import Case, Claim, measured_text
-from resonax.reports import Part, framed, page, terms
+from resonax.reports import Part, escape, framed, page, terms
 from resonax.results import make_folder, replacing
 
 __all__ = ["Report", "Section", "plain_claims", "render", "write_claims", "write_report"]
@@ -32,6 +31,7 @@ class Section:
     seconds: float | None  # None where the data was stored already
     cells: int | None = None  # simulated cells
     runs: int | None = None  # independent runs of each cell
+    dark: Path | None = None  # the figure for dark pages, if there is one
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,8 @@ def _threshold(case: Case) -> str:
 def _section(section: Section) -> str:
     caption = "\n".join(f"<p>{escape(part)}</p>" for part in section.caption.split("\n\n"))
     alt = f"{section.title} ({section.paper} of the paper), explained in the caption"
-    shown = framed(section.id, _png(section.figure), section.title, alt, caption)
+    dark = _png(section.dark) if section.dark else None
+    shown = framed(section.id, _png(section.figure), section.title, alt, caption, dark)
     seconds = section.seconds
     facts = ["Stored already" if seconds is None else f"Computed in {_duration(seconds)}"]
     facts += [] if section.cells is None else [_count(section.cells, "cell")]
