@@ -62,7 +62,8 @@ def test_what_is_printed_and_written(folder, tmp_path, capsys):
     words = ["--target", "y", *RUN, "--html", page, "--plot", picture]
     code, out, _ = status(capsys, folder / "hourly.csv", *words)
     assert code == 1
-    assert out.startswith("diverges: the error doubles every")
+    assert out.startswith("diverges: on these rows an error ends ")
+    assert "On more of the same an error doubles every" in out
     assert "a rhythm of 24 steps" in " ".join(out.split())
     assert "largest safe momentum" in out
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")

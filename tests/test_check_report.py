@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_the_page_says_verdict_cause_and_every_remedy(swinging):
         assert name in page.text
         assert remedy.value is None or f"= {remedy.value:.4g}" in page.text
     order = [
-        page.text.index(word) for word in ("Training diverges", "Shuffled, 16", "Largest safe")
+        page.text.index(word) for word in ("Training diverges", "Shuffled, 15", "Largest safe")
     ]
     assert order == sorted(order)
     assert "stayed bounded" in page.text
@@ -125,18 +126,24 @@ def test_what_does_not_exist_is_said(swinging, bare):
     [
         ({"cause": "generic", "shuffled_rate": 0.01, "shuffled_low": 0.005}, "Not the order. With"),
         ({"cause": "generic", "shuffled_low": -0.005}, "Not the order, as far as"),
-        ({"period": None, "rhythm": None}, "No single rhythm explains it"),
+        ({"period": None, "rhythm": None}, "No single rhythm is the cause"),
         ({"rhythm": "size"}, "24 steps in their size"),
-        ({"verdict": "marginal", "cause": "none"}, "On the boundary"),
-        ({"pass_radius": 2.5e300}, "multiplies an error by 2.5 × 10³⁰⁰."),
-        ({"pass_radius": 0.25}, "divides an error by 4."),
-        ({"pass_radius": None}, "not by chance"),
+        ({"on_these_rows": {"verdict": "marginal"}, "cause": "none"}, "after a rise"),
+        ({"on_these_rows": {"log_pass_radius": 2000.0}}, "multiplies an error by 3.9e+868 in"),
+        ({"on_these_rows": {"log_pass_radius": math.log(0.25)}}, "divides an error by 4 in"),
+        ({"on_these_rows": {"log_pass_radius": None}}, "This is certain: the rows are given. On"),
+        ({"on_more": {"verdict": "marginal"}}, "so that it cannot be told"),
+        ({"on_more": {"verdict": "converges"}}, "all of it lies below 0"),
         ({"notes": (HOSTILE,)}, HOSTILE),
         ({"notes": (HIDDEN,)}, r"\x1b[31m\u202e\udcff$\frac{$"),
         ({"facts": (("source", HIDDEN),)}, r"Check of \x1b[31m\u202e\udcff$\frac{$"),
     ],
 )
 def test_every_outcome_has_its_words(swinging, bare, changes, words):
+    changes = {
+        name: replace(getattr(swinging, name), **value) if isinstance(value, dict) else value
+        for name, value in changes.items()
+    }
     assert words in Page(render_check(replace(swinging, **changes))).text
 
 

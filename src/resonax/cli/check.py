@@ -233,15 +233,18 @@ def _show(found: Check, written: list[Path], console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from resonax.diagnostics.answers import factor
     from resonax.diagnostics.result import sentence
 
     level = f"{found.settings['level']:.0%}"
     verdict = Text(found.verdict, style=f"bold {_COLOURS[found.verdict]}")
     console.print(verdict + Text(f": {found.meaning()}."), soft_wrap=True)
+    console.print(Text(f"{found.on_more.meaning().capitalize()}."), soft_wrap=True)
     rows = [
         (
             "growth per step",
-            f"{found.rate:+.3g}, {level} interval {found.low:+.3g} to {found.high:+.3g}",
+            f"{found.rate:+.3g}, on more of the same a {level} interval {found.low:+.3g} to "
+            f"{found.high:+.3g}",
         ),
         (
             "the same rows shuffled",
@@ -249,8 +252,9 @@ def _show(found: Check, written: list[Path], console: Console) -> None:
             f"{found.shuffled_high:+.3g}",
         ),
     ]
-    if found.pass_radius is not None:
-        rows.append(("one pass multiplies by", f"{found.pass_radius:.3g}"))
+    if found.on_these_rows.log_pass_radius is not None:
+        text = factor(found.on_these_rows.log_pass_radius)
+        rows.append(("each further pass multiplies by", text))
     rows.append(("cause", found.explanation()))
     rows += [tuple(sentence(remedy).split(": ", 1)) for remedy in found.remedies]
     rows += [("note", note) for note in found.notes]

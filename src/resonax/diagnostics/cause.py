@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import special
 from scipy.signal import welch
 
-from resonax.diagnostics.intervals import Measured
 from resonax.diagnostics.passes import Pass
 from resonax.diagnostics.recording import Recording
 from resonax.diagnostics.subject import Advance, Subject
@@ -23,7 +23,8 @@ from resonax.diagnostics.surrogates import (
 
 __all__ = ["SHUFFLES", "Bands", "Rhythm", "Shuffles", "find_rhythm", "shuffle", "strongest_stretch"]
 
-SHUFFLES = 16
+SHUFFLES = 15  # with the rows' own order as many as are measured together
+_CHANCE = 0.01  # of an order being held responsible that is one of many
 STRETCHES = np.geomspace(0.5, 2.0, 16)
 _RANDOMISED = 8
 _STRETCH_STEPS = 2**15  # in which the cause is looked for
@@ -40,6 +41,7 @@ class Shuffles:
     low: float
     high: float
     bursts: float  # largest rise in any of them
+    order_matters: bool  # whether the rows' own order is outside what random orders do
 
 
 @dataclass(frozen=True)
@@ -83,24 +85,27 @@ def strongest_stretch(subject: Subject, found: Pass) -> tuple[int, int]:
 
 
 def shuffle(subject: Subject, advance: Advance | None = None) -> Shuffles:
-    """Measure the same rows in random orders.
+    """Measure the same rows in random orders, and in their own, one pass each.
 
-    Long recordings are sampled: each order has as many rows as the cause is looked for in.
+    Long recordings are sampled: each random order has as many rows as the cause is looked for in,
+    and is compared with the whole in its own order. If the rows are exchangeable, their own order
+    is one more random one: it lies above the others' prediction interval with probability
+    `_CHANCE`.
     """
     rng = np.random.default_rng([subject.seed, 1])
     most = _STRETCH_STEPS * subject.batch
-    rows = len(subject.recording.inputs)
-    orders = [shuffled(rows, subject.epochs, rng)[:most] for _ in range(SHUFFLES)]
-    found = subject.measure_orders(orders, advance)
-    return _spread(found)
-
-
-def _spread(found: Measured) -> Shuffles:
+    once = replace(subject, epochs=1)
+    orders = [shuffled(once.rows, 1, rng)[:most] for _ in range(SHUFFLES)]
+    found = once.measure_orders([*orders, np.arange(once.rows)[:most]], advance)
+    own = found.rate[-1] if once.rows <= most else once.measure(advance).rate[0]
+    rates, others = found.rate[:-1], found[:-1]
+    rate, spread = float(rates.mean()), float(rates.std(ddof=1))
     # Each order has its own interval; their widths and the spread between them both count.
-    rate = float(found.rate.mean())
-    own = float(np.mean(found.high - found.low)) / 2 / math.sqrt(len(found.rate))
-    half = 2.13 * float(found.rate.std(ddof=1)) / math.sqrt(len(found.rate)) + own
-    return Shuffles(found.rate, rate, rate - half, rate + half, float(found.rise.max()))
+    half = 2.15 * spread / math.sqrt(SHUFFLES)
+    half += float(np.mean(others.high - others.low)) / 2 / math.sqrt(SHUFFLES)
+    beyond = special.stdtrit(SHUFFLES - 1, 1 - _CHANCE) * spread * math.sqrt(1 + 1 / SHUFFLES)
+    matters = bool(own > rate + beyond)
+    return Shuffles(rates, rate, rate - half, rate + half, float(others.rise.max()), matters)
 
 
 def stretch_of(subject: Subject, rows: tuple[int, int]) -> Subject:

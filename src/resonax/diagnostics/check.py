@@ -14,12 +14,12 @@ import numpy as np
 
 from resonax.checks import ArgumentError
 from resonax.diagnostics.adapters import adapt
+from resonax.diagnostics.answers import OnTheseRows, judge_more, judge_rows
 from resonax.diagnostics.asked import check_asked
 from resonax.diagnostics.cause import Shuffles, find_rhythm, shuffle, strongest_stretch
 from resonax.diagnostics.describe import facts_of, notes_of, settings_of
 from resonax.diagnostics.feed import Model, fitted
-from resonax.diagnostics.intervals import BURST, LEAST_STEPS, Measured, measure
-from resonax.diagnostics.once import log_pass_radius
+from resonax.diagnostics.intervals import BURST, LEAST_STEPS, measure
 from resonax.diagnostics.pictures import Findings, picture_data
 from resonax.diagnostics.recording import Recording, read_recording
 from resonax.diagnostics.remedies import find_remedies, line_cells
@@ -53,9 +53,7 @@ OPTIMIZERS: dict[str, Callable[..., Momentum]] = {
     "river": heavy_ball,
 }
 _RIVER_INTERCEPT_LR = 0.01  # the default of river's linear models
-_LOST = 1e6  # fold: so much growth by the last row, and none in random order, decides
 _WIDE = 32.0  # the map reaches from the user's step size over this factor, both ways
-_PASS_STEPS = 2**17  # up to here the exact radius of a pass is always computed
 _MOST_WEIGHTS = 2000
 
 
@@ -208,49 +206,40 @@ def check(
     everywhere = subject.with_optimizer(momentum=cells[0], lr=cells[1])
     with stage("following the rows", subject.steps) as advance:
         passed = everywhere.follow(everywhere.feed(), advance)
-    found = measure(passed, level)
-    own = found[-1]
-    word = str(own.words)
+    found = measure(passed, level, epochs)
+    with stage("multiplying the updates", 0):
+        exact = subject.follow_exactly()
+    on_rows = judge_rows(exact, subject.steps)
+    steps = subject.steps // epochs
+    on_more = judge_more(measure(exact.one_pass(), level), level, steps)
     rows = strongest_stretch(subject, passed)
     with stage("shuffling", 0):
         shuffles = shuffle(subject)
-    if word == "marginal" and float(own.total) > math.log(_LOST) and shuffles.high < 0:
-        word = "diverges"  # growth comes and goes, but on these rows, in this order, all is lost
-    cause = _cause(word, own, shuffles)
+    cause = _cause(on_rows, shuffles)
     rhythm = None
-    if cause != "none" and float(own.low) > shuffles.high:
+    if cause == "order":
         with stage("looking for the rhythm", 0):
             rhythm = find_rhythm(subject, rows, shuffles.rate)
     with stage("looking for what would help", 3 * subject.steps) as advance:
         lines = found[grid * grid :]
         calm = shuffles.bursts < math.log(BURST)
         remedies = find_remedies(subject, lines, calm, rows, advance)
-    radius = None
-    if epochs > 1 or subject.steps <= _PASS_STEPS:
-        once = replace(subject, epochs=1)
-        with stage("multiplying one pass", 0):
-            log_radius = log_pass_radius(once.feed(), once.optimizer, once.weights())
-        radius = math.exp(min(max(log_radius, -700.0), 700.0))
     with stage("drawing", 0):
         findings = Findings(momenta, lrs, found[: grid * grid], shuffles, rhythm, rows)
         dataset = picture_data(subject, findings, learner)
     return Check(
-        verdict=word,
-        rate=float(own.rate),
-        low=float(own.low),
-        high=float(own.high),
-        rise=float(own.rise),
+        on_these_rows=on_rows,
+        on_more=on_more,
         cause=cause,
         period=rhythm.period if rhythm else None,
         rhythm=rhythm.kind if rhythm else None,
         shuffled_rate=shuffles.rate,
         shuffled_low=shuffles.low,
         shuffled_high=shuffles.high,
-        pass_radius=radius,
         remedies=remedies,
         settings=settings_of(subject, name),
         facts=facts_of(subject),
-        notes=notes_of(subject, own, word, rows),
+        notes=notes_of(subject, on_rows, on_more, rows),
         dataset=dataset,
     )
 
@@ -296,11 +285,9 @@ def _subject(
     return Subject(recording, model, second, largest, optimizer, batch, epochs)
 
 
-def _cause(word: str, own: Measured, shuffles: Shuffles) -> str:
-    if word != "diverges":
+def _cause(found: OnTheseRows, shuffles: Shuffles) -> str:
+    if found.verdict != "diverges":
         return "none"
     if shuffles.low > 0:
         return "generic"
-    if shuffles.high < 0 or float(own.low) > shuffles.high:
-        return "order"
-    return "generic"
+    return "order" if shuffles.order_matters else "generic"

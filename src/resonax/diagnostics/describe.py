@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from resonax.diagnostics.intervals import TRANSIENT, Measured
-from resonax.diagnostics.remedies import safe
+from resonax.diagnostics.answers import OnMore, OnTheseRows, factor
+from resonax.diagnostics.intervals import TRANSIENT
 from resonax.diagnostics.subject import Subject
 from resonax.learners import Linear
 
@@ -50,18 +49,31 @@ def facts_of(subject: Subject) -> tuple[tuple[str, str], ...]:
     )
 
 
-def notes_of(subject: Subject, own: Measured, word: str, rows: tuple[int, int]) -> tuple[str, ...]:
+def notes_of(
+    subject: Subject, on_rows: OnTheseRows, on_more: OnMore, rows: tuple[int, int]
+) -> tuple[str, ...]:
     """Return what a reader has to know before relying on the result."""
     notes = []
-    if word == "marginal" and float(own.high - own.low) < 3 * TRANSIENT / subject.steps:
+    if on_rows.grows_later:
+        assert on_rows.log_pass_radius is not None
         notes.append(
-            f"The recording is short: {subject.steps:,} steps cannot tell rates closer to 0 than "
-            f"{TRANSIENT / subject.steps:.1g} per step."
+            f"With more passes over these rows it would grow: each further one multiplies an error "
+            f"by {factor(on_rows.log_pass_radius)} in the end."
         )
-    if word == "converges" and not safe(own):
+    if {on_rows.verdict, on_more.verdict} == {"converges", "diverges"}:
         notes.append(
-            f"An error falls on the whole, but in some stretch of the rows it grows "
-            f"{math.exp(float(own.rise)):.2g} fold first: the safe values leave room for less."
+            "These rows and more of the same differ: what happens here is certain, what would "
+            "happen on other rows is judged from the growth along these."
+        )
+    if on_more.verdict == "marginal" and on_more.high - on_more.low < 3 * TRANSIENT / on_more.steps:
+        notes.append(
+            f"The recording is short: {on_more.steps:,} steps cannot tell rates closer to 0 than "
+            f"{TRANSIENT / on_more.steps:.1g} per step, so that more of the same may do otherwise."
+        )
+    if on_rows.verdict == "marginal":
+        notes.append(
+            f"An error ends smaller, but in some stretch of the rows it grows "
+            f"{factor(on_rows.log_rise)} fold first: the safe values leave room for less."
         )
     if rows[1] - rows[0] < len(subject.recording.inputs):
         notes.append(

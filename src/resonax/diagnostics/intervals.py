@@ -43,13 +43,14 @@ class Measured:
         return np.where(self.low > 0, "diverges", falls)
 
 
-def measure(found: Pass, level: float = 0.95) -> Measured:
+def measure(found: Pass, level: float = 0.95, epochs: int = 1) -> Measured:
     """Return the rates of a pass.
 
     The interval is Student's over equal parts of the recording, with 8, 16 and 32 of them: parts
     longer than the memory of the data are nearly independent, and the widest of the three counts.
     Their variance is taken from the differences of neighbours (von Neumann, 1941), so that a slow
     change, such as that of the seasons, which belongs to this recording, does not count as chance.
+    Over several ``epochs`` the same rows come again, and tell no more of chance than one.
     `TRANSIENT` over the number of steps is added on both sides. Where some stretch lets an error
     grow more than `BURST` fold, no recording is said to converge: the interval reaches above 0.
     """
@@ -68,7 +69,7 @@ def measure(found: Pass, level: float = 0.95) -> Measured:
         error = np.sqrt((spread**2).sum(axis=0) / 2 / (parts - 1) / parts)
         freedom = 2 * (parts - 1) / 3  # differences share their parts
         half = np.maximum(half, error * special.stdtrit(freedom, 0.5 + level / 2))
-    half = half + TRANSIENT / steps
+    half = half * math.sqrt(epochs) + TRANSIENT / steps
     rise = found.rise
     burst = np.where(rise > math.log(BURST), (rise - math.log(BURST)) / steps, -np.inf)
     return Measured(rate, rate - half, np.maximum(rate + half, burst), rate * steps, rise)

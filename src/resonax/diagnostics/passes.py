@@ -6,7 +6,7 @@ of two runs, the canonical recursion of `resonax.learners.optimizers` reads, wit
 .. math:: u_{k+1} = u_k + \mu\,(u_k - u_{k-1}) - (\kappa\alpha+\beta)\,h_k + \mu\beta\,h_{k-1} .
 
 The pair :math:`(u_k, u_{k-1})` is rescaled every few steps and the logarithm of its size kept, so
-that nothing overflows.
+that nothing overflows. Its size is that of `resonax.diagnostics.update.energy`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from resonax.checks import ArgumentError
 from resonax.diagnostics.feed import Feed
+from resonax.diagnostics.update import Weights, energy, pull, residuals
 from resonax.learners import Momentum
 
-__all__ = ["Pass", "Weights", "advance_pair", "walk"]
+__all__ = ["Pass", "walk"]
 
 # The weights, those one step before, the residuals and the factor of that step. A lane is a cell
 # of a grid or a stream; either there is one stream, or one cell.
@@ -33,31 +35,9 @@ State = tuple[Array, Array, Array, Array]
 
 _SEGMENTS = 512  # of a pass, for which the growth is kept
 _CHUNKS = (256, 2048)  # steps handed to the compiled loop at once
-_LARGEST = 1e15  # growth without rescaling: its energy is still a 32-bit number
+# Growth without rescaling whose energy is still a number of 32 and of 64 bits.
+_LARGEST = {np.float32: 1e15, np.float64: 1e120}
 _BLOCKS = (8, 2, 1)  # steps between two rescalings
-
-
-@dataclass(frozen=True)
-class Weights:
-    """How each weight moves: ``moved`` with the momentum, ``plain`` by a step size of its own."""
-
-    moved: np.ndarray  # (size,) 1 or 0
-    plain: np.ndarray  # (size,)
-    curvature: np.ndarray  # (size,) of the loss, by which a difference is measured
-
-    @classmethod
-    def of(
-        cls, curvature: np.ndarray, intercept_lr: float | None = None, *, target: bool = False
-    ) -> Weights:
-        """Return the weights of a model; the one of a target never moves."""
-        size = len(curvature) + target
-        moved, plain = np.ones(size, np.float32), np.zeros(size, np.float32)
-        if target:
-            moved[-1] = 0.0
-        if intercept_lr is not None:
-            place = size - 1 - target
-            moved[place], plain[place] = 0.0, intercept_lr
-        return cls(moved, plain, np.append(curvature, np.ones(int(target))).astype(np.float32))
 
 
 @dataclass(frozen=True)
@@ -74,28 +54,6 @@ class Pass:
     def total(self) -> np.ndarray:
         """Logarithm of the growth of the whole pass."""
         return self.growth.sum(axis=0)
-
-
-def _residuals(factor: Array, weights: Array) -> Array:
-    """Return F u: (rank, size, 1 or lanes) and (size, lanes) give (rank, lanes).
-
-    One row is a sum of products, which vectorises over the lanes; a batch that all lanes share
-    is a matrix product.
-    """
-    if len(factor) == 1:
-        return jnp.sum(factor[0] * weights, axis=0)[None]
-    if factor.shape[2] == 1:
-        return factor[:, :, 0] @ weights
-    return jnp.sum(factor * weights, axis=1)
-
-
-def _pull(factor: Array, residuals: Array) -> Array:
-    """Return F^T e, (size, lanes)."""
-    if len(factor) == 1:
-        return factor[0] * residuals[0]
-    if factor.shape[2] == 1:
-        return factor[:, :, 0].T @ residuals
-    return jnp.sum(factor * residuals[:, None], axis=0)
 
 
 class Shape(NamedTuple):
@@ -117,6 +75,7 @@ class Shape(NamedTuple):
 def _advance(
     state: State,
     factors: Array,
+    live: Array,
     gains: tuple[Array, ...],
     moved: Array,
     plain: Array,
@@ -130,42 +89,40 @@ def _advance(
     # Products of a column and a row, not their table: that would be read at each step.
     share = 1.0 if shape.alike else moved
 
-    def energy(here: Array, before: Array) -> Array:
+    def size_of(here: Array, before: Array) -> Array:
         if record:  # a learner, with the constant beneath its weights
-            return jnp.sum(here * here + before * before, axis=0)
-        # Of the swing: it stays, while the weights alone pass through 0 again and again.
-        speed = here - before
+            return jnp.sqrt(jnp.sum(here * here + before * before, axis=0))
+        stiff = curvature + share * decay if shape.decays else curvature
         gain = gradient_gain if shape.alike else moved * gradient_gain + plain
-        return jnp.sum(curvature * here * here + speed * speed / gain, axis=0)
+        return jnp.sqrt(energy(here, before, stiff, gain))
 
-    def steps(state: State, rows: Array) -> tuple[State, tuple[Array, ...]]:
-        here, before, residuals, last = state
+    def steps(state: State, given: tuple[Array, Array]) -> tuple[State, tuple[Array, ...]]:
+        here, before, errors, last = state
         squares = jnp.zeros_like(here[0])
-        for factor in rows:
-            new = _residuals(factor, here)
+        for factor, (now, earlier) in zip(*given, strict=True):
+            new = residuals(factor, here)
             if record:
                 squares = squares + jnp.sum(new * new, axis=0)
             ahead = here + (share * momentum) * (here - before)
             # The gain goes with the residuals, of which there are fewer than weights.
-            ahead = ahead - share * _pull(factor, gradient_gain * new)
+            ahead = ahead - share * pull(factor, gradient_gain * new)
             if not shape.alike:
-                ahead = ahead - plain * _pull(factor, new)
+                ahead = ahead - plain * pull(factor, new)
             if shape.decays:
-                ahead = ahead - (share * gradient_gain * decay) * here
+                ahead = ahead - (share * gradient_gain * decay * now) * here
             if shape.lookahead:
-                pull = _pull(last, residuals)
-                pull = pull + decay * before if shape.decays else pull
-                ahead = ahead + (share * last_gain) * pull
-            here, before, residuals, last = ahead, here, new, factor
-        size = jnp.sqrt(energy(here, before))
-        size = jnp.maximum(size, jnp.finfo(here.dtype).tiny)
+                pulled = pull(last, errors)
+                pulled = pulled + decay * earlier * before if shape.decays else pulled
+                ahead = ahead + (share * last_gain) * pulled
+            here, before, errors, last = ahead, here, new, factor
+        size = jnp.maximum(size_of(here, before), jnp.finfo(here.dtype).tiny)
         found = (jnp.log(size),)
         if record:
             trained = jnp.sum(jnp.where((moved > 0) | (plain > 0), here * here, 0.0), axis=0)
             found += (jnp.log(squares / (2 * block)), 0.5 * jnp.log(trained))
-        return (here / size, before / size, residuals / size, last), found
+        return (here / size, before / size, errors / size, last), found
 
-    shaped = factors.reshape(-1, block, *factors.shape[1:])
+    shaped = factors.reshape(-1, block, *factors.shape[1:]), live.reshape(-1, block, 2)
     return jax.lax.scan(steps, state, shaped)
 
 
@@ -179,32 +136,24 @@ def _gains(optimizer: Momentum) -> tuple[float, float, float, float]:
     )
 
 
-def advance_pair(
-    state: tuple, factors: np.ndarray, optimizer: Momentum, weights: Weights, *, block: int
-) -> tuple[tuple, Array]:
-    """Advance pairs over some steps; return them rescaled, and the logarithms of their growth."""
-    gains = tuple(np.asarray(number, factors.dtype).reshape(-1) for number in _gains(optimizer))
-    columns = (
-        part.astype(factors.dtype).reshape(-1, 1)
-        for part in (weights.moved, weights.plain, weights.curvature)
-    )
-    state, found = _advance(
-        state,  # pyright: ignore[reportArgumentType]
-        factors,  # pyright: ignore[reportArgumentType]
-        gains,  # pyright: ignore[reportArgumentType]
-        *columns,
-        block=block,
-        shape=Shape.of(optimizer, weights),
-        record=False,
-    )
-    return state, found[0]
+def _room(optimizer: Momentum, feed: Feed, plain: np.ndarray) -> tuple[type, int]:
+    r"""Return the numbers to count with, and how many steps go without rescaling them.
 
-
-def _block(optimizer: Momentum, feed: Feed, plain: np.ndarray) -> int:
-    """Return how many steps can go without rescaling, whatever the rows are."""
-    gain = optimizer.kappa * optimizer.alpha + 2 * optimizer.beta
-    step = 3.0 + (float(np.max(gain)) + float(np.max(plain))) * 2 * feed.largest**2
-    return next((count for count in _BLOCKS if step**count < _LARGEST), _BLOCKS[-1])
+    Whatever the rows are, one step multiplies the pair by at most
+    :math:`3 + (\kappa\alpha + 2\beta + \pi)(2 L^2 + \lambda)`, where no row is longer than L and
+    :math:`\pi` is the largest step size of a weight without momentum.
+    """
+    gain = np.max(optimizer.kappa * optimizer.alpha + 2 * optimizer.beta) + np.max(plain)
+    steep = 2 * feed.largest**2 + np.max(optimizer.weight_decay)
+    step = 3.0 + float(gain) * float(steep)
+    for dtype, limit in _LARGEST.items():
+        for count in _BLOCKS:
+            if step < limit ** (1 / count):
+                return dtype, count
+    raise ArgumentError(
+        f"one step can multiply an error by {step:.0e}, which exceeds what can be counted: use a "
+        "smaller step size or weight decay, or rows brought to variance 1"
+    )
 
 
 def walk(
@@ -236,44 +185,64 @@ def walk(
     advance
         Called with the number of steps made.
     """
+    dtype, block = _room(optimizer, feed, weights.plain)
+    with jax.enable_x64(dtype is np.float64):
+        return _walk(feed, optimizer, weights, start, record, seed, advance, dtype, block)
+
+
+def _walk(
+    feed: Feed,
+    optimizer: Momentum,
+    weights: Weights,
+    start: np.ndarray | None,
+    record: bool,
+    seed: int,
+    advance: Callable[[int], None] | None,
+    dtype: type,
+    block: int,
+) -> Pass:
     cells = max(np.size(number) for number in _gains(optimizer))
-    columns = [part.reshape(-1, 1) for part in (weights.moved, weights.plain, weights.curvature)]
     gains = tuple(
-        np.broadcast_to(np.asarray(number, np.float32), (cells,)) for number in _gains(optimizer)
+        np.broadcast_to(np.asarray(number, dtype), (cells,)) for number in _gains(optimizer)
     )
-    block = _block(optimizer, feed, weights.plain)
     chunk = _CHUNKS[feed.steps > 4 * _CHUNKS[0]]
 
     if start is None:
         start = np.random.default_rng(seed).normal(size=feed.size)
-        start /= np.linalg.norm(start)
     lanes = max(cells, feed.streams)
     assert 1 in (cells, feed.streams)
-    here = jnp.asarray(np.broadcast_to(np.asarray(start, np.float32)[:, None], (feed.size, lanes)))
+    here = np.broadcast_to(np.asarray(start, float)[:, None], (feed.size, lanes))
+    if not record:  # of energy 1
+        stiff = weights.curvature[:, None] + weights.moved[:, None] * optimizer.weight_decay
+        here = here / np.sqrt(np.sum(stiff * here**2, axis=0))
+    here = jnp.asarray(here, dtype)
     state = (
         here,
         here,
-        jnp.zeros((feed.rank, lanes), jnp.float32),
-        jnp.zeros((feed.rank, feed.size, feed.streams), jnp.float32),
+        jnp.zeros((feed.rank, lanes), dtype),
+        jnp.zeros((feed.rank, feed.size, feed.streams), dtype),
     )
-    # Rows of zeros before the first one fill the chunks: a pair at rest stays where it is.
+    # Rows of zeros before the first one fill the chunks: without decay, a pair at rest stays.
     padding = -feed.steps % chunk
     skipped = padding // block
     blocks = (feed.steps + padding) // block - skipped
     per = math.ceil(blocks / _SEGMENTS)  # blocks of a segment
     growth = np.zeros((math.ceil(blocks / per), lanes))
     records: list[tuple[np.ndarray, ...]] = []
-    reached, lowest, rise = np.zeros(lanes), np.full(lanes, np.inf), np.zeros(lanes)
+    reached, lowest, rise = np.zeros(lanes), np.zeros(lanes), np.zeros(lanes)
     for first in range(-padding, feed.steps, chunk):
-        factors = feed.factors(max(first, 0), first + chunk, np.float32)
+        factors = feed.factors(max(first, 0), first + chunk, dtype)
         if first < 0:
             zeros = np.zeros((-first, *factors.shape[1:]), factors.dtype)
             factors = np.concatenate([zeros, factors])
+        places = np.arange(first, first + chunk)
+        live = np.stack([places >= 0, places >= 1], axis=1).astype(dtype)
         state, found = _advance(
             state,
             factors,
+            live,
             gains,
-            *columns,
+            *weights.columns(dtype),
             block=block,
             shape=Shape.of(optimizer, weights),
             record=record,

@@ -2,55 +2,60 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from resonax.diagnostics.answers import OnMore, OnTheseRows, number, pace
 from resonax.diagnostics.confirm import Remedy
-from resonax.diagnostics.intervals import BURST
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["REMEDIES", "Check", "pace", "sentence"]
-
-
-def pace(rate: float) -> str:
-    """Say in how many steps an error doubles or halves.
-
-    Examples
-    --------
-    >>> pace(0.0114), pace(-0.1), pace(0.0)
-    ('doubles every 61 steps', 'halves every 6.9 steps', 'hardly changes')
-    """
-    steps = math.log(2) / max(abs(rate), 1e-12)
-    if steps > 1e6:
-        return "hardly changes"
-    count = f"{steps:.2g}" if steps < 10 else f"{steps:,.0f}"
-    return f"{'doubles' if rate > 0 else 'halves'} every {count} steps"
+__all__ = ["REMEDIES", "Check", "sentence"]
 
 
 @dataclass(frozen=True)
 class Check:
     """What one optimizer does on one recording, why, and what would help."""
 
-    verdict: str  # converges, diverges or marginal
-    rate: float  # growth per step on these rows in this order
-    low: float
-    high: float
-    rise: float  # largest logarithmic growth between any two moments
+    on_these_rows: OnTheseRows  # exact: the verdict
+    on_more: OnMore  # as far as these rows can tell
     cause: str  # order, generic or none
     period: float | None  # of the responsible rhythm, in steps
     rhythm: str | None  # "values" or "size" of the rows: what has the period
     shuffled_rate: float
     shuffled_low: float
     shuffled_high: float
-    pass_radius: float | None  # what one pass over all rows multiplies an error by
     remedies: tuple[Remedy, ...]
     settings: dict[str, Any]  # lr, momentum, batch, optimizer and what else was asked for
     facts: tuple[tuple[str, str], ...]  # what was read and done, as name and text
     notes: tuple[str, ...]  # what a reader has to know before relying on it
     dataset: xr.Dataset  # the numbers behind the pictures
+
+    @property
+    def verdict(self) -> str:
+        """What happens on these rows: converges, diverges or marginal."""
+        return self.on_these_rows.verdict
+
+    @property
+    def rate(self) -> float:
+        """Growth per step along one pass."""
+        return self.on_more.rate
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval of the rate on more of the same."""
+        return self.on_more.low
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval of the rate on more of the same."""
+        return self.on_more.high
+
+    @property
+    def pass_radius(self) -> float | None:
+        """What each further pass multiplies an error by; None if unknown or beyond all numbers."""
+        return number(self.on_these_rows.log_pass_radius)
 
     @property
     def safe(self) -> dict[str, float | int | None]:
@@ -69,6 +74,8 @@ class Check:
         """Return plain values, ready for JSON."""
         return {
             "verdict": self.verdict,
+            "on_these_rows": asdict(self.on_these_rows),
+            "on_more": asdict(self.on_more),
             "rate": self.rate,
             "low": self.low,
             "high": self.high,
@@ -80,6 +87,7 @@ class Check:
             "shuffled_high": self.shuffled_high,
             "pass_radius": self.pass_radius,
             "safe": self.safe,
+            "at_least": {remedy.name: remedy.least for remedy in self.remedies},
             "soft": {remedy.name: remedy.soft for remedy in self.remedies},
             "confirmed": {remedy.name: remedy.confirmed for remedy in self.remedies},
             "learner_bounded": self.learner_bounded,
@@ -89,28 +97,15 @@ class Check:
         }
 
     def meaning(self) -> str:
-        """Return the verdict as a sentence."""
-        if self.verdict == "diverges":
-            comes = ", though growth comes and goes" if self.low <= 0 else ""
-            return f"the error {pace(self.rate)}{comes}"
-        if self.verdict == "converges":
-            return f"a difference between two runs {pace(self.rate)}"
-        fold = math.exp(min(self.rise, 300.0))
-        if self.rise < math.log(BURST):
-            return (
-                "nothing grows by much, but some part of the error falls too slowly to be "
-                "measured in so many steps"
-            )
-        if self.rate < 0:
-            return f"an error falls on the whole, but grows {fold:.2g} fold in some stretch"
-        return f"too close to the boundary to tell, though some stretch grows {fold:.2g} fold"
+        """Return the verdict as a sentence: what happens on these rows."""
+        return self.on_these_rows.meaning()
 
     def explanation(self) -> str:
         """Return the cause as a sentence."""
         if self.cause == "none":
             if self.verdict == "converges":
                 return "it converges, so there is none to look for"
-            return "it is not certain to diverge, so none was looked for"
+            return "an error does not end larger, so none was looked for"
         if self.cause == "generic" and self.shuffled_low <= 0:
             return (
                 "not the order, as far as so many steps can tell: shuffled rows do about the same"
@@ -122,13 +117,13 @@ class Check:
             )
         random = f"in random order the error {pace(self.shuffled_rate)}"
         if self.period is None:
-            return f"the order of the rows, though no single rhythm explains it; {random}"
+            return f"the order of the rows, no single rhythm; {random}"
         what = "a rhythm" if self.rhythm == "values" else "a rhythm in the size of the rows"
         return f"the order of the rows, {what} of {self.period:.3g} steps; {random}"
 
     def __str__(self) -> str:
         """Return verdict, cause and remedies, a line each."""
-        lines = [f"{self.verdict}: {self.meaning()}."]
+        lines = [f"{self.verdict}: {self.meaning()}.", f"{self.on_more.meaning()}."]
         if self.cause != "none":
             lines.append(f"cause: {self.explanation()}.")
         lines += [f"{sentence(remedy)}." for remedy in self.remedies]

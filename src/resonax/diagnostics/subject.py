@@ -9,8 +9,10 @@ import numpy as np
 
 from resonax.diagnostics.feed import Feed, Model, feed_of
 from resonax.diagnostics.intervals import LEAST_STEPS, Measured, joined, measure
-from resonax.diagnostics.passes import Pass, Weights, walk
+from resonax.diagnostics.once import Exact, follow_rows
+from resonax.diagnostics.passes import Pass, walk
 from resonax.diagnostics.recording import Recording
+from resonax.diagnostics.update import Weights
 from resonax.learners import Momentum
 
 __all__ = ["Advance", "Order", "Subject"]
@@ -38,8 +40,8 @@ class Subject:
 
     @property
     def rows(self) -> int:
-        """Rows that are trained on, all epochs together."""
-        return len(self.recording.inputs) * self.epochs
+        """Rows that are trained on, all epochs together: an incomplete last batch is left out."""
+        return len(self.recording.inputs) // self.batch * self.batch * self.epochs
 
     @property
     def steps(self) -> int:
@@ -64,13 +66,15 @@ class Subject:
             assert outputs is not None
             largest = float(np.hypot(largest, np.abs(outputs).max()))
 
+        used = self.rows // self.epochs
+
         def places(first: int, last: int) -> np.ndarray:
             if orders is None:
-                return (np.arange(first, last) % len(inputs))[:, None]
+                return (np.arange(first, last) % used)[:, None]
             return np.stack([order[first:last] for order in orders], axis=1)
 
         def fetch(first: int, last: int) -> np.ndarray:
-            start, stop = first % len(inputs), (last - 1) % len(inputs) + 1
+            start, stop = first % used, (last - 1) % used + 1
             if orders is None and stop - start == last - first:
                 return inputs[start:stop, :, None]  # no copy by indices, which is slow on disk
             return np.moveaxis(inputs[places(first, last)], 1, -1)
@@ -94,6 +98,15 @@ class Subject:
     def follow(self, feed: Feed, advance: Advance | None = None) -> Pass:
         """Follow a difference between two runs."""
         return walk(feed, self.optimizer, self.weights(), seed=self.seed, advance=advance)
+
+    def follow_exactly(self, order: Order | None = None) -> Exact:
+        """Follow an error in 64 bits, from all starts; over one order, or the rows in their own."""
+        orders = None if order is None else [order]
+        once = replace(self, epochs=1 if order is None else self.epochs)
+        epochs = self.epochs if order is None else 1
+        return follow_rows(
+            once.feed(orders), self.optimizer, self.weights(), epochs=epochs, seed=self.seed
+        )
 
     def measure(self, advance: Advance | None = None) -> Measured:
         """Return the rates of all cells on the recording, (cells,)."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
 
+from resonax.diagnostics.answers import factor, pace
 from resonax.diagnostics.confirm import Remedy
 from resonax.diagnostics.intervals import BURST
-from resonax.diagnostics.result import Check, pace
+from resonax.diagnostics.result import Check
 from resonax.figures.check import plot_panels
 from resonax.labels import versions
-from resonax.reports import Part, escape, fold, number, page, picture, table, terms
+from resonax.reports import Part, escape, number, page, picture, table, terms
 from resonax.results import replacing
 
 __all__ = ["render_check", "write_check"]
@@ -22,9 +22,14 @@ swing. Data that arrives in a rhythm pushes the swing, and where the pushes come
 is wider than the last: the error grows, although the same rows in random order train well.</p>"""
 
 _HEADINGS = {
-    "diverges": ("Training diverges", "All of it lies above 0: the growth is not by chance."),
-    "converges": ("Training converges", "All of it lies below 0: an error dies away."),
-    "marginal": ("On the boundary", "It reaches to both sides of 0."),
+    "diverges": "Training diverges",
+    "converges": "Training converges",
+    "marginal": "Training converges, after a rise",
+}
+_SIDES = {
+    "diverges": "all of it lies above 0",
+    "converges": "all of it lies below 0",
+    "marginal": "it reaches to both sides of 0, so that it cannot be told",
 }
 
 # name: what it is, what to do, what is said where there is none
@@ -81,7 +86,7 @@ _WORDS = (
         "each step multiplies the error by e to this power, on average: above 0 it grows, below 0 "
         "it dies away, and 0.007 doubles it in 100 steps",
     ),
-    ("interval", "where the growth lies, as far as so many steps can tell"),
+    ("interval", "where the growth on more such rows lies, as far as so many steps can tell"),
     ("safe", f"no stretch of these rows lets an error grow more than {BURST:.0f} fold"),
     ("bounded", "the weights of the trained model stayed of the size of the solution"),
     ("sharp, soft", "just beyond a sharp boundary the error grows; beyond a soft one it may not"),
@@ -119,28 +124,21 @@ def render_check(check: Check, command: str = "") -> str:
         "words": Part("Words", terms(words, "words")),
         "provenance": Part("Provenance", terms(made)),
     }
-    title = f"{_HEADINGS[check.verdict][0]}: {source}"
+    title = f"{_HEADINGS[check.verdict]}: {source}"
     return page(title, _verdict(check, source), _asked(check), parts, ("check.css",))
 
 
 def _verdict(check: Check, source: str) -> str:
-    heading, side = _HEADINGS[check.verdict]
-    if check.verdict == "diverges" and check.low <= 0:
-        side = "It reaches below 0, as growth comes and goes; on these rows the error is lost."
-    meaning = check.meaning()
+    meaning, more = check.meaning(), check.on_more
     parts = [
         f'<p class="kicker">Check of {escape(source)}</p>',
-        f'<h1 class="{check.verdict}">{heading}</h1>',
+        f'<h1 class="{check.verdict}">{_HEADINGS[check.verdict]}</h1>',
         f'<p class="lead">{escape(meaning[0].upper() + meaning[1:])}.</p>',
-        f'<p>Growth per step: <strong class="number">{number(check.rate)}</strong>, with a '
-        f"{100 * check.settings['level']:.4g}% interval from {number(check.low)} to "
-        f"{number(check.high)}. {side}{_one_pass(check)}</p>",
+        f"<p>This is certain: the rows are given.{_one_pass(check)}</p>",
+        f"<p><strong>{escape(more.meaning().capitalize())}.</strong> Growth per step: "
+        f'<strong class="number">{number(more.rate)}</strong>, with a {100 * more.level:.4g}% '
+        f"interval from {number(more.low)} to {number(more.high)}: {_SIDES[more.verdict]}.</p>",
     ]
-    if check.verdict == "converges" and _unsafe(check):
-        largest = fold(math.exp(min(check.rise, 700.0)))
-        parts.append(
-            f"<p>On the way, though, a stretch of the rows lets it grow {largest} fold.</p>"
-        )
     return "\n".join([*parts, _SWING] if check.cause == "order" else parts)
 
 
@@ -149,10 +147,11 @@ def _unsafe(check: Check) -> bool:
 
 
 def _one_pass(check: Check) -> str:
-    if not (factor := check.pass_radius):
+    log = check.on_these_rows.log_pass_radius
+    if log is None:
         return ""
-    word = "multiplies" if factor >= 1 else "divides"
-    return f" One pass over all rows {word} an error by {fold(max(factor, 1 / factor))}."
+    word = "multiplies" if log >= 0 else "divides"
+    return f" Each further pass over them {word} an error by {factor(abs(log))} in the end."
 
 
 def _asked(check: Check) -> str:
@@ -166,7 +165,7 @@ def _asked(check: Check) -> str:
 def _cause(check: Check) -> str:
     shuffled = f"With the same rows in random order, an error {pace(check.shuffled_rate)}"
     if check.cause == "order" and check.period is None:
-        text = f"The order of the rows. {shuffled}. No single rhythm explains it."
+        text = f"The order of the rows. {shuffled}. No single rhythm is the cause."
     elif check.cause == "order":
         what = "values" if check.rhythm == "values" else "size"
         text = f"The order of the rows: a rhythm of {check.period:.3g} steps in their {what}. "
@@ -177,7 +176,7 @@ def _cause(check: Check) -> str:
     elif check.cause == "generic":
         text = "Not the order, as far as so many steps can tell: shuffled rows do about the same."
     else:
-        text = "It is not certain that anything grows, so no cause was looked for."
+        text = "An error does not end larger, so no cause was looked for."
     times = f"Shuffled, {check.dataset.sizes['shuffle']} times"
     ends = (check.shuffled_low, check.shuffled_high)
     rows = [
@@ -244,7 +243,7 @@ def _remedies(check: Check) -> str:
     lead = "Each of these is enough alone, and the other settings stay as they are."
     if not _unsafe(check):
         lead = "Your setting is safe: nothing has to change."
-    elif check.verdict == "converges":
+    elif check.verdict != "diverges":
         lead = "Nothing has to change, but with any one of these no stretch of the rows lets an "
         lead += f"error grow more than {BURST:.0f} fold."
     if all(remedy.confirmed is None for remedy in check.remedies):
