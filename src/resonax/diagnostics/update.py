@@ -63,7 +63,7 @@ def pull(factor: Array, errors: Array) -> Array:
     return (factor * errors[:, None]).sum(axis=0)
 
 
-def energy(here: Array, before: Array, curvature: Array, gain: Array, xp: Any = jnp) -> Array:
+def energy(here: Any, before: Any, curvature: Any, gain: Any, xp: Any = jnp) -> Any:
     r"""Return the energy of each lane, by which the size of a difference :math:`u` is measured.
 
     With the curvature :math:`c_i` of the decayed loss along each axis and the gain :math:`g` of the
