@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
-from scipy.signal import welch
 
 from resonax.diagnostics.passes import Pass
 from resonax.diagnostics.recording import Recording
+from resonax.diagnostics.spectra import welch
 from resonax.diagnostics.subject import Advance, Subject
 from resonax.diagnostics.surrogates import (
     phase_randomised,
@@ -185,7 +185,7 @@ def spectrum(signal: np.ndarray, period: float | None = None) -> tuple[np.ndarra
     rows = len(signal)
     wanted = 4096 if period is None else 2 ** math.ceil(math.log2(48 * period))
     length = int(min(rows, max(64, wanted)))
-    frequency, power = welch(signal, nperseg=length, axis=0, detrend="linear")
+    frequency, power = welch(signal, length)
     return frequency[1:], power[1:].sum(axis=1)
 
 

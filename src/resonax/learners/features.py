@@ -105,7 +105,9 @@ class Linear(Features):
     def apply(self, inputs: Array) -> Array:
         if not self.bias:
             return inputs
-        return jnp.concatenate([inputs, jnp.ones_like(inputs[..., :1])], axis=-1)
+        # Rows of data stay with numpy: jax would compile this once for each number of rows.
+        xp = np if isinstance(inputs, np.ndarray) else jnp
+        return xp.concatenate([inputs, xp.ones_like(inputs[..., :1])], axis=-1)  # pyright: ignore[reportReturnType]
 
     def _parts(self, moments: Moments) -> tuple[Array, Array]:
         """Return mean and second moment of the features for each component."""

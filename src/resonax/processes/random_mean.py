@@ -7,7 +7,6 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optimistix
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -53,6 +52,8 @@ def _coefficients(period: Array, innovation: Array) -> tuple[Array, Array]:
     bounds = {"lower": low, "upper": jnp.zeros_like(low)}
     # The function rises: to look for its direction would call back to the host, and a program that
     # does cannot be kept on disk.
+    import optimistix  # takes most of a second, and only a random mean needs it
+
     solver = optimistix.Bisection(rtol=1e-15, atol=1e-15, flip=False)
     root = optimistix.root_find(excess, solver, low, options=bounds, max_steps=200, throw=False)
     phi2 = jnp.expm1(root.value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import diffrax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -79,6 +78,8 @@ def _segments(
         return coefficients[:, 0, None, None] * force + coefficients[:, 1, None, None] * velocity
 
     start = jnp.eye(2 * size).reshape(2, size, 2 * size, 1)
+    import diffrax  # here, as it takes long to load, and few questions need it
+
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(slope),
         diffrax.Dopri8(),

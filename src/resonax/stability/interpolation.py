@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from scipy.interpolate import BarycentricInterpolator
+import scipy  # its parts are loaded where they are used
 
 from resonax.algebra import Scaled, double_precision, log_radii
 from resonax.dynamics import Setting
@@ -51,7 +51,7 @@ def _matrix(nodes: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return the matrix that takes values at the nodes of `_nodes` to values anywhere."""
     weights = (-1.0) ** np.arange(len(nodes))  # known in closed form: found by scipy, they would
     weights[[0, -1]] /= 2  # be rounded otherwise each time
-    return BarycentricInterpolator(nodes, np.eye(len(nodes)), wi=weights)(values)
+    return scipy.interpolate.BarycentricInterpolator(nodes, np.eye(len(nodes)), wi=weights)(values)
 
 
 def _friction(setting: Setting, values: Values) -> np.ndarray:

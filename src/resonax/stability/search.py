@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+import scipy  # its parts are loaded where they are used
 
 from resonax.checks import ArgumentError, check_number
 from resonax.dynamics import Setting
@@ -48,7 +48,7 @@ def _first_crossing(setting: Setting, name: str, grid: np.ndarray, criterion: st
     if above[0] == 0:
         return float(grid[0])
     low, high = grid[above[0] - 1], grid[above[0]]
-    return float(brentq(_rate(setting, name, criterion), low, high, xtol=1e-9))  # pyright: ignore[reportArgumentType]
+    return float(scipy.optimize.brentq(_rate(setting, name, criterion), low, high, xtol=1e-9))  # pyright: ignore[reportArgumentType]
 
 
 def critical_momentum(setting: Setting, criterion: str = "map") -> float | None:
@@ -78,7 +78,7 @@ def best_momentum(setting: Setting, criterion: str = "map") -> Best:
     found = rates(setting, {"momentum": _MOMENTA}, criterion)
     place = int(np.argmin(found))
     low, high = _MOMENTA[max(place - 1, 0)], _MOMENTA[min(place + 1, len(_MOMENTA) - 1)]
-    fine = minimize_scalar(
+    fine = scipy.optimize.minimize_scalar(
         _rate(setting, "momentum", criterion),
         bounds=(low, high),
         method="bounded",
@@ -121,7 +121,7 @@ def tongues(
         edges = [
             float(periods[at])
             if beyond < 0 or beyond >= points
-            else float(brentq(rate, periods[beyond], periods[at], xtol=1e-6))  # pyright: ignore[reportArgumentType]
+            else float(scipy.optimize.brentq(rate, periods[beyond], periods[at], xtol=1e-6))  # pyright: ignore[reportArgumentType]
             for at, beyond in ((start, start - 1), (stop - 1, stop))
         ]
         peak = start + int(np.argmax(found[start:stop]))
