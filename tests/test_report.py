@@ -24,12 +24,27 @@ CLAIMS = (
         "The contour separates [bold]cells[/bold].",
         "share of the cells of the map where divergence and radius > 1 agree",
         f"Reason with {MARKUP}.",
-        (CASE, Case("ar2", 0.9499996, ">=", 0.95), Case("other", 0.2, ">=", 0.95, decides=False)),
+        (
+            CASE,
+            Case("ar2", 0.9499996, ">=", 0.95, interval=(0.9412, 0.94999)),
+            Case("other", 0.2, ">=", 0.95, decides=False),
+        ),
+        0.01,
         "The mean is [random].",
     ),
-    Claim("adam-bounded", MARKUP, "distance", "why", (Case("one", math.nan, "<=", 1e4),), "Gone."),
-    Claim("floquet", "It grows.", "growth", "why", (Case("one", -1.234567e-09, "<", 1e-05),)),
-    Claim("low-momentum-mitigates", "No.", "ratio", "why", (Case("all", math.inf, ">", 123456),)),
+    Claim(
+        "adam-bounded",
+        MARKUP,
+        "distance",
+        "why",
+        (Case("one", math.nan, "<=", 1e4),),
+        0.01,
+        "Gone.",
+    ),
+    Claim("floquet", "It grows.", "growth", "why", (Case("one", -1.234567e-09, "<", 1e-05),), 0.0),
+    Claim(
+        "low-momentum-mitigates", "No.", "ratio", "why", (Case("all", math.inf, ">", 12345),), 0.01
+    ),
 )
 
 
@@ -38,7 +53,10 @@ def report(tmp_path_factory):
     figure = tmp_path_factory.mktemp("figures") / "figure.png"
     save_figure(new_figure(2, 1), figure)
     readings = (("last steps", f"of each run {MARKUP}"),)
-    first = Section("a-map", "A map", "Fig. 2a", "One.\n\nTwo.", figure, readings, 3.2, 2500, 10)
+    first = Section(
+        *("a-map", "A map", "Fig. 2a", "One.\n\nTwo.", figure, readings, 3.2, 2500, 10),
+        deviations=("Other inputs than in the paper.",),
+    )
     second = Section('odd"id', MARKUP, "App.", f"Caption {MARKUP}", figure, (), None, 1, 1)
     run = ("smoke", 7, "2 x CPU", {"resonax": "0.1.0"}, 3754.0, "resonax reproduce --seed 7")
     return Report((first, second), CLAIMS, *run)
@@ -65,8 +83,12 @@ def test_the_page_is_well_formed_and_shows_everything(source, report):
         assert all(text in page.text for text in (claim.id, claim.claim, claim.reason, claim.note))
         assert all(measured_text(case) in page.text for case in claim.cases)
     assert "2 of 4 claims hold at the smoke scale." in page.text
-    assert page.text.count("✗ do not hold: contour-separates, adam-bounded.") == 1
-    assert page.text.count("✗ does not hold") == 5  # two claims, two deciding cases, one shown
+    assert page.text.count("✗ does not hold: contour-separates.") == 1
+    assert page.text.count("? not decided: adam-bounded.") == 1
+    assert page.text.count("✗ does not hold") == 4  # summary, claim, a deciding case, one shown
+    assert page.text.count("0.9412 to 0.95") == 2  # in the row and in the case
+    assert "there is no chance in these figures" in page.text
+    assert page.text.count("Other inputs than in the paper.") == 1
     for fact in ("seed7", "2 x CPU", "1 h 2 min", "resonax 0.1.0", "resonax reproduce --seed 7"):
         assert fact in page.text
     assert "Computed in 3.2 s, 2,500 cells, 10 runs of each." in page.text
@@ -94,24 +116,44 @@ def test_a_figure_that_is_no_png_is_refused_and_leaves_no_page(report, tmp_path)
 
 
 def test_claims_as_json(tmp_path):
-    text = write_claims(plain_claims(CLAIMS, seed=3), tmp_path).read_text(encoding="utf-8")
+    text = write_claims(plain_claims(CLAIMS, scale="smoke", seed=3), tmp_path).read_text(
+        encoding="utf-8"
+    )
     claims = json.loads(text, parse_constant=pytest.fail)  # called for NaN and Infinity
     assert [claim["id"] for claim in claims] == [claim.id for claim in CLAIMS]
-    assert [claim["holds"] for claim in claims] == [False, False, True, True]
+    assert [claim["holds"] for claim in claims] == [False, None, True, True]
     assert [claim["measured"] for claim in claims] == [0.9499996, None, -1.234567e-09, None]
     assert claims[0]["cases"][2]["decides"] is False
+    assert claims[1]["outcome"] == "not decided"
+    assert (claims[0]["level"], claims[0]["interval"]) == (0.01, [0.9412, 0.94999])
     assert {claim["seed"] for claim in claims} == {3}
 
 
 def test_claims_that_were_not_judged_again_are_kept(tmp_path):
-    first, second = plain_claims(CLAIMS[:2], seed=3), plain_claims(CLAIMS[1:3], seed=4)
+    first, second = (
+        plain_claims(CLAIMS[:2], scale="smoke", seed=3),
+        plain_claims(CLAIMS[1:3], scale="smoke", seed=4),
+    )
     for judged in (first, second, []):
         path = write_claims(judged, tmp_path)
     assert json.loads(path.read_bytes()) == [first[0], *second]
-    for damage in ("[", "{}", "[1]"):
+    for damage in ("[", "{}", "[1]", '[{"id": "x"}]'):
         path.write_text(damage)
         with pytest.raises(ArgumentError, match="holds no claims: delete it"):
             write_claims(first, tmp_path)
+
+
+def test_claims_as_a_table(tmp_path):
+    path = write_claims(plain_claims(CLAIMS, scale="paper", seed=3), tmp_path)
+    lines = path.with_suffix(".md").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "Made by `resonax reproduce --scale paper --seed 3`."
+    rows = lines[4:]
+    assert len(rows) == len(CLAIMS)
+    assert rows[0] == (
+        "| `contour-separates` | ar2 | 0.9499996 | 0.9412 to 0.95 | >= 0.95 | **does not hold** "
+        "| 0.01 |"
+    )
+    assert rows[2].endswith("| holds | exact |")
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -126,8 +168,12 @@ def test_the_table_shows_every_number_in_full(width):
         worst = claim.worst
         assert measured_text(worst) in row
         assert f"{worst.comparison} {worst.threshold:g} " in row
-        assert row.rstrip().endswith("holds" if claim.holds else "does not")
+        word = {True: "holds", False: "does not", None: "undecided"}[claim.holds]
+        assert row.rstrip().endswith(word)
         assert len(row) <= 80 or width != 80
-    assert lines[-3] == "2 of 4 claims hold."
-    assert lines[-2].endswith("The mean is [random].")
-    assert lines[-1] == "adam-bounded does not hold (one: not a number, not <= 10000). Gone."
+    assert lines[-3] == "2 of 4 claims hold, 1 does not, 1 is not decided."
+    assert lines[-2] == (
+        "contour-separates does not hold: ar2: 0.9499996 (0.9412 to 0.95), claimed >= 0.95. "
+        "The mean is [random]."
+    )
+    assert lines[-1] == "adam-bounded is not decided: one: not a number, claimed <= 10000. Gone."

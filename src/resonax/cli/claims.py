@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -9,15 +10,36 @@ from rich.table import Table
 from rich.text import Text
 
 from resonax.cli.show import show_line
-from resonax.experiments.judgement import Claim, measured_text
+from resonax.experiments.judgement import OUTCOMES, Claim, interval_text, measured_text
 
-__all__ = ["show_claims"]
+__all__ = ["show_claims", "tally"]
 
 _NARROWEST = 18  # characters left to the words of the table, at the least
+_COLOURS = {True: "green", False: "bold red", None: "yellow"}
+_SHORT = {True: "holds", False: "does not", None: "undecided"}
+
+
+def tally(claims: Sequence[Claim]) -> str:
+    """Return how many claims have which outcome, in one sentence.
+
+    Examples
+    --------
+    >>> from resonax.experiments.judgement import Case
+    >>> tally([Claim("a", "", "", "", (Case("b", 1.0, ">", 0.0),), level=0.0)])
+    '1 of 1 claim holds.'
+    """
+    found = Counter(claim.holds for claim in claims)
+    many = len(claims) != 1
+    text = f"{found[True]} of {len(claims)} claim{'s hold' if many else ' holds'}"
+    if found[False]:
+        text += f", {found[False]} {'do' if found[False] > 1 else 'does'} not"
+    if found[None]:
+        text += f", {found[None]} {'are' if found[None] > 1 else 'is'} not decided"
+    return f"{text}."
 
 
 def show_claims(claims: Sequence[Claim], console: Console) -> None:
-    """Print a table of the claims, then a line for each that does not hold.
+    """Print a table of the claims, then a line for each that does not hold or is not decided.
 
     Ids and numbers are never cut or broken: the words between them wrap, and on a terminal too
     narrow even for that the lines run over.
@@ -28,11 +50,11 @@ def show_claims(claims: Sequence[Claim], console: Console) -> None:
             claim.quantity,
             measured_text(claim.worst),
             f"{claim.worst.comparison} {claim.worst.threshold:g}",
-            "holds" if claim.holds else "does not",
+            _SHORT[claim.holds],
         )
         for claim in claims
     ]
-    names = ("claim", "what was measured", "measured", "threshold", "holds")
+    names = ("claim", "what was measured", "measured", "threshold", "outcome")
     widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
     widths[1] = min(widths[1], max(_NARROWEST, console.width - sum(widths) + widths[1] - 8))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), width=sum(widths) + 8)
@@ -40,14 +62,18 @@ def show_claims(claims: Sequence[Claim], console: Console) -> None:
         wraps = name == names[1]
         right = "right" if name == "measured" else "left"
         table.add_column(name, width=width, no_wrap=not wraps, justify=right)
-    for *cells, outcome in rows:
-        colour = "green" if outcome == "holds" else "bold red"
-        table.add_row(*map(Text, cells), Text(outcome, colour))
+    for claim, (*cells, outcome) in zip(claims, rows, strict=True):
+        table.add_row(*map(Text, cells), Text(outcome, _COLOURS[claim.holds]))
     if claims:
         console.print(table, crop=False)
-    failing = [claim for claim in claims if not claim.holds]
-    show_line(f"{len(claims) - len(failing)} of {len(claims)} claims hold.", console)
-    for claim in failing:
+    show_line(tally(claims), console)
+    for claim in claims:
+        if claim.holds:
+            continue
         worst = claim.worst
-        figure = f"{measured_text(worst)}, not {worst.comparison} {worst.threshold:g}"
-        show_line(f"{claim.id} does not hold ({worst.case}: {figure}). {claim.note}", console)
+        figure = measured_text(worst)
+        figure += f" ({interval_text(worst)})" if worst.interval else ""
+        verb = "is" if claim.holds is None else ""
+        line = f"{claim.id} {verb} {OUTCOMES[claim.holds]}".replace("  ", " ")
+        limit = f"{worst.comparison} {worst.threshold:g}"
+        show_line(f"{line}: {worst.case}: {figure}, claimed {limit}. {claim.note}".strip(), console)

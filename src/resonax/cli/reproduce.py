@@ -50,6 +50,7 @@ def _section(outcome: Outcome, out: Path) -> Any:
         seconds=outcome.seconds,
         cells=experiment.cells if experiment.runs else None,
         runs=experiment.runs,
+        deviations=experiment.deviations,
     )
 
 

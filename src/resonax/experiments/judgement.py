@@ -1,23 +1,49 @@
-"""What judging a claim gives: the measured figure, the threshold, and whether it holds."""
+"""What judging a claim gives: measured figures with intervals, and one of three outcomes."""
 
 from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Case", "Claim", "measured_text"]
+__all__ = ["OUTCOMES", "Case", "Claim", "interval_text", "measured_text"]
 
-_COMPARISONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "==": operator.eq,
+}
+OUTCOMES: dict[bool | None, str] = {
+    True: "holds",
+    False: "does not hold",
+    None: "not decided",
+}
 
 
 @dataclass(frozen=True)
 class Case:
     """One figure of a claim, for example that of one panel, beside its threshold.
 
-    A case with ``decides=False`` is shown for comparison (another reading, say) and does not
-    count for the claim.
+    Attributes
+    ----------
+    case
+        What was measured, and where.
+    measured, comparison, threshold
+        The estimate, and what the claim says of the true value.
+    interval
+        Confidence interval of the true value, an infinite end where the data do not bound it.
+        None where there is no chance in the figure.
+    decides
+        Whether it counts for the claim; else it is shown for comparison (another reading, say).
+
+    Examples
+    --------
+    >>> [Case("a", 1.2, ">", 1.0, interval=ends).outcome for ends in ((1.1, 1.3), (0.9, 1.5))]
+    ['holds', 'not decided']
     """
 
     case: str
@@ -25,54 +51,100 @@ class Case:
     comparison: str
     threshold: float
     decides: bool = True
+    interval: tuple[float, float] | None = None
 
     @property
-    def holds(self) -> bool:
-        """Whether the measured figure is on the right side; one that is no number is not."""
-        return bool(_COMPARISONS[self.comparison](self.measured, self.threshold))
+    def holds(self) -> bool | None:
+        """Whether the true value is on the right side; None where the interval has both sides."""
+        low, high = self.interval or (self.measured, self.measured)
+        if math.isnan(low) or math.isnan(high):
+            return None
+        if self.comparison == "==":
+            inside = low <= self.threshold <= high
+            return (True if low == high else None) if inside else False
+        sides = {_COMPARISONS[self.comparison](end, self.threshold) for end in (low, high)}
+        return sides.pop() if len(sides) == 1 else None
+
+    @property
+    def outcome(self) -> str:
+        """The same in words."""
+        return OUTCOMES[self.holds]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         return {
             "case": self.case,
             "measured": self.measured,
+            "interval": list(self.interval) if self.interval else None,
             "threshold": f"{self.comparison} {self.threshold:g}",
             "holds": self.holds,
+            "outcome": self.outcome,
             "decides": self.decides,
         }
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> Case:
+        """Return the case that `to_dict` describes; what JSON has no word for is null there."""
+        comparison, threshold = table["threshold"].split()
+        interval = table["interval"]
+        if interval is not None:
+            low, high = interval
+            interval = (-math.inf if low is None else low, math.inf if high is None else high)
+        return cls(
+            table["case"],
+            math.nan if table["measured"] is None else table["measured"],
+            comparison,
+            float(threshold),
+            table["decides"],
+            interval,
+        )
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper, judged: it holds when every case that decides does."""
+    """A claim, judged: it holds when every case that decides does, and not when one does not.
+
+    Attributes
+    ----------
+    level
+        The error level: the most that the chance of a wrong "holds" may be, and that of a wrong
+        "does not hold". 0 where there is no chance in the figures.
+    """
 
     id: str
     claim: str  # what the paper says, in our words
     quantity: str  # what was measured
-    reason: str  # why the threshold is what it is
+    reason: str  # why the threshold is what it is, and where the interval comes from
     cases: tuple[Case, ...]
+    level: float
     note: str = ""  # what to know of the outcome, above all where it does not hold
 
     @property
-    def holds(self) -> bool:
-        """Whether all cases that decide hold."""
-        return all(case.holds for case in self.cases if case.decides)
+    def holds(self) -> bool | None:
+        """Whether all cases that decide hold; None where the data of this scale cannot tell."""
+        found = {case.holds for case in self.cases if case.decides}
+        return False if False in found else None if None in found else True
+
+    @property
+    def outcome(self) -> str:
+        """The same in words."""
+        return OUTCOMES[self.holds]
 
     @property
     def worst(self) -> Case:
-        """The case that says most: the first that fails, else the first."""
-        deciding = [case for case in self.cases if case.decides]
-        return next((case for case in deciding if not case.holds), deciding[0])
+        """The case that says most: the first with the outcome of the claim."""
+        return next(case for case in self.cases if case.decides and case.holds is self.holds)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        worst = self.worst
+        worst = self.worst.to_dict()
         return {
             "id": self.id,
             "claim": self.claim,
-            "measured": worst.measured,
-            "threshold": f"{worst.comparison} {worst.threshold:g}",
+            **{name: worst[name] for name in ("measured", "interval", "threshold")},
             "holds": self.holds,
+            "outcome": self.outcome,
+            "level": self.level,
             "quantity": self.quantity,
             "reason": self.reason,
             "note": self.note,
@@ -88,13 +160,31 @@ def measured_text(case: Case) -> str:
     >>> measured_text(Case("a hair below", 0.99999876, ">=", 1.0))
     '0.999999'
     """
-    value = float(case.measured)
+    value, right = float(case.measured), _COMPARISONS[case.comparison]
     if math.isnan(value):
         return "not a number"
     if value.is_integer() and abs(value) < 1e6:
         return f"{value:.0f}"
     for digits in range(4, 17):
         text = f"{value:.{digits}g}"
-        if replace(case, measured=float(text)).holds == case.holds:
+        if right(float(text), case.threshold) == right(value, case.threshold):
             return text
     return repr(value)
+
+
+def interval_text(case: Case) -> str:
+    """Return the interval in words, or nothing where there is no chance in the figure.
+
+    Examples
+    --------
+    >>> interval_text(Case("share", 0.97, ">=", 0.95, interval=(0.9412, float("inf"))))
+    '0.9412 or more'
+    """
+    if case.interval is None:
+        return ""
+    low, high = case.interval
+    if not math.isfinite(low) and not math.isfinite(high):
+        return "any number"
+    if not math.isfinite(high):
+        return f"{low:.4g} or more"
+    return f"{low:.4g} to {high:.4g}" if math.isfinite(low) else f"{high:.4g} or less"

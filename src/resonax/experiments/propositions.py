@@ -227,6 +227,7 @@ def _judge_gradient(dataset: xr.Dataset) -> Claim:
             Case("drawn against B (θ - θ*)", float(scores[used].max()), "<=", limit),
             Case("change between steps", float(np.nanmax(change, (1, 2, 3)).min()), ">", limit),
         ),
+        level=_LEVEL,
     )
 
 
@@ -256,6 +257,7 @@ def _judge_order(dataset: xr.Dataset) -> Claim:
             Case("exponent of η after one step, off 1", off[1], "<=", 0.1),
             Case("exponent of η after one step at fixed μ, off 1", off[2], "<=", 0.1, False),
         ),
+        level=0.0,
         note="The friction (1-μ)/sqrt(η) is held while η falls, so that there is one equation to "
         "converge to. With μ held instead the friction grows, and the error of one step falls in "
         "the end only as sqrt(η), unless the start is at rest.",
@@ -287,6 +289,7 @@ def _judge_floquet(dataset: xr.Dataset) -> Claim:
             Case("SGDm over the exact radius of its map", float(of_map.max()), "<=", 0.01, False),
             Case("SGDm over ρ of the flow", float(between.max()), "<", 1.0, False),
         ),
+        level=0.0,
         note="By the theorem all other solutions diverge where ρ > 1. Those that start in the span "
         "of the multipliers below 1 do not, if there are any; a random start is never there.",
     )

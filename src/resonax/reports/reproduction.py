@@ -11,11 +11,25 @@ from string import Template
 from typing import Any
 
 from resonax.checks import ArgumentError
-from resonax.experiments.judgement import Case, Claim, measured_text
+from resonax.experiments.judgement import (
+    OUTCOMES,
+    Case,
+    Claim,
+    interval_text,
+    measured_text,
+)
 from resonax.reports import Part, escape, framed, page, terms
 from resonax.results import make_folder, replacing
 
-__all__ = ["Report", "Section", "plain_claims", "render", "write_claims", "write_report"]
+__all__ = [
+    "Report",
+    "Section",
+    "claims_table",
+    "plain_claims",
+    "render",
+    "write_claims",
+    "write_report",
+]
 
 
 @dataclass(frozen=True)
@@ -32,6 +46,7 @@ class Section:
     cells: int | None = None  # simulated cells
     runs: int | None = None  # independent runs of each cell
     dark: Path | None = None  # the figure for dark pages, if there is one
+    deviations: tuple[str, ...] = ()  # where it departs from the paper, or the paper is silent
 
 
 @dataclass(frozen=True)
@@ -49,8 +64,8 @@ class Report:
 
 
 _SCALES = {
-    "smoke": "A small scale, for a quick look: fewer cells and runs than in the paper. An outcome "
-    "that is close to its threshold may be another one at the paper's scale.",
+    "smoke": "A small scale, for a quick look: fewer cells and runs than in the paper. What these "
+    "data cannot tell is not decided.",
     "paper": "The scale of the paper.",
 }
 
@@ -107,22 +122,24 @@ def write_report(report: Report, folder: Path) -> Path:
     return _write(render(report), make_folder(folder) / "report.html")
 
 
-def plain_claims(claims: Iterable[Claim], **made: Any) -> list[dict[str, Any]]:
-    """Return claims as JSON has them, each with what it was made with, such as scale and seed.
+def plain_claims(claims: Iterable[Claim], *, scale: str, seed: int) -> list[dict[str, Any]]:
+    """Return claims as JSON has them, each with the scale and the seed that it was made with.
 
     JSON has no word for a measured figure that is infinite or no number: it becomes null.
     """
-    return [_plain({**claim.to_dict(), **made}) for claim in claims]
+    return [_plain({**claim.to_dict(), "scale": scale, "seed": seed}) for claim in claims]
 
 
 def write_claims(claims: Iterable[Mapping[str, Any]], folder: Path) -> Path:
     """Write plain claims to ``claims.json``, whole or not at all; return its path.
 
-    Claims that are there and were not judged now are kept.
+    Claims that are there and were not judged now are kept. A table of all stands beside, in
+    ``claims.md``.
     """
     path = make_folder(folder) / "claims.json"
     merged = {claim["id"]: claim for claim in [*_read_claims(path), *claims]}
     text = json.dumps(list(merged.values()), indent=2, ensure_ascii=False, allow_nan=False)
+    _write(claims_table(merged.values()), path.with_suffix(".md"))
     return _write(text + "\n", path)
 
 
@@ -133,11 +150,42 @@ def _read_claims(path: Path) -> list[dict[str, Any]]:
         return []
     except (OSError, ValueError):
         stored = None
+    wanted = {"id", "holds", "outcome", "level", "cases", "scale", "seed"}
     if not isinstance(stored, list) or not all(
-        isinstance(one, dict) and "id" in one for one in stored
+        isinstance(one, dict) and wanted <= one.keys() for one in stored
     ):
         raise ArgumentError(f"{path} holds no claims: delete it and run the same command again")
     return stored
+
+
+def claims_table(claims: Iterable[Mapping[str, Any]]) -> str:
+    """Return plain claims as a table in Markdown, with the command that made them.
+
+    Each row has the first case with the outcome of its claim.
+    """
+    claims = list(claims)
+    made = {f"--scale {claim['scale']} --seed {claim['seed']}": 0 for claim in claims}
+    lines = [
+        f"Made by {' and '.join(f'`resonax reproduce {how}`' for how in made)}.",
+        "",
+        "| claim | what was measured | measured | interval | claimed | outcome | level |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for claim in claims:
+        deciding = [case for case in claim["cases"] if case["decides"]]
+        same = next(case for case in deciding if case["holds"] is claim["holds"])
+        worst = Case.from_dict(same)
+        cells = (
+            f"`{claim['id']}`",
+            worst.case,
+            measured_text(worst),
+            interval_text(worst),
+            f"{worst.comparison} {worst.threshold:g}",
+            claim["outcome"] if claim["holds"] else f"**{claim['outcome']}**",
+            f"{claim['level']:g}" if claim["level"] else "exact",
+        )
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _write(text: str, path: Path) -> Path:
@@ -151,7 +199,7 @@ def _plain(value: Any) -> Any:
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [_plain(entry) for entry in value]
-    if isinstance(value, str | int):
+    if value is None or isinstance(value, str | int):
         return value
     return float(value) if math.isfinite(value) else None
 
@@ -159,13 +207,16 @@ def _plain(value: Any) -> Any:
 def _tally(report: Report) -> str:
     if not report.claims:
         return "<p>No claim was judged in this run.</p>"
-    failing = [claim.id for claim in report.claims if not claim.holds]
-    holding = f"{len(report.claims) - len(failing)} of {_count(len(report.claims), 'claim')}"
-    text = f"<strong>{holding}</strong> hold at the {escape(report.scale)} scale."
-    if failing:
-        names = (f'<a href="#claim-{escape(name)}">{escape(name)}</a>' for name in failing)
-        text += f"</p>\n<p>{_outcome(False, len(failing))}: {', '.join(names)}."
-    return f'<p>{text}</p>\n<p class="aside">{_SCALES.get(report.scale, "")}</p>'
+    holding = sum(claim.holds is True for claim in report.claims)
+    words = f"{holding} of {_count(len(report.claims), 'claim')}"
+    lines = [f"<strong>{words}</strong> hold at the {escape(report.scale)} scale."]
+    for outcome in (False, None):
+        ids = [escape(claim.id) for claim in report.claims if claim.holds is outcome]
+        if ids:
+            names = ", ".join(f'<a href="#claim-{name}">{name}</a>' for name in ids)
+            lines.append(f"{_outcome(outcome, len(ids))}: {names}.")
+    text = "".join(f"<p>{line}</p>\n" for line in lines)
+    return f'{text}<p class="aside">{_SCALES.get(report.scale, "")}</p>'
 
 
 def _claims_table(claims: tuple[Claim, ...]) -> str:
@@ -174,8 +225,10 @@ def _claims_table(claims: tuple[Claim, ...]) -> str:
     names = ("id", "claim", "measured", "threshold", "outcome")
     head = "".join(f'<th scope="col" role="columnheader">{name}</th>' for name in names)
     rows = "\n".join(_claim(claim) for claim in claims)
-    return f"""<p>A claim holds when every case that decides does. Each row shows the first case
-that fails, or else the first; open it for all of them.</p>
+    return f"""<p>A claim holds when every case that decides does, and does not when one does not;
+where the intervals have both sides it is not decided. The level is the most that the chance of a
+wrong word may be. Each row shows the first case with the outcome of its claim; open it for all of
+them.</p>
 <div class="scroll" tabindex="0" role="region" aria-label="Claims">
 <table class="claims" role="table"><thead role="rowgroup"><tr role="row">{head}</tr></thead>
 {rows}
@@ -185,21 +238,26 @@ that fails, or else the first; open it for all of them.</p>
 def _claim(claim: Claim) -> str:
     worst, name = claim.worst, escape(claim.id)
     cases = "\n".join(_case(case) for case in claim.cases)
-    about = [("measured", claim.quantity), ("why this threshold", claim.reason)]
+    level = f"{claim.level:g}" if claim.level else "there is no chance in these figures"
+    about = [
+        ("measured", claim.quantity),
+        ("why this threshold", claim.reason),
+        ("error level", level),
+    ]
     about += [("note", claim.note)] if claim.note else []
     more = f"{_count(len(claim.cases), 'case')}, {'reason and note' if claim.note else 'reason'}"
     return f"""<tbody id="claim-{name}" role="rowgroup">
 <tr role="row"><th scope="row" role="rowheader"><code>{name}</code></th>
 <td role="cell" class="claim">{escape(claim.claim)}</td>
 <td role="cell" class="measured" data-label="measured"><span class="number">{measured_text(worst)}
-</span> <small>{escape(worst.case)}</small></td>
+</span> <small>{_between(worst)}</small> <small>{escape(worst.case)}</small></td>
 <td role="cell" class="number" data-label="threshold">{_threshold(worst)}</td>
 <td role="cell" class="outcome">{_outcome(claim.holds)}</td></tr>
 <tr role="row" class="more"><td role="cell" colspan="5"><details><summary>{more}</summary>
 {terms(about)}
 <div class="scroll" tabindex="0" role="region" aria-label="Cases of {name}"><table class="cases">
-<thead><tr><th scope="col">case</th><th scope="col">measured</th><th scope="col">threshold</th>
-<th scope="col">outcome</th></tr></thead>
+<thead><tr><th scope="col">case</th><th scope="col">measured</th><th scope="col">interval</th>
+<th scope="col">threshold</th><th scope="col">outcome</th></tr></thead>
 <tbody>{cases}</tbody></table></div></details></td></tr>
 </tbody>"""
 
@@ -207,14 +265,21 @@ def _claim(claim: Claim) -> str:
 def _case(case: Case) -> str:
     outcome = _outcome(case.holds) + ("" if case.decides else " <small>(only shown)</small>")
     return f"""<tr><th scope="row">{escape(case.case)}</th><td class="number">{measured_text(case)}
-</td><td class="number">{_threshold(case)}</td><td>{outcome}</td></tr>"""
+</td><td class="number">{interval_text(case)}</td><td class="number">{_threshold(case)}</td>
+<td>{outcome}</td></tr>"""
 
 
-def _outcome(holds: bool, count: int = 1) -> str:
-    if holds:
-        return '<span class="holds"><span aria-hidden="true">✓</span> holds</span>'
-    words = "does not hold" if count == 1 else "do not hold"
-    return f'<span class="fails"><span aria-hidden="true">✗</span> {words}</span>'
+def _between(case: Case) -> str:
+    return f"({interval_text(case)})" if case.interval else ""
+
+
+_MARKS = {True: ("holds", "✓"), False: ("fails", "✗"), None: ("open", "?")}
+
+
+def _outcome(holds: bool | None, count: int = 1) -> str:
+    style, mark = _MARKS[holds]
+    words = "do not hold" if holds is False and count > 1 else OUTCOMES[holds]
+    return f'<span class="{style}"><span aria-hidden="true">{mark}</span> {words}</span>'
 
 
 def _threshold(case: Case) -> str:
@@ -231,9 +296,14 @@ def _section(section: Section) -> str:
     facts = ["Stored already" if seconds is None else f"Computed in {_duration(seconds)}"]
     facts += [] if section.cells is None else [_count(section.cells, "cell")]
     facts += [] if section.runs is None else [f"{_count(section.runs, 'run')} of each"]
-    readings = f"<h3>How the paper was read</h3>\n{terms(section.readings)}\n"
+    more = (
+        f"<h3>How the paper was read</h3>\n{terms(section.readings)}\n" if section.readings else ""
+    )
+    items = "\n".join(f"<li>{escape(text)}</li>" for text in section.deviations)
+    if items:
+        more += f"<h3>Where it departs from the paper</h3>\n<ul>\n{items}\n</ul>\n"
     return f"""{shown}
-{readings if section.readings else ""}<p class="aside">{", ".join(facts)}.</p>"""
+{more}<p class="aside">{", ".join(facts)}.</p>"""
 
 
 def _png(path: Path) -> bytes:

@@ -1,0 +1,297 @@
+"""Every judge from both sides, its level under the null, and too few runs for either word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.stats import binom
+
+from resonax.experiments.claims import judge
+from resonax.experiments.inference import LEVEL
+from resonax.experiments.judge_samples import DIVERGES
+from resonax.experiments.judgement import Case, Claim
+from resonax.experiments.theory_maps import LR, theory_layout
+
+Data = Mapping[str, xr.Dataset]
+RUNS = 10
+PERIODS = np.array([0, 1, 2, 3, 4, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100.0])
+BAND = (PERIODS >= 5) & (PERIODS <= 40)
+
+
+def curves(random: np.random.Generator, axis: str, values, logs=0.0, rates=0.0, runs=RUNS):
+    """Return a sweep of one panel: skewed responses and normal growth around given curves."""
+    values = np.asarray(values, float)
+    shape = (1, len(values), len(PERIODS), runs)
+    dims = ("panel", axis, "period", "run")
+    shared = random.normal(size=(1, 1, len(PERIODS), runs))  # all along the first axis
+    scatter = 0.05 * (random.gumbel(size=shape) + shared)
+    noise = 2e-5 * (random.normal(size=shape) + shared)
+    logs, rates = (np.broadcast_to(one, shape[1:3])[None, :, :, None] for one in (logs, rates))
+    return xr.Dataset(
+        {"run_log_response": (dims, logs + scatter), "run_rate": (dims, rates + noise)},
+        {"panel": ["one"], axis: values, "period": PERIODS},
+    )
+
+
+def tongues(random: np.random.Generator, centres, runs=RUNS) -> xr.Dataset:
+    """Return a sweep over batches that diverge around periods, one list of these for each batch."""
+    rates = [
+        np.max([np.where(np.abs(PERIODS - at) < 1, 20 * DIVERGES, 0) for at in row], axis=0)
+        for row in centres
+    ]
+    return curves(random, "batch", np.arange(len(centres)) + 1, rates=np.array(rates), runs=runs)
+
+
+def field(random, area: float, runs=RUNS, size: int = 24, spread: float = 0.02) -> np.ndarray:
+    """Return rates of a map that grows in a share of its rows, (rows, columns, runs).
+
+    The runs differ, and the cells of a column share their random numbers.
+    """
+    rows = (np.arange(size) + 0.5)[::-1] / size
+    return area - rows[:, None, None] + spread * random.normal(size=(1, size, runs))
+
+
+def maps(random, panels: Mapping[str, float], runs=RUNS, line: float | None = None, spread=0.02):
+    """Return maps by name and divergent area; the theory is exact unless its line is given."""
+    size = 24
+    rates = np.array([field(random, area, runs, size, spread) for area in panels.values()])
+    exact = np.array(
+        [field(np.random.default_rng(0), area, 1, size, 0.0)[..., 0] for area in panels.values()]
+    )
+    moved = exact if line is None else exact + line
+    dims = ("panel", "momentum", "period")
+    return xr.Dataset(
+        {
+            "run_rate": ((*dims, "run"), rates),
+            "log_response": (dims, rates.mean(-1)),
+            "flow_rate": (dims, moved),
+            "map_rate": (dims, moved),
+            "lyapunov_rate": (dims, moved),
+            "lyapunov_low": (dims, moved - 1e-3),
+            "lyapunov_high": (dims, moved + 1e-3),
+        },
+        {"panel": list(panels), "momentum": np.arange(size), "period": np.arange(size)},
+    )
+
+
+STEPS = ("0.01", "0.005", "0.001")
+
+
+def both(random, areas, **given) -> xr.Dataset:
+    """Return six panels, a sinusoid and AR(2) for each step size, with the same areas."""
+    names = {f"{kind}, lr {lr}": area for lr, area in zip(STEPS, areas, strict=True)
+             for kind in ("sinusoid", "ar2")}  # fmt: skip
+    return maps(random, names, **given)
+
+
+def best(momentum: Callable[[np.ndarray], np.ndarray], rise: float = 0.05) -> xr.Dataset:
+    layout = theory_layout(30)
+    period = layout.coords["wide_period"]
+    values = np.array([momentum(period) + rise * number for number in range(len(LR))])
+    return xr.Dataset(
+        {"best_momentum": (("lr", "wide_period"), values)},
+        {"lr": np.array(LR), "wide_period": period},
+    )
+
+
+def low_momentum(random, factor: float, runs: int = RUNS) -> Data:
+    logs = np.log([np.where(PERIODS == 6, factor, 1.0), np.ones(len(PERIODS))])
+    logs[0, 0] = 0.0
+    return {"lower-momentum": curves(random, "momentum", [0.85, 0.95], logs=logs, runs=runs)}
+
+
+def everywhere(random, factor: float) -> Data:
+    logs = np.log([np.where(PERIODS > 0, factor, 1.0)] * 2)
+    return {"lower-momentum": curves(random, "momentum", [0.85, 0.95], logs=logs)}
+
+
+def adam(random, factor=1.0, order=0.0, growth=0.0, runs: int = RUNS) -> Data:
+    beta1 = np.array([0.9, 0.95, 0.99])
+    where = BAND if factor >= 1 else PERIODS > 0
+    shape = np.where(where, np.log(factor), 0.0)
+    logs = shape * (1 + order * np.arange(3)[:, None])
+    rates = np.where(BAND, growth, 0.0) * np.ones((3, 1))
+    return {"switching-adam": curves(random, "beta1", beta1, logs, rates, runs)}
+
+
+def network(random, factor: float, runs: int = RUNS) -> Data:
+    logs = np.where(BAND, np.log(factor), 0.0) * np.ones((2, 1))
+    return {"switching-network": curves(random, "amplitude", [0.3, 0.6], logs, runs=runs)}
+
+
+def trend(name: str, axis: str):
+    def make(random, slope: float, runs: int = RUNS) -> Data:
+        levels = np.arange(1.0, 6.0)
+        height = 10 * DIVERGES * (1 + slope * (levels - 3))
+        rates = np.where(BAND, 1.0, 0.0) * height[:, None]
+        return {name: curves(random, axis, levels, rates=rates, runs=runs)}
+
+    return make
+
+
+variance = trend("switching-variance", "amplitude")
+dimension = trend("switching-dimension", "dim")
+
+
+def samples(random, change: float, bands=([12, 25], [12, 20, 25]), runs: int = RUNS) -> Data:
+    return {
+        "square-samples": tongues(random, bands, runs),
+        "single-sample": both(random, (0.3 + change,) * 3, runs=runs),
+        "smaller-step": both(random, (0.3,) * 3, runs=runs),
+    }
+
+
+def square(random, *bands, runs: int = RUNS) -> Data:
+    """Return Fig. 3 with bands for 1, 2, ... samples."""
+    return {"square-samples": tongues(random, bands, runs)}
+
+
+def contour(random, line: float | None = None, runs: int = RUNS, spread: float = 0.02) -> Data:
+    one = {"all": 0.3}
+    return {
+        f"{name}-map": maps(random, one, runs=runs, line=line, spread=spread)
+        for name in ("sinusoid", "ar2")
+    }
+
+
+def step_size(random, areas=(0.5, 0.3, 0.1), runs: int = RUNS, spread: float = 0.02) -> Data:
+    return {"smaller-step": both(random, areas, runs=runs, spread=spread)}
+
+
+HOLDS = {
+    "contour-separates": lambda random: contour(random),
+    "own-boundary": lambda random: contour(random),
+    "low-momentum-mitigates": lambda random: everywhere(random, 0.8),
+    "step-size-shrinks": lambda random: step_size(random),
+    "samples-damp": lambda random: samples(random, -0.1),
+    "three-peaks": lambda random: square(random, [12, 20, 30], [10, 15, 25]),
+    "right-shift": lambda random: square(random, [30], [20], [12]),
+    "variance-excites": lambda random: variance(random, 0.2),
+    "dimension-excites": lambda random: dimension(random, 0.2),
+    "adam-bounded": lambda random: adam(random, 2.0, order=1.0),
+    "network-band": lambda random: network(random, 1.5),
+    "best-momentum": lambda _: {"theory-maps": best(lambda period: 0.8 + 0 * period)},
+}
+FAILS = {
+    "contour-separates": lambda random: contour(random, line=0.2),
+    "own-boundary": lambda random: contour(random, line=0.2),
+    "low-momentum-mitigates": lambda random: low_momentum(random, 1.5),
+    "step-size-shrinks": lambda random: step_size(random, (0.3, 0.4, 0.1)),
+    "samples-damp": lambda random: samples(random, 0.1),
+    "three-peaks": lambda random: square(random, [12, 20], [10, 15, 25]),
+    "right-shift": lambda random: square(random, [12], [20], [30]),
+    "variance-excites": lambda random: variance(random, -0.2),
+    "dimension-excites": lambda random: dimension(random, -0.2),
+    "adam-bounded": lambda random: adam(random, 2.0, order=1.0, growth=10 * DIVERGES),
+    "network-band": lambda random: network(random, 0.7),
+    "best-momentum": lambda _: {"theory-maps": best(lambda period: 0.6 + period / 2000)},
+}
+
+
+def outcome(data: Data, name: str) -> bool | None:
+    return {claim.id: claim for claim in judge(data)}[name].holds
+
+
+@pytest.mark.parametrize("name", HOLDS)
+def test_each_judge_from_both_sides(name):
+    random = np.random.default_rng(5)
+    assert outcome(HOLDS[name](random), name) is True
+    assert outcome(FAILS[name](random), name) is False
+
+
+MORE = {  # other ways of not holding
+    "adam without a band": ("adam-bounded", lambda random: adam(random, 0.5, order=1.0)),
+    "adam, smaller beta1 worse": ("adam-bounded", lambda random: adam(random, 9.0, order=-0.4)),
+    "no rise of the momentum": (
+        "best-momentum",
+        lambda _: {"theory-maps": best(lambda period: 0.8 + 0 * period, rise=-0.01)},
+    ),
+    "a line too far out": ("contour-separates", lambda random: contour(random, line=-0.2)),
+}
+
+
+@pytest.mark.parametrize("case", MORE)
+def test_every_part_of_a_claim_can_fail(case):
+    name, make = MORE[case]
+    assert outcome(make(np.random.default_rng(6)), name) is False
+
+
+FEW = {
+    "low-momentum-mitigates": lambda random: low_momentum(random, 1.5, runs=3),
+    "adam-bounded": lambda random: adam(random, 2.0, order=1.0, runs=2),
+    "network-band": lambda random: network(random, 1.05, runs=2),
+    "variance-excites": lambda random: variance(random, 0.01, runs=2),
+    "three-peaks": lambda random: square(random, [12, 20, 30], [10, 15, 25], runs=1),
+    "contour-separates": lambda random: contour(random, runs=2, spread=0.3),
+    "step-size-shrinks": lambda random: step_size(random, (0.5, 0.45, 0.4), runs=2, spread=0.3),
+}
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_too_few_runs_decide_nothing(name):
+    assert outcome(FEW[name](np.random.default_rng(7)), name) is None
+
+
+# Truth at the border of each claim: neither word may come more often than the level allows.
+NULL = {
+    "no period responds": ("low-momentum-mitigates", lambda random: everywhere(random, 1.0)),
+    "all at the limit": ("low-momentum-mitigates", lambda random: everywhere(random, 1.1)),
+    "Adam sees no rhythm": ("adam-bounded", lambda random: adam(random)),
+    "no band of a network": ("network-band", lambda random: network(random, 1.0)),
+    "no trend in v": ("variance-excites", lambda random: variance(random, 0.0)),
+    "no trend in d": ("dimension-excites", lambda random: dimension(random, 0.0)),
+    "no effect of samples": (
+        "samples-damp",
+        lambda random: samples(random, 0.0, bands=([12, 25], [12, 25])),
+    ),
+    "two bands": ("three-peaks", lambda random: square(random, [12, 25], [12, 20, 30])),
+    "three bands": ("three-peaks", lambda random: square(random, [4, 12, 25], [12, 20, 30])),
+    "no move": ("right-shift", lambda random: square(random, [12], [12], [12])),
+    "equal areas": ("step-size-shrinks", lambda random: step_size(random, (0.3, 0.3, 0.3))),
+    "an exact line": ("contour-separates", lambda random: contour(random)),
+    "its own line": ("own-boundary", lambda random: contour(random)),
+}
+TRUE_UNDER = {"no period responds", "three bands", "an exact line", "its own line"}
+FALSE_UNDER = {
+    "two bands",
+    "Adam sees no rhythm",
+    "no effect of samples",
+    "no move",
+    "equal areas",
+}
+
+
+@pytest.mark.parametrize("case", NULL)
+def test_judges_keep_their_level(case):
+    name, make = NULL[case]
+    random, count = np.random.default_rng(8), 40
+    found = [outcome(make(random), name) for _ in range(count)]
+    most = binom.isf(1e-3, count, LEVEL)
+    if case not in TRUE_UNDER:
+        assert found.count(True) <= most
+    if case not in FALSE_UNDER:
+        assert found.count(False) <= most
+
+
+def test_three_outcomes():
+    def claim(*cases: Case) -> Claim:
+        return Claim("x", "says", "what", "why", cases, level=0.01)
+
+    yes = Case("yes", 1.0, ">=", 0.5, interval=(0.6, 1.2))
+    maybe = Case("maybe", 0.6, ">=", 0.5, interval=(0.4, 0.8))
+    no = Case("no", 0.2, ">=", 0.5, interval=(0.1, 0.3))
+    shown = Case("shown", 0.2, ">=", 0.5, decides=False)
+    assert claim(yes, shown).holds is True
+    assert claim(yes, maybe).holds is None
+    assert claim(maybe, yes, no).holds is False
+    assert claim(yes, maybe).worst is maybe
+    assert claim(maybe, yes, no).worst is no
+    assert claim(yes, Case("lost", np.nan, "<", 2.0)).holds is None
+    table = claim(yes, maybe).to_dict()
+    assert (table["holds"], table["outcome"], table["level"]) == (None, "not decided", 0.01)
+    assert table["interval"] == [0.4, 0.8]
+    counted = [Case("n", 3.0, "==", 3.0, interval=ends).holds for ends in ((3, 3), (2, 3), (4, 5))]
+    assert counted == [True, None, False]
