@@ -19,6 +19,8 @@ __all__ = [
     "ArgumentError",
     "Range",
     "as_array",
+    "check_covariance",
+    "check_direction",
     "check_number",
     "check_numbers",
     "check_range",
@@ -189,7 +191,7 @@ def as_array(name: str, value: object) -> np.ndarray:
         return array.astype(float)
     except ArgumentError:
         raise
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise ArgumentError(f"{name} must be real numbers, got {shorten(value)}") from None
 
 
@@ -214,6 +216,38 @@ def check_numbers(name: str, array: np.ndarray, shape: tuple[int | None, ...]) -
         raise ArgumentError(
             f"{name} must be finite, got {array[tuple(where)]:g} at index ({place})"
         )
+
+
+def check_covariance(variance: object, dim: int) -> float | np.ndarray:
+    """Return a number, one for each input or a matrix; raise `ArgumentError` for anything else."""
+    import numpy as np
+
+    array = as_array("variance", variance)
+    if array.ndim == 0:
+        check_range("variance", float(array))
+        return float(array)
+    check_numbers("variance", array, (dim,) if array.ndim == 1 else (dim, dim))
+    if array.ndim == 1:
+        check_range("variance", array)
+        return array
+    check_number("variance", np.abs(array), high=RANGES["variance"].high)
+    if not np.allclose(array, array.T):
+        raise ArgumentError("variance must be symmetric where it is a matrix")
+    least = float(np.linalg.eigvalsh(array)[0])
+    if least < -1e-12 * np.abs(array).max():
+        raise ArgumentError(
+            f"variance must have eigenvalues of at least 0 where it is a matrix, got {least:g}"
+        )
+    return array
+
+
+def check_direction(direction: object, dim: int) -> np.ndarray:
+    """Return a direction as an array; raise `ArgumentError` unless it has a length above 0."""
+    array = as_array("direction", direction)
+    check_numbers("direction", array, (dim,))
+    if not array.any():
+        raise ArgumentError("direction must not be the zero vector")
+    return array
 
 
 def suggest(kind: str, given: str, allowed: Iterable[str]) -> ArgumentError:

@@ -200,12 +200,13 @@ def sweep_command(
     device: Annotated[str | None, _DEVICE] = None,
     seed: Annotated[str, option("--seed", _RESULT, "Seed of all random numbers (0).")] = "0",
     double: Annotated[bool, _DOUBLE] = False,
+    yes: Annotated[bool, option("--yes", _RESULT, "Run a large sweep without a question.")] = False,
 ) -> None:
     """Run a sweep of your own: any process, model, optimizer and grid, as a TOML file.
 
     resonax sweep my.toml --out mine
     """
-    from resonax.cli.reproduce import sweep
+    from resonax.cli.sweep import sweep
 
     sweep(
         file,
@@ -213,6 +214,7 @@ def sweep_command(
         device=device,
         seed=whole("seed", seed) or 0,
         double=double,
+        yes=yes,
         prepare=keep_compiled,
     )
 

@@ -1,4 +1,4 @@
-"""The commands ``reproduce`` and ``sweep``: run, draw, judge, report."""
+"""The command ``reproduce``: run, draw, judge, report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from resonax.experiments.names import IDS, check_names
 if TYPE_CHECKING:
     from resonax.experiments.runner import Outcome
 
-__all__ = ["reproduce", "sweep"]
+__all__ = ["reproduce"]
 
 
 def _section(outcome: Outcome, out: Path) -> Any:
@@ -152,33 +152,3 @@ def _finish(
     show_line(f"figures: {out / 'figures'}, numbers: {out / 'results'}, claims: {stored}", console)
     if scale == "smoke":
         show_line("this was the small scale; --scale paper makes the paper's own size", console)
-
-
-def sweep(
-    file: Path,
-    *,
-    out: Path,
-    device: str | None,
-    seed: int,
-    double: bool,
-    prepare: Callable[[], None],
-) -> None:
-    """Run a sweep of a person's own and draw it."""
-    check_whole("seed", seed, low=0, high=2**63 - 1)
-    prepare()
-    from resonax.experiments.catalogue import IDS, from_sweep
-    from resonax.experiments.specification import read_sweep
-
-    experiment = from_sweep(read_sweep(file))
-    if experiment.id in IDS:
-        raise ArgumentError(
-            f"{file.name}: id {experiment.id} is a figure of the paper: name another"
-        )
-    with holding(out):
-        (outcome,) = run_in_turn([experiment], RunOptions(out, device, seed, double))
-    dataset = outcome.dataset
-    share = float((dataset.rate > 0).sum() / dataset.rate.count())
-    console = Console()
-    show_line(f"{share:.1%} of {int(dataset.rate.count())} cells grow.", console)
-    numbers = out / "results" / f"{experiment.id}.zarr"
-    show_line(f"figure: {figure_path(out, experiment.id)}, numbers: {numbers}", console)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -108,10 +109,19 @@ class Run:
             advance(share * done)
 
         task = self._store.tasks[part]
-        values = self.experiment.compute(task.region, self.seed, self.double, tell)
+        try:
+            values = self.experiment.compute(task.region, self.seed, self.double, tell)
+        except ArgumentError:  # what only the computation can tell, as that a flow is too stiff
+            self._discard()
+            raise
         self._store.write(task, values)
         advance(share * (1.0 - told))
         return time.perf_counter() - began
+
+    def _discard(self) -> None:
+        """Remove a store without any result: it would refuse the sweep once that is corrected."""
+        if not any(self._store.is_marked(task) for task in self._store.tasks):
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def load(self) -> xr.Dataset:
         """Return what is stored; it must be complete."""

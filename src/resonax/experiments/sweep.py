@@ -9,9 +9,9 @@ import numpy as np
 from scipy.interpolate import RegularGridInterpolator
 
 from resonax.algebra import on_the_cpu
-from resonax.checks import ArgumentError
 from resonax.experiments.build import build_setting, build_training
-from resonax.experiments.specification import Panel, Sweep
+from resonax.experiments.schema import Panel, Sweep
+from resonax.experiments.validation import resolve
 from resonax.labels import CRITERIA, LABELS
 from resonax.results import Layout, Variable
 from resonax.simulation import STATISTICS, Responses, simulate, summarise
@@ -52,8 +52,8 @@ def sweep_layout(sweep: Sweep) -> Layout:
         for end in ("low", "high") if criterion in _COSTLY else ():
             words = f"{end} end of what the computed points around a cell allow for {criterion}"
             variables[f"{criterion}_{end}"] = Variable(dims, "float64", {"long_name": words})
-    for panel in sweep.panels:
-        build_training(sweep, panel)  # what cannot be built is said before anything is written
+    for number in range(len(sweep.panels)):
+        build_training(sweep, number)  # what cannot be built is said before anything is written
     return Layout(
         coords={
             "panel": np.array([panel.name for panel in sweep.panels]),
@@ -126,7 +126,7 @@ def compute_sweep(
     if len(rows) and len(columns):
         inner = {first: points[first][rows], second: part[columns]}
         labels = cell_labels(number, len(rows), columns + offset, share=sweep.share)
-        found = _simulate(sweep, panel, inner, labels, seed, double, advance)
+        found = _simulate(sweep, number, inner, labels, seed, double, advance)
         place = np.ix_(rows, columns)
         for name, array in summarise(found).items():
             values[name][0][place] = array
@@ -135,7 +135,7 @@ def compute_sweep(
     for criterion in sweep.theory.criteria if sweep.theory else ():
         values |= {
             f"{criterion}_{name}": array[None]
-            for name, array in _theory(sweep, panel, criterion).items()
+            for name, array in _theory(sweep, number, criterion).items()
         }
     return values
 
@@ -163,7 +163,7 @@ def cell_labels(panel: int, rows: int, columns: np.ndarray, *, share: bool) -> n
 
 def _simulate(
     sweep: Sweep,
-    panel: Panel,
+    number: int,
     points: Mapping[str, np.ndarray],
     labels: np.ndarray,
     seed: int,
@@ -172,7 +172,7 @@ def _simulate(
 ) -> Responses:
     """Return the responses with the first axis first."""
     first, second = points
-    training = build_training(sweep, panel)
+    training = build_training(sweep, number)
     columns, shared = {second: points[second]}, {first: points[first]}
     if not sweep.share:
         grid = np.meshgrid(points[first], points[second], indexing="ij")
@@ -181,7 +181,7 @@ def _simulate(
         training,
         columns,
         shared,
-        **sweep.merged(panel, "run"),
+        **resolve(sweep, number).run.model_dump(),
         seed=seed,
         labels=labels,
         double=double,
@@ -194,7 +194,7 @@ def _simulate(
 
 
 @on_the_cpu
-def _theory(sweep: Sweep, panel: Panel, criterion: str) -> dict[str, np.ndarray]:
+def _theory(sweep: Sweep, number: int, criterion: str) -> dict[str, np.ndarray]:
     """Return the rate of a criterion at every cell; nan where it does not apply.
 
     The Lyapunov criterion judges the panel's own process. The others need a periodic law: where
@@ -206,7 +206,7 @@ def _theory(sweep: Sweep, panel: Panel, criterion: str) -> dict[str, np.ndarray]
     """
     assert sweep.theory is not None
     points: dict[str, Any] = {**sweep.points()}
-    own = build_setting(sweep, panel)
+    own = build_setting(sweep, number)
     names = ("rate", "low", "high") if criterion in _COSTLY else ("rate",)
     shape = tuple(len(array) for array in points.values())
     nothing = {name: np.full(shape, np.nan) for name in names}
@@ -216,9 +216,7 @@ def _theory(sweep: Sweep, panel: Panel, criterion: str) -> dict[str, np.ndarray]
     elif not own.process.periodic:
         if criterion != "flow" or not sweep.theory.process:
             return nothing
-        own = build_setting(sweep, panel, theory=True)
-    if any((array <= 0).any() for array in points.values()):
-        raise ArgumentError(f"{sweep.id}: theory needs axes above 0")
+        own = build_setting(sweep, number, theory=True)
     if criterion not in _COSTLY:
         return {"rate": stability_map(own, criterion, **points).rate.values}
     places = [

@@ -14,7 +14,13 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from resonax.algebra import matrix_sqrt
-from resonax.checks import ArgumentError, as_array, check_numbers, check_range, check_whole
+from resonax.checks import (
+    ArgumentError,
+    check_covariance,
+    check_direction,
+    check_range,
+    check_whole,
+)
 from resonax.moments import Moments
 
 __all__ = ["Process", "Spectrum", "State"]
@@ -142,37 +148,11 @@ def check_inputs(process: Any) -> None:
             check_range(item.name, given)
         if isinstance(given, int) and not item.metadata.get("static"):
             object.__setattr__(process, item.name, float(given))
-    _check_variance(process)
+    if not hasattr(process.variance, "aval"):
+        object.__setattr__(process, "variance", check_covariance(process.variance, process.dim))
     direction = getattr(process, "direction", None)
     if direction is not None and not hasattr(direction, "aval"):
-        direction = as_array("direction", direction)
-        check_numbers("direction", direction, (process.dim,))
-        if not direction.any():
-            raise ArgumentError("direction must not be the zero vector")
-        object.__setattr__(process, "direction", direction)
-
-
-def _check_variance(process: Any) -> None:
-    variance, dim = process.variance, process.dim
-    if hasattr(variance, "aval"):
-        return
-    array = as_array("variance", variance)
-    if array.ndim == 0:
-        check_range("variance", float(array))
-        object.__setattr__(process, "variance", float(array))
-        return
-    check_numbers("variance", array, (dim,) if array.ndim == 1 else (dim, dim))
-    if array.ndim == 1:
-        check_range("variance", array)
-    elif not np.allclose(array, array.T):
-        raise ArgumentError("variance must be symmetric where it is a matrix")
-    else:
-        least = float(np.linalg.eigvalsh(array)[0])
-        if least < -1e-12 * np.abs(array).max():
-            raise ArgumentError(
-                f"variance must have eigenvalues of at least 0 where it is a matrix, got {least:g}"
-            )
-    object.__setattr__(process, "variance", array)
+        object.__setattr__(process, "direction", check_direction(direction, process.dim))
 
 
 def whole_blocks(index: ArrayLike, length: ArrayLike) -> Array:

@@ -25,6 +25,9 @@ class Optimizer(Protocol):
         ...
 
 
+_SHORT = {"lr": "learning_rate", "beta1": "b1", "beta2": "b2"}  # our words for optax's
+
+
 @value
 class Transform:
     """Any optax optimizer: the function that makes it, and its numbers by their optax names.
@@ -38,6 +41,13 @@ class Transform:
     numbers: Mapping[str, ArrayLike]
     make: Callable[..., optax.GradientTransformation] = static(default=optax.sgd)
 
+    @classmethod
+    def of(
+        cls, make: Callable[..., optax.GradientTransformation], numbers: Mapping[str, ArrayLike]
+    ) -> Transform:
+        """Return an optax optimizer by numbers that have our names: lr, beta1, beta2."""
+        return cls({_SHORT.get(name, name): number for name, number in numbers.items()}, make)
+
     def transform(self) -> optax.GradientTransformation:
         """Return the transform for gradients of the loss."""
         return self.make(**self.numbers)
@@ -45,10 +55,7 @@ class Transform:
 
 def adam(lr: float, beta1: float = 0.9, beta2: float = 0.999) -> Transform:
     """Return Adam as optax has it."""
-    return Transform({"learning_rate": lr, "b1": beta1, "b2": beta2}, optax.adam)
-
-
-_SHORT = {"lr": "learning_rate", "beta1": "b1", "beta2": "b2"}  # our words for optax's
+    return Transform.of(optax.adam, {"lr": lr, "beta1": beta1, "beta2": beta2})
 
 
 @value

@@ -1,0 +1,71 @@
+"""The command ``sweep``: read, estimate, ask, run, draw."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from resonax.checks import ArgumentError, check_whole
+from resonax.cli.running import RunOptions, check_device, figure_path, holding, run_in_turn
+from resonax.cli.show import show_line
+from resonax.experiments.names import IDS
+
+__all__ = ["sweep"]
+
+
+def sweep(
+    file: Path,
+    *,
+    out: Path,
+    device: str | None,
+    seed: int,
+    double: bool,
+    yes: bool,
+    prepare: Callable[[], None],
+) -> None:
+    """Run a sweep of a person's own and draw it."""
+    from resonax.experiments.cost import check_cost
+    from resonax.experiments.specification import read_sweep
+
+    check_whole("seed", seed, low=0, high=2**63 - 1)
+    check_device(device)
+    described = read_sweep(file)
+    try:
+        cost = check_cost(described, double=double)
+    except ArgumentError as error:
+        raise ArgumentError(f"{file.name}: {error}") from None
+    if described.id in IDS:
+        raise ArgumentError(
+            f"{file.name}: id {described.id} is a figure of the paper: name another"
+        )
+    _agree(file.name, str(cost), cost.is_large and not yes)
+    show_line(f"{described.id}: {cost}", Console(stderr=True))
+    prepare()
+    from resonax.experiments.catalogue import from_sweep
+
+    experiment = from_sweep(described)
+    with holding(out):
+        (outcome,) = run_in_turn([experiment], RunOptions(out, device, seed, double))
+    rate = outcome.dataset.rate
+    share = float((rate > 0).sum() / rate.count())
+    console = Console()
+    show_line(f"{share:.1%} of {int(rate.count())} cells grow.", console)
+    numbers = out / "results" / f"{described.id}.zarr"
+    show_line(f"figure: {figure_path(out, described.id)}, numbers: {numbers}", console)
+
+
+def _agree(name: str, cost: str, ask: bool) -> None:
+    """Ask a person whether a large sweep is meant; where nobody can answer, refuse it."""
+    if not ask:
+        return
+    from resonax.experiments.cost import LARGE
+
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ArgumentError(f"{name}: {cost}, which is more than {LARGE}: add --yes to run it")
+    import typer
+
+    if not typer.confirm(f"{name}: {cost}. Run it?", err=True):
+        raise ArgumentError(f"{name}: not run")

@@ -1,0 +1,293 @@
+"""What a sweep is made of: its tables, the types of their entries, and how much they may hold."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    model_validator,
+)
+
+from resonax.checks import shorten
+
+__all__ = ["MOST", "Axis", "Panel", "Run", "Sweep", "Theory", "Train", "first_mistake"]
+
+# What a file may hold at most; docs/reproduce.md has the table.
+MOST = {
+    "bytes": 1_000_000,
+    "depth": 8,  # tables within tables
+    "title": 200,  # characters
+    "name": 100,
+    "prose": 4_000,
+    "panels": 24,
+    "points": 100_000,  # of an axis
+    "runs": 100_000,
+    "steps": 100_000_000,
+    "theory points": 1_000,
+}
+_BIDI = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+def _plain(most: int, lines: bool = False) -> AfterValidator:
+    """Return the check that a text has a bounded length and no control characters."""
+
+    def check(text: str) -> str:
+        if len(text) > most:
+            raise ValueError(f"must have at most {most} characters, got {len(text)}")
+        for letter in text:
+            control = unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") or letter in _BIDI
+            if control and not (lines and letter in "\r\n\t"):
+                raise ValueError(f"must be plain text, got the control character {letter!r}")
+        return text
+
+    return AfterValidator(check)
+
+
+_Title = Annotated[str, _plain(MOST["title"])]
+_Name = Annotated[str, _plain(MOST["name"])]
+_Prose = Annotated[str, _plain(MOST["prose"], lines=True)]
+
+
+def _moderate(number: int | float) -> int | float:
+    if not -1e300 <= number <= 1e300:
+        raise ValueError("must be from -1e300 to 1e300")
+    return number
+
+
+_Number = Annotated[int | float, AfterValidator(_moderate)]
+_Pair = Annotated[tuple[_Number, _Number], Strict(False)]
+_Table = dict[str, Any]  # one of the kinds of `tables`
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Axis(_Strict):
+    """The values of one axis: a list, or a range of evenly spaced points.
+
+    ``spacing`` says in what the points are evenly spaced: the number itself, its logarithm or its
+    inverse (for a period: the frequency). A period of 0 is the same inputs in random order.
+    """
+
+    values: (
+        Annotated[tuple[_Number, ...], Strict(False), Field(max_length=MOST["points"])] | None
+    ) = None
+    first: _Number | None = None
+    last: _Number | None = None
+    count: int | None = Field(default=None, ge=1, le=MOST["points"])
+    spacing: Literal["linear", "log", "inverse"] = "linear"
+    root: bool = False  # the points are the square roots: a standard deviation given as a variance
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Axis:
+        ranged = [self.first, self.last, self.count]
+        if self.values is not None:
+            if any(part is not None for part in ranged) or not self.values:
+                raise ValueError("must have either values or first, last and count")
+            if self.spacing != "linear":
+                raise ValueError("must have no spacing where it has values")
+        elif self.first is None or self.last is None or self.count is None:
+            raise ValueError("must have values, or first, last and count")
+        elif self.spacing != "linear" and min(self.first, self.last) <= 0:
+            raise ValueError(f"must be above 0 for the spacing {self.spacing}")
+        elif self.count == 1 and self.first != self.last:
+            raise ValueError("must have a count of at least 2 where first and last differ")
+        if self.root and min(self.values or (self.first or 0, self.last or 0)) < 0:
+            raise ValueError("must be at least 0 where root is true")
+        points = self.points()
+        if not (np.abs(points) <= 1e300).all():
+            raise ValueError("must be from -1e300 to 1e300")
+        if (np.diff(points) <= 0).any():
+            raise ValueError("must have values that differ from each other by more than 1e-12")
+        return self
+
+    @np.errstate(all="ignore")
+    def points(self) -> np.ndarray:
+        """Return the values, in increasing order."""
+        if self.values is not None:
+            points = np.array([float(number) for number in self.values])
+        else:
+            first, last, count = float(self.first or 0), float(self.last or 0), int(self.count or 1)
+            if self.spacing == "linear":
+                points = np.linspace(first, last, count)
+            elif self.spacing == "log":
+                points = np.geomspace(first, last, count)
+            else:
+                points = 1 / np.linspace(1 / first, 1 / last, count)
+        return np.sort((np.sqrt(points) if self.root else points).round(12))
+
+
+class Train(_Strict):
+    """How one run is made."""
+
+    batch: int = Field(default=1, ge=1, le=10**9)
+    noise: float = Field(default=0.0, ge=0, le=1e12)
+    start: float = Field(default=1.0, gt=0, le=1e6)
+    start_law: Literal["uniform", "normal"] = "uniform"
+    reduction: Literal["mean", "sum"] = "mean"
+
+
+class Run(_Strict):
+    """How long and how often: the response is the mean over the last ``window`` steps."""
+
+    runs: int = Field(default=10, ge=1, le=MOST["runs"])
+    steps: int = Field(default=10_000, ge=40, multiple_of=40, le=MOST["steps"])
+    window: int = Field(default=500, ge=20, multiple_of=20)
+
+    @model_validator(mode="after")
+    def _two_windows(self) -> Run:
+        if 2 * self.window > self.steps:
+            raise ValueError(
+                f"must have steps for two windows, got {self.steps} steps and a window of "
+                f"{self.window}"
+            )
+        return self
+
+
+class Panel(_Strict):
+    """A variant: what it replaces, the reading it stands for, and where its axes end."""
+
+    name: Annotated[_Name, Field(min_length=1)]
+    reading: _Prose = ""
+    process: _Table = {}
+    model: _Table = {}
+    optimizer: _Table = {}
+    train: _Table = {}
+    run: _Table = {}
+    limits: dict[str, _Pair] = {}
+    smoke: _Table = {}
+
+
+class Theory(_Strict):
+    """Criteria to compute beside the simulation, and on how many points of each axis at most."""
+
+    criteria: Annotated[
+        tuple[Literal["flow", "map", "mean_square", "lyapunov"], ...],
+        Strict(False),
+        Field(min_length=1, max_length=4),
+    ]
+    points: Annotated[tuple[int, int], Strict(False)] = (1000, 1000)
+    process: _Table = {}  # the process that the flow judges, where it is another
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Theory:
+        if len(set(self.criteria)) < len(self.criteria):
+            raise ValueError("must name each criterion once")
+        if not all(2 <= count <= MOST["theory points"] for count in self.points):
+            raise ValueError(f"must have 2 to {MOST['theory points']} points along each axis")
+        return self
+
+
+class Sweep(_Strict):
+    """One figure's sweep."""
+
+    id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")
+    title: _Title = ""
+    paper: _Title = ""
+    caption: _Prose = ""
+    # Where it departs from the paper, or the paper is silent.
+    deviations: Annotated[tuple[_Prose, ...], Strict(False), Field(max_length=24)] = ()
+    process: _Table
+    model: _Table = {"kind": "linear"}
+    optimizer: _Table
+    train: Train = Train()
+    run: Run = Run()
+    axes: dict[str, Axis]
+    share: bool = True  # cells along the first axis share their random numbers
+    chunk: int = Field(default=100_000, ge=1, le=100_000)  # points of the second axis in a task
+    panels: Annotated[
+        tuple[Panel, ...], Strict(False), Field(min_length=1, max_length=MOST["panels"])
+    ] = (Panel(name="all"),)
+    theory: Theory | None = None
+    smoke: _Table = {}
+
+    @model_validator(mode="after")
+    def _two_axes(self) -> Sweep:
+        if len(self.axes) != 2:
+            raise ValueError(f"axes must be two, got {len(self.axes)}")
+        if next(iter(self.axes)) == "period":
+            raise ValueError("axes must name period last, as streams of other periods differ")
+        names = [panel.name for panel in self.panels]
+        if len(set(names)) < len(names):
+            raise ValueError("panels must have names that differ")
+        return self
+
+    def points(self) -> dict[str, np.ndarray]:
+        """Return the values of both axes."""
+        return {name: axis.points() for name, axis in self.axes.items()}
+
+    def merged(self, panel: Panel, part: str) -> dict[str, Any]:
+        """Return a table of the sweep with what a panel replaces; another kind replaces it all."""
+        own = getattr(self, part)
+        base: dict[str, Any] = dict(own) if isinstance(own, dict) else own.model_dump()
+        given = getattr(panel, part)
+        if "kind" in given and given["kind"] != base.get("kind"):
+            return dict(given)
+        return {**base, **given}
+
+
+_HOMES: dict[str, type[BaseModel]] = {
+    "train": Train,
+    "run": Run,
+    "panels": Panel,
+    "theory": Theory,
+    "axes": Axis,
+}
+
+
+_WORDS = {
+    "Input should": "must",
+    "Tuple should": "must",
+    "Dictionary should": "must",
+    "Value error, ": "",
+    "be a valid integer, got a number with a fractional part": "be a whole number",
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid string": "text",
+    "a valid boolean": "true or false",
+    "a valid tuple": "a list",
+    "a finite number": "finite",
+    "a valid dictionary": "a table",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "greater than": "above",
+    " after validation": "",
+}
+
+
+def first_mistake(error: ValidationError, place: str = "") -> str:
+    """Return the first mistake that pydantic found as one sentence with its path."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    loc = first["loc"]
+    # The alternatives of a type are the last of its path: "int" and "float" of a number.
+    is_number = bool(loc) and loc[-1] in ("int", "float")
+    words = [shorten(part, 40).strip("'") or "''" for part in (loc[:-1] if is_number else loc)]
+    path = ".".join(filter(None, [place, *words]))
+    if first["type"] == "extra_forbidden":
+        home: type[BaseModel] = Sweep
+        inner = place.split(".")[-1] if place else str(loc[0])
+        if inner in _HOMES and (place or len(loc) > 1):
+            home = _HOMES[inner]
+        return f"{path} is not a known key, use one of {', '.join(home.model_fields)}"
+    if first["type"] == "missing":
+        return f"{path} is missing"
+    message = first["msg"]
+    for theirs, ours in _WORDS.items():
+        message = message.replace(theirs, ours)
+    message = message.split(" or instance of")[0]
+    if message.startswith("String should match"):
+        message = "must be small letters, digits and dashes, 64 at most"
+    elif is_number and first["type"] != "finite_number":
+        message = "must be a number"
+    given = first["input"]
+    got = "" if ", got" in message or isinstance(given, dict) else f", got {shorten(given)}"
+    return f"{path} {message}".strip() + got

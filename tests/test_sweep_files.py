@@ -1,0 +1,340 @@
+"""Sweep files: what is refused, in which words, before what; and what the largest may be."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import math
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import xarray as xr
+
+from bad_sweeps import FAULTS, MAP, NETWORK, bad_sweeps, put, to_toml
+from resonax import ArgumentError
+from resonax.checks import RANGES
+from resonax.cli.app import _run
+from resonax.experiments import cost
+from resonax.experiments.build import build_training
+from resonax.experiments.schema import MOST
+from resonax.experiments.specification import parse_sweep, read_sweep
+from resonax.experiments.sweep import sweep_layout, sweep_specification
+from resonax.experiments.tables import KINDS, count_weights
+from resonax.processes import PROCESSES
+from resonax.simulation.training import Transform
+
+TINY = {
+    "id": "tiny",
+    "process": {"kind": "sinusoid"},
+    "optimizer": {"kind": "heavy_ball", "lr": 0.01},
+    "run": {"runs": 2, "steps": 80, "window": 20},
+    "axes": {"momentum": {"values": [0.9, 0.95]}, "period": {"values": [20, 30]}},
+}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_300_bad_files_get_a_sentence_each_before_jax_is_loaded(tmp_path):
+    for number, (_, data) in enumerate(bad_sweeps(300)):
+        (tmp_path / f"{number}.toml").write_bytes(data)
+    code = (
+        "import json, sys\n"
+        "from resonax.cli.app import _run\n"
+        "found = [_run(['sweep', f'{number}.toml']) for number in range(300)]\n"
+        "heavy = sorted({'jax', 'optax', 'scipy', 'xarray', 'matplotlib'} & set(sys.modules))\n"
+        "print(json.dumps([found, heavy]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    found, heavy = json.loads(done.stdout)
+    assert heavy == []
+    for (name, data), (status, sentence) in zip(bad_sweeps(300), found, strict=True):
+        assert status == 2, (name, data[:1000])
+        assert sentence, name
+        assert "\n" not in sentence.strip(), name
+        assert len(sentence) < 600, (name, sentence)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".toml"}
+
+
+def test_the_generator_reaches_every_kind_of_fault_and_repeats():
+    names = [name.split(": ")[1] for name, _ in bad_sweeps(300)]
+    assert set(names) == {make.__name__ for make in FAULTS}
+    assert list(bad_sweeps(60, seed=3)) == list(bad_sweeps(60, seed=3))
+    for base in (MAP, NETWORK):  # without a fault they are good
+        sweep_layout(parse_sweep(base))
+        sweep_layout(parse_sweep(base, scale="smoke"))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("panels.1.train.nosie", 1, "panels.1.train.nosie is not a known key, use one of batch"),
+        ("panels.0.run.runs", 4, "panels.0.run.runs must be that of the sweep, 3, got 4"),
+        ("process.kind", "recorded", "unknown process.kind 'recorded'"),
+        ("optimizer.kind", "optax.lbfgs", "unknown optimizer.kind 'optax.lbfgs'"),
+        ("run.steps", 2**33, "run.steps must be a multiple of 40"),
+        ("run.steps", 4 * 10**18, "run.steps must be at most 100000000"),
+        ("theory.points", [1, 2], "theory must have 2 to 1000 points along each axis"),
+        ("panels.0.limits", {"period": [1, 2]}, "must leave a point of the axis, got 1 to 2"),
+        ("title", "a\x00b", "title must be plain text, got the control character '\\x00'"),
+        ("optimizer.momentum", 0.9, "optimizer.momentum is given and is an axis"),
+        ("smoke.run.steps", 41, "run.steps must be a multiple of 40, got 41"),
+    ],
+)
+def test_a_refusal_names_the_key_and_what_is_allowed(path, value, words):
+    with pytest.raises(ArgumentError) as found:
+        parse_sweep(put(path, value), where="mine.toml")
+    assert str(found.value).startswith("mine.toml: ")
+    assert words in str(found.value)
+
+
+def test_files_that_are_none():
+    Path("folder").mkdir()
+    Path("large.toml").write_bytes(b"#" * (MOST["bytes"] + 1))
+    for name, words in (
+        ("nowhere.toml", "nowhere.toml could not be read"),
+        ("folder", "folder must be a file"),
+        ("/dev/null", "must be a file"),
+        ("large.toml", "at most 1000000 bytes"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            read_sweep(Path(name))
+
+
+# What is at its limit is allowed.
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {**TINY, "title": "x" * MOST["title"], "caption": "a\nb" * 1000},
+        {**TINY, "panels": [{"name": str(number)} for number in range(MOST["panels"])]},
+        {**TINY, "run": {"runs": 1, "steps": MOST["steps"], "window": 20}},
+        {**TINY, "title": r"$\frac{1}$ of [red] <b>", "panels": [{"name": r"$\frac{"}]},
+        put("axes.period", {"first": 1, "last": 9e4, "count": MOST["points"]}, TINY),
+        put("axes.period", {"values": [0]}, TINY),
+        put("process", {"kind": "square", "dim": 23}, TINY),
+        put("train", {"batch": 10**9}, TINY),
+        put("model", {"kind": "network", "hidden": [4096]}, TINY),
+        put("process", {"kind": "iid", "dim": 2, "variance": [[1.0, 0.5], [0.5, 1.0]]}, TINY)
+        | {"axes": {"momentum": {"values": [0.5]}, "amplitude": {"values": [0, 1e6]}}},
+    ],
+)
+def test_what_is_at_its_limit_is_allowed(table):
+    parse_sweep(table)
+
+
+# The tables against what they are made into.
+
+
+@pytest.mark.parametrize("kind", KINDS["process"])
+def test_a_process_has_the_keys_of_its_class(kind):
+    names = {item.name for item in fields(PROCESSES[kind])} - {"law"}
+    assert set(KINDS["process"][kind]) == names
+
+
+def test_every_process_but_a_recording_can_be_swept():
+    assert set(KINDS["process"]) == set(PROCESSES) - {"recorded"}
+
+
+MODELS = {
+    "linear": {"bias": False},
+    "polynomial": {"degree": 3},
+    "fourier": {"frequencies": [[1.0, 0.0], [0.0, 2.0]]},
+    "radial": {"centers": [[0.0, 1.0]], "width": 0.5},
+    "network": {"hidden": [3, 4]},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS["model"])
+def test_a_model_has_the_weights_that_are_counted(kind):
+    model = {"kind": kind, **MODELS[kind]}
+    assert set(MODELS[kind]) == set(KINDS["model"][kind])
+    table = {**TINY, "process": {"kind": "sinusoid", "dim": 2}, "model": model}
+    training = build_training(parse_sweep(table), 0)
+    if kind == "network":
+        assert count_weights(model, 2) == (2 + 1) * 3 + (3 + 1) * 4 + (4 + 1)
+    else:
+        assert count_weights(model, 2) == training.weights
+
+
+def middle(name: str) -> float:
+    """Return a number that a knob may have."""
+    low, high, *_ = RANGES[name]
+    return math.sqrt(max(low, 1e-4) * min(high, 1.1))
+
+
+@pytest.mark.parametrize("kind", KINDS["optimizer"])
+def test_every_optimizer_runs_with_any_of_its_numbers_as_an_axis(kind):
+    keys = KINDS["optimizer"][kind]
+    for name in keys:
+        given = {key: middle(key) for key in keys if key != name}
+        table = {
+            **TINY,
+            "optimizer": {"kind": kind, **given},
+            "axes": {name: {"values": [middle(name)]}, "period": {"values": [20]}},
+        }
+        training = build_training(parse_sweep(table), 0)
+
+        def step(number, training=training, name=name):  # as the engine does, for traced numbers
+            transform = training.at({name: number}).optimizer.transform()
+            weights = (jnp.ones(()), jnp.ones(()))
+            updates, _ = transform.update(weights, transform.init(weights), weights)
+            return updates
+
+        jax.eval_shape(jax.vmap(step), jnp.ones(2))
+
+
+def test_optimizers_of_optax_are_elementwise():
+    """The update of a weight does not depend on the other weights."""
+    for kind in KINDS["optimizer"]:
+        if not kind.startswith("optax."):
+            continue
+        make = getattr(optax, kind.removeprefix("optax."))
+        names = [
+            {"lr": "learning_rate", "beta1": "b1", "beta2": "b2"}.get(n, n)
+            for n in KINDS["optimizer"][kind]
+        ]
+        assert set(names) <= set(inspect.signature(make).parameters), kind
+        transform = Transform.of(make, {"lr": 0.1}).transform()
+        one, two = jnp.array([1.0, 2.0]), jnp.array([1.0, -7.0])
+        updates = [transform.update(w, transform.init(w), w)[0] for w in (one, two)]
+        assert float(updates[0][0]) == pytest.approx(float(updates[1][0])), kind
+
+
+def test_a_table_is_stored_as_it_was_before_it_was_checked_by_kinds():
+    """Stores made before are taken up again: their specification is compared as text."""
+    sweep = parse_sweep(TINY | {"panels": [{"name": "a", "limits": {"period": [0, 25.5]}}]})
+    assert sweep_specification(sweep) == {
+        "id": "tiny",
+        "process": {"kind": "sinusoid"},
+        "model": {"kind": "linear"},
+        "optimizer": {"kind": "heavy_ball", "lr": 0.01},
+        "train": {
+            "batch": 1,
+            "noise": 0.0,
+            "start": 1.0,
+            "start_law": "uniform",
+            "reduction": "mean",
+        },
+        "run": {"runs": 2, "steps": 80, "window": 20},
+        "axes": {"momentum": [0.9, 0.95], "period": [20.0, 30.0]},
+        "share": True,
+        "chunk": 100_000,
+        "panels": [
+            {
+                "name": "a",
+                "process": {},
+                "model": {},
+                "optimizer": {},
+                "train": {},
+                "run": {},
+                "limits": {"period": [0, 25.5]},
+            }
+        ],
+        "theory": None,
+    }
+    assert json.dumps(sweep_specification(sweep)["panels"][0]["limits"]) == '{"period": [0, 25.5]}'
+
+
+# The command.
+
+
+def test_a_refused_file_leaves_no_store_and_the_corrected_one_runs(tmp_path):
+    stiff = {**TINY, "theory": {"criteria": ["flow"]}}
+    stiff["process"] = {"kind": "sinusoid", "amplitude": 1e6, "variance": 1e12}
+    stiff["optimizer"] = {"kind": "heavy_ball", "lr": 1e6}
+    Path("tiny.toml").write_bytes(to_toml(stiff))
+    status, words = _run(["sweep", "tiny.toml"])
+    assert status == 2
+    assert "flow" in words
+    assert not (tmp_path / "out" / "results" / "tiny.zarr").exists()
+    Path("tiny.toml").write_bytes(to_toml(TINY))
+    assert _run(["sweep", "tiny.toml"]) == (0, "")
+    assert float(xr.open_zarr("out/results/tiny.zarr").rate.count()) == 4
+
+
+def test_a_large_sweep_needs_a_yes(monkeypatch, capsys):
+    Path("tiny.toml").write_bytes(to_toml({**TINY, "title": r"$\frac{ & [red]"}))
+    monkeypatch.setattr(cost, "ASK_SECONDS", 1.0)
+    status, words = _run(["sweep", "tiny.toml"])
+    assert status == 2
+    assert words.startswith("tiny.toml: 4 cells, 2 runs of 80 steps each: about a few seconds")
+    assert words.endswith("add --yes to run it")
+    assert not Path("out").exists()
+    assert _run(["sweep", "tiny.toml", "--yes"]) == (0, "")
+    captured = capsys.readouterr()
+    assert captured.err.startswith("tiny: 4 cells, 2 runs of 80 steps each: about")
+    assert "of 4 cells grow." in captured.out
+
+
+def test_more_than_the_machine_has_is_refused(monkeypatch):
+    sweep = parse_sweep(put("model.hidden", [4096] * 4, NETWORK))
+    assert cost.estimate(sweep).bytes > 50e9
+    monkeypatch.setattr(cost, "_memory", lambda: 16 * 10**9)
+    with pytest.raises(ArgumentError, match=r"GB of memory, and there are 16 GB"):
+        cost.check_cost(sweep)
+    with pytest.raises(ArgumentError, match="add --double"):
+        cost.check_cost(parse_sweep(put("run.steps", 4_000_000, TINY)))
+
+
+def test_every_sweep_of_the_paper_is_within_the_limits():
+    from importlib.resources import files
+
+    for path in (files("resonax.experiments") / "specifications").iterdir():
+        for scale in ("smoke", "paper"):
+            found = cost.check_cost(read_sweep(Path(str(path)), scale=scale))
+            assert found.bytes < cost.ASK_BYTES, path.name
+
+
+def compiled_bytes(table, monkeypatch) -> int:
+    """Return what the compiler says that the loop of a sweep holds."""
+    from resonax.experiments.sweep import compute_sweep
+    from resonax.simulation import engine, network
+
+    class SeenError(Exception):
+        pass
+
+    def look(function):
+        def lowered(*args, **kwargs):
+            raise SeenError(function.lower(*args, **kwargs).compile().memory_analysis())
+
+        return lowered
+
+    for home, name in ((engine, "advance_linear"), (network, "advance_networks")):
+        monkeypatch.setattr(home, name, look(getattr(home, name)))
+    with pytest.raises(SeenError) as seen:
+        compute_sweep(parse_sweep(table), {}, seed=0)
+    found = seen.value.args[0]
+    both = found.argument_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
+    return both + found.temp_size_in_bytes
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        put("axes.period", {"first": 20, "last": 40, "count": 100}, TINY)
+        | {"run": {"runs": 10, "steps": 80, "window": 20}},
+        {**copy.deepcopy(NETWORK), "axes": TINY["axes"], "optimizer": TINY["optimizer"]}
+        | {"panels": [{"name": "a"}], "model": {"kind": "network", "hidden": [100, 100]}},
+    ],
+    ids=["linear", "network"],
+)
+def test_the_estimate_of_memory_is_that_of_the_compiler(table, monkeypatch):
+    found = cost.estimate(parse_sweep(table)).engine
+    measured = compiled_bytes(table, monkeypatch)
+    assert np.log(found / measured) == pytest.approx(0, abs=np.log(3))
