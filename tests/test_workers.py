@@ -114,7 +114,7 @@ def test_figures_made_side_by_side_are_those_made_in_turn(tmp_path):
         assert _run(["reproduce", name, "--out", "turns"]) == (0, "")
     assert tree(tmp_path / "both" / "results") == tree(tmp_path / "turns" / "results")
     assert {path.name for path in (tmp_path / "both" / "figures").iterdir()} == {
-        f"{name}.{ending}" for name in names for ending in ("png", "svg")
+        f"{name}{ending}" for name in names for ending in (".png", ".svg", "-dark.png")
     }
     status, words = _run(["reproduce", *names, "--out", "both", "--seed", "1"])
     assert status == 2

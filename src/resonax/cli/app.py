@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
 import sys
@@ -13,12 +14,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from resonax.checks import ArgumentError
+from resonax.checks import RANGES, ArgumentError, check_range, check_whole, suggest
 from resonax.cli.build import parse_axis
 from resonax.cli.cache import keep_compiled
 from resonax.cli.check import check_command
+from resonax.cli.commands import Command, Group, completing
 from resonax.cli.interrupts import SENTENCE, STATUS, was_interrupted
 from resonax.cli.options import Options, option, taking_options, whole
+from resonax.experiments.names import IDS
+from resonax.labels import CRITERIA, plain
 
 __all__ = ["app", "main"]
 
@@ -26,7 +30,7 @@ app = typer.Typer(
     help="Will SGD with momentum blow up because of the order in which the data arrives?",
     epilog="Rates are per step: the error grows by e^rate each step, so a negative rate converges. "
     "The radius per period is the factor of one period: below 1 converges.",
-    add_completion=False,
+    cls=Group,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -55,16 +59,23 @@ def top(
     del version
 
 
-@app.command("stability")
+@app.command("stability", cls=Command)
 @taking_options
 def stability_command(
     options: Options,
-    paths: Annotated[str, option("--paths", _RESULT, "Sampled paths for lyapunov (64).")] = "64",
+    paths: Annotated[
+        str, option("--paths", _RESULT, "Sampled paths for lyapunov.", metavar="NUMBER")
+    ] = "64",
     steps: Annotated[
         str | None,
-        option("--steps", _RESULT, "Steps of each path for lyapunov (4096, or more if slow)."),
+        option(
+            "--steps",
+            _RESULT,
+            "Steps of each path for lyapunov; 4096 if left out, more where growth is slow.",
+            metavar="NUMBER",
+        ),
     ] = None,
-    seed: Annotated[str, option("--seed", _RESULT, "Seed of the paths (0).")] = "0",
+    seed: Annotated[str, option("--seed", _RESULT, "Seed of the paths.", metavar="NUMBER")] = "0",
     as_json: Annotated[bool, option("--json", _RESULT, "Print one JSON object.")] = False,
 ) -> None:
     """Judge one setting: does it converge, and how fast?
@@ -76,6 +87,9 @@ def stability_command(
         "steps": whole("steps", steps),
         "seed": whole("seed", seed),
     }
+    for name, least in (("paths", 2), ("steps", 16), ("seed", 0)):
+        if sampling[name] is not None:
+            check_whole(name, sampling[name], low=least)
     setting = options.setting()
     keep_compiled()
     from resonax.stability import verdict
@@ -89,17 +103,19 @@ def stability_command(
     show_verdict(found, Console())
 
 
-@app.command("map")
+@app.command("map", cls=Command)
 @taking_options
 def map_command(
     options: Options,
     criterion: Annotated[
         str,
-        option("--criterion", _RESULT, "flow, map (the default), mean_square or lyapunov."),
+        option("--criterion", _RESULT, f"{', '.join(CRITERIA)}.", names=CRITERIA),
     ] = "map",
-    out: Annotated[Path | None, option("--out", _RESULT, "Write the numbers: a .nc file.")] = None,
+    out: Annotated[
+        Path | None, option("--out", _RESULT, "Write the numbers: a .nc file.", metavar="FILE")
+    ] = None,
     plot: Annotated[
-        Path | None, option("--plot", _RESULT, "Draw: a .png, .svg or .pdf file.")
+        Path | None, option("--plot", _RESULT, "Draw: a .png, .svg or .pdf file.", metavar="FILE")
     ] = None,
 ) -> None:
     """Map the growth rate over two axes: give two options as ranges first:last:count[:log].
@@ -108,6 +124,8 @@ def map_command(
     """
     from resonax.results import check_folder, save_dataset
 
+    if criterion not in CRITERIA:
+        raise suggest("criterion", criterion, CRITERIA)
     if out is None and plot is None:
         raise ArgumentError("a map needs --out FILE.nc, --plot FILE.png or both")
     for name, path, endings in (("out", out, (".nc",)), ("plot", plot, (".png", ".svg", ".pdf"))):
@@ -127,6 +145,8 @@ def map_command(
         )
     if options.optimizer == "sgd" and "momentum" in axes:
         raise ArgumentError("momentum must be 0 for the optimizer sgd, got a range")
+    for name in axes.keys() & RANGES.keys():
+        check_range(name, axes[name])
     if "batch" in axes:
         axes["batch"] = axes["batch"].round(9)
     setting = options.setting(**{name: float(array[0]) for name, array in axes.items()})
@@ -146,29 +166,36 @@ def map_command(
     show_map(dataset, [path for path in (out, plot) if path is not None], Console())
 
 
-app.command("check")(check_command)
+app.command("check", cls=Command)(check_command)
 
-_DEVICE = option("--device", _RESULT, "cpu or gpu (a GPU if there is one).")
-_DOUBLE = option("--double", _RESULT, "Simulate in 64 bits; 32 by default.")
+_DEVICE = option("--device", _RESULT, "cpu or gpu; the GPU if there is one.", names=("cpu", "gpu"))
+_DOUBLE = option("--double", _RESULT, "Simulate in 64 bits instead of 32.")
 
 
-@app.command("reproduce")
+@app.command("reproduce", cls=Command)
 def reproduce_command(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID ...]", help="Figures to make; all by default."),
+        typer.Argument(
+            metavar="ID",
+            help=f"Figures to make: {', '.join(IDS)}; all if left out.",
+            autocompletion=completing(IDS),
+        ),
     ] = None,
     scale: Annotated[
-        str, option("--scale", _RESULT, "smoke (coarse grids, the default) or paper.")
+        str,
+        option("--scale", _RESULT, "smoke (coarse grids) or paper.", names=("smoke", "paper")),
     ] = "smoke",
-    out: Annotated[Path, option("--out", _RESULT, "Folder for report and results (out).")] = Path(
-        "out"
-    ),
+    out: Annotated[
+        Path, option("--out", _RESULT, "Folder for report and results.", metavar="FOLDER")
+    ] = Path("out"),
     device: Annotated[str | None, _DEVICE] = None,
-    seed: Annotated[str, option("--seed", _RESULT, "Seed of all random numbers (0).")] = "0",
+    seed: Annotated[
+        str, option("--seed", _RESULT, "Seed of all random numbers.", metavar="NUMBER")
+    ] = "0",
     double: Annotated[bool, _DOUBLE] = False,
     networks: Annotated[
-        bool, option("--networks/--no-networks", _RESULT, "Whether to train the networks (yes).")
+        bool, option("--networks/--no-networks", _RESULT, "Whether to train the networks.")
     ] = True,
     as_json: Annotated[bool, option("--json", _RESULT, "Print the claims as JSON.")] = False,
 ) -> None:
@@ -191,14 +218,16 @@ def reproduce_command(
     )
 
 
-@app.command("sweep")
+@app.command("sweep", cls=Command)
 def sweep_command(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The sweep's specification.")],
-    out: Annotated[Path, option("--out", _RESULT, "Folder for results and figure (out).")] = Path(
-        "out"
-    ),
+    out: Annotated[
+        Path, option("--out", _RESULT, "Folder for results and figure.", metavar="FOLDER")
+    ] = Path("out"),
     device: Annotated[str | None, _DEVICE] = None,
-    seed: Annotated[str, option("--seed", _RESULT, "Seed of all random numbers (0).")] = "0",
+    seed: Annotated[
+        str, option("--seed", _RESULT, "Seed of all random numbers.", metavar="NUMBER")
+    ] = "0",
     double: Annotated[bool, _DOUBLE] = False,
     yes: Annotated[bool, option("--yes", _RESULT, "Run a large sweep without a question.")] = False,
 ) -> None:
@@ -221,6 +250,9 @@ def sweep_command(
 
 def main() -> None:
     """Run the command line; a mistake of the caller is one sentence and exit status 2."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a letter gets its number
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         status, sentence = _run(sys.argv[1:] or ["--help"])
     except Exception:  # a defect of ours: not 1, which says that training diverges
@@ -228,7 +260,7 @@ def main() -> None:
         raise SystemExit(70) from None
     if sentence:
         with contextlib.suppress(OSError):  # nobody listens
-            print(f"resonax: {' '.join(sentence.split())}", file=sys.stderr)
+            print(f"resonax: {plain(' '.join(sentence.split()), 2000)}", file=sys.stderr)
     if status:
         raise SystemExit(status)
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resonax.checks import ArgumentError, is_number, shorten, suggest
+from resonax.checks import (
+    RANGES,
+    ArgumentError,
+    check_number,
+    check_range,
+    is_number,
+    shorten,
+    suggest,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,9 +22,30 @@ if TYPE_CHECKING:
     from resonax.learners import Features, Momentum
     from resonax.processes import Process
 
-__all__ = ["build_features", "build_setting", "parse_axis", "parse_list"]
+__all__ = [
+    "BASES",
+    "OPTIMIZERS",
+    "PROCESSES",
+    "build_features",
+    "build_setting",
+    "check_basis",
+    "parse_axis",
+    "parse_list",
+]
 
 OPTIMIZERS = ("heavy_ball", "nesterov", "sgd")
+# What each process takes, the first where it must be given; kept here, as to load the processes
+# takes seconds, and a slip is told at once. A test compares them.
+_MOVING = ("period", "amplitude", "variance", "swing")
+PROCESSES: dict[str, tuple[str, ...]] = {
+    "iid": ("amplitude", "variance", "direction", "dim"),
+    "sinusoid": (*_MOVING, "phase", "direction", "dim"),
+    "square": (*_MOVING, "phase", "direction", "dim"),
+    "ar2": (*_MOVING, "innovation", "direction", "dim"),
+    "switching": (*_MOVING, "dim"),
+    "recorded": ("data", "repeat"),
+}
+NEEDED = ("period", "data")
 BASES = ("linear", "polynomial", "fourier", "radial")
 _MAX_POINTS = 100_000
 
@@ -120,25 +148,23 @@ def _read_csv(path: Path) -> np.ndarray:
     return np.array(rows)
 
 
-def _build_process(name: str, given: dict[str, Any]) -> Process:
-    from resonax.processes import PROCESSES, Recorded
-
+def _read_process(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a process, checked as far as it can be done before jax is loaded."""
     if name not in PROCESSES:
         raise suggest("process", name, PROCESSES)
-    kind = PROCESSES[name]
+    takes = PROCESSES[name]
     given = {key: option for key, option in given.items() if option is not None}
-    takes = {item.name: item for item in fields(kind)}  # pyright: ignore[reportArgumentType]
     for key in given:
         if key not in takes:
-            options = ", ".join(f"--{option}" for option in takes if option != "law")
+            options = ", ".join(f"--{option}" for option in takes)
             raise ArgumentError(f"the process {name} has no --{key}, it takes {options}")
-    if kind is Recorded:
+    if name == "recorded":
         if "data" not in given:
             raise ArgumentError("the process recorded needs --data FILE, a .npy or .csv file")
-        return Recorded.of(read_recording(given["data"]), repeat=given.get("repeat", False))
-    missing = [key for key, item in takes.items() if item.default is MISSING and key not in given]
-    if missing:
-        raise ArgumentError(f"the process {name} needs --{missing[0]}")
+        return {**given, "data": read_recording(given["data"])}
+    for key in NEEDED:
+        if key in takes and key not in given:
+            raise ArgumentError(f"the process {name} needs --{key}")
     if "direction" in given:
         given["direction"] = parse_list("direction", given["direction"])
         given.setdefault("dim", len(given["direction"]))
@@ -150,7 +176,34 @@ def _build_process(name: str, given: dict[str, Any]) -> Process:
                 f"variance must be one number, or one for each of the --dim inputs, "
                 f"got {len(variance)} for --dim {given.get('dim', 1)}"
             )
-    return kind(**given)
+    for key in given.keys() & RANGES.keys():
+        check_range(key, given[key])
+    return given
+
+
+def _build_process(name: str, given: dict[str, Any]) -> Process:
+    from resonax.processes import PROCESSES, Recorded
+
+    if name == "recorded":
+        return Recorded.of(given["data"], repeat=given.get("repeat", False))
+    return PROCESSES[name](**given)
+
+
+def _check_optimizer(
+    kind: str, lr: float, momentum: float | None, dampening: float, weight_decay: float
+) -> None:
+    """Raise `ArgumentError` for an optimizer that cannot be; nothing heavy is loaded for it."""
+    if kind not in OPTIMIZERS:
+        raise suggest("optimizer", kind, OPTIMIZERS)
+    if kind == "sgd" and momentum:
+        raise ArgumentError(f"momentum must be 0 for the optimizer sgd, got {momentum:g}")
+    if kind != "heavy_ball" and dampening:
+        raise ArgumentError(f"dampening must be 0 for the optimizer {kind}, got {dampening:g}")
+    if kind != "sgd" and momentum is None:
+        raise ArgumentError(f"the optimizer {kind} needs --momentum, at least 0 and below 1")
+    numbers = {"lr": lr, "momentum": momentum or 0.0, "dampening": dampening}
+    for name, value in {**numbers, "weight_decay": weight_decay}.items():
+        check_range(name, value)
 
 
 def _build_optimizer(
@@ -158,23 +211,30 @@ def _build_optimizer(
 ) -> Momentum:
     from resonax.learners import heavy_ball, nesterov, sgd
 
-    if kind not in OPTIMIZERS:
-        raise suggest("optimizer", kind, OPTIMIZERS)
     if kind == "sgd":
-        if momentum:
-            raise ArgumentError(f"momentum must be 0 for the optimizer sgd, got {momentum:g}")
-        if dampening:
-            raise ArgumentError(f"dampening must be 0 for the optimizer sgd, got {dampening:g}")
         return sgd(lr, weight_decay=weight_decay)
-    if momentum is None:
-        raise ArgumentError(f"the optimizer {kind} needs --momentum, at least 0 and below 1")
     if kind == "nesterov":
-        if dampening:
-            raise ArgumentError(
-                f"dampening must be 0 for the optimizer nesterov, got {dampening:g}"
-            )
-        return nesterov(lr, momentum, weight_decay=weight_decay)
-    return heavy_ball(lr, momentum, dampening=dampening, weight_decay=weight_decay)
+        return nesterov(lr, momentum or 0.0, weight_decay=weight_decay)
+    return heavy_ball(lr, momentum or 0.0, dampening=dampening, weight_decay=weight_decay)
+
+
+def check_basis(text: str, bias: bool, width: float | None) -> None:
+    """Raise `ArgumentError` for a basis that cannot be; nothing heavy is loaded for it."""
+    name, _, numbers = text.partition(":")
+    if name not in BASES:
+        raise suggest("basis", name, BASES)
+    if name != "radial" and width is not None:
+        raise ArgumentError(f"width belongs to the radial basis, the basis is {name}")
+    if name == "linear" and numbers:
+        raise ArgumentError(f"the linear basis takes no numbers, got {shorten(text)}")
+    if name != "linear" and not bias:
+        raise ArgumentError(f"--no-bias belongs to the linear basis, the basis is {name}")
+    if name == "polynomial" and (not (numbers or "2").isdecimal() or len(numbers) > 9):
+        raise ArgumentError(
+            f"the degree of a polynomial must be a whole number from 1 to 8, got {shorten(numbers)}"
+        )
+    if name in ("fourier", "radial"):
+        parse_list("basis", numbers or "1")
 
 
 def build_features(text: str, bias: bool, width: float | None, dim: int) -> Features:
@@ -183,23 +243,11 @@ def build_features(text: str, bias: bool, width: float | None, dim: int) -> Feat
 
     from resonax.learners import Fourier, Linear, Polynomial, Radial
 
+    check_basis(text, bias, width)
     name, _, numbers = text.partition(":")
-    if name not in BASES:
-        raise suggest("basis", name, BASES)
-    if name != "radial" and width is not None:
-        raise ArgumentError(f"width belongs to the radial basis, the basis is {name}")
     if name == "linear":
-        if numbers:
-            raise ArgumentError(f"the linear basis takes no numbers, got {shorten(text)}")
         return Linear(bias)
-    if not bias:
-        raise ArgumentError(f"--no-bias belongs to the linear basis, the basis is {name}")
     if name == "polynomial":
-        if not (numbers or "2").isdecimal() or len(numbers) > 9:
-            raise ArgumentError(
-                "the degree of a polynomial must be a whole number from 1 to 8, "
-                f"got {shorten(numbers)}"
-            )
         return Polynomial(int(numbers or "2"))
     grid = np.kron(np.eye(dim), parse_list("basis", numbers or "1")[:, None])
     return (
@@ -222,13 +270,22 @@ def build_setting(
     bias: bool = True,
     width: float | None = None,
 ) -> Setting:
-    """Return the setting that the options of a command describe."""
+    """Return the setting that the options of a command describe.
+
+    What can be seen to be wrong without it is told before jax is loaded.
+    """
+    fields = _read_process(process, process_options)
+    learner = (optimizer, lr, momentum, dampening, weight_decay)
+    _check_optimizer(*learner)
+    check_basis(basis, bias, width)
+    check_number("batch", batch, low=1, high=1e12)
+    check_number("noise", noise, low=0, high=1e12)
     from resonax.dynamics import Setting
 
-    stream = _build_process(process, process_options)
+    stream = _build_process(process, fields)
     return Setting(
         stream,
-        _build_optimizer(optimizer, lr, momentum, dampening, weight_decay),
+        _build_optimizer(*learner),
         batch=batch,
         noise=noise,
         features=build_features(basis, bias, width, stream.dim),

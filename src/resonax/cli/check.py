@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from resonax.checks import ArgumentError
-from resonax.cli.build import build_features
+from resonax.cli.build import BASES, OPTIMIZERS, build_features
 from resonax.cli.cache import keep_compiled
 from resonax.cli.options import number, option, whole
 from resonax.cli.show import progress, show_line
@@ -42,19 +42,31 @@ def check_command(
         option("--momentum", _TRAINING, "Momentum, from 0 to below 1.", metavar="NUMBER"),
     ] = None,
     target: Annotated[
-        str | None, option("--target", _DATA, "Column to predict, by name or number.")
+        str | None,
+        option("--target", _DATA, "Column to predict, by name or number.", metavar="COLUMN"),
     ] = None,
     features: Annotated[
         str | None,
-        option("--features", _DATA, "Columns to learn from: a,b,c (all but the target)."),
+        option(
+            "--features",
+            _DATA,
+            "Columns to learn from, as a,b,c; all but the target if left out.",
+            metavar="COLUMNS",
+        ),
     ] = None,
     order_by: Annotated[
-        str | None, option("--order-by", _DATA, "Column of numbers or dates to sort the rows by.")
+        str | None,
+        option(
+            "--order-by", _DATA, "Column of numbers or dates to sort the rows by.", metavar="COLUMN"
+        ),
     ] = None,
     group_by: Annotated[
         str | None,
         option(
-            "--group-by", _DATA, "Column that tells several series apart, each a run of its own."
+            "--group-by",
+            _DATA,
+            "Column that tells several series apart, each a run of its own.",
+            metavar="COLUMN",
         ),
     ] = None,
     horizon: Annotated[
@@ -67,11 +79,20 @@ def check_command(
     separator: Annotated[
         str | None,
         option(
-            "--separator", _DATA, "What separates the columns of text: ';', tab, ... (guessed)."
+            "--separator",
+            _DATA,
+            "What separates the columns of text: ';', tab, ...; guessed if left out.",
+            metavar="MARK",
         ),
     ] = None,
     decimal: Annotated[
-        str | None, option("--decimal", _DATA, "Decimal mark of text: . or , (guessed).")
+        str | None,
+        option(
+            "--decimal",
+            _DATA,
+            "Decimal mark of text: . or , ; guessed if left out.",
+            metavar="MARK",
+        ),
     ] = None,
     example: Annotated[
         bool, option("--example", _DATA, f"Check data that resonax brings: {EXAMPLE.title}.")
@@ -79,22 +100,23 @@ def check_command(
     standardise: Annotated[
         bool,
         option(
-            "--standardise/--as-is", _DATA, "Bring columns to mean 0 and variance 1 (they are)."
+            "--standardise/--as-is", _DATA, "Whether to bring columns to mean 0 and variance 1."
         ),
     ] = True,
     batch: Annotated[
-        str, option("--batch", _TRAINING, "Rows of one update (1).", metavar="NUMBER")
+        str, option("--batch", _TRAINING, "Rows of one update.", metavar="NUMBER")
     ] = "1",
     epochs: Annotated[
-        str, option("--epochs", _TRAINING, "Passes over the rows (1).", metavar="NUMBER")
+        str, option("--epochs", _TRAINING, "Passes over the rows.", metavar="NUMBER")
     ] = "1",
     optimizer: Annotated[
         str,
         option(
             "--optimizer",
             _TRAINING,
-            "heavy_ball (the default), nesterov, sgd, torch, optax, or river, whose linear models "
-            "train the bias without momentum.",
+            "heavy_ball, nesterov, sgd, torch, optax, or river, whose linear models train the bias "
+            "without momentum.",
+            names=(*OPTIMIZERS, "torch", "optax", "river"),
         ),
     ] = "heavy_ball",
     intercept_lr: Annotated[
@@ -102,38 +124,43 @@ def check_command(
         option(
             "--intercept-lr",
             _TRAINING,
-            "Step size of a bias without momentum (river: 0.01).",
+            "Step size of a bias without momentum; 0.01 for river if left out.",
             metavar="NUMBER",
         ),
     ] = None,
     dampening: Annotated[
-        str, option("--dampening", _TRAINING, "Dampening (0).", metavar="NUMBER")
+        str, option("--dampening", _TRAINING, "Dampening.", metavar="NUMBER")
     ] = "0",
     weight_decay: Annotated[
-        str, option("--weight-decay", _TRAINING, "Weight decay (0).", metavar="NUMBER")
+        str, option("--weight-decay", _TRAINING, "Weight decay.", metavar="NUMBER")
     ] = "0",
     basis: Annotated[
         str,
         option(
             "--basis",
             _TRAINING,
-            "linear (the default), polynomial:DEGREE, fourier:FREQUENCIES or radial:CENTERS.",
+            "linear, polynomial:DEGREE, fourier:FREQUENCIES or radial:CENTERS.",
+            names=BASES,
         ),
     ] = "linear",
     bias: Annotated[
-        bool, option("--bias/--no-bias", _TRAINING, "Whether a linear model has a bias (it has).")
+        bool, option("--bias/--no-bias", _TRAINING, "Whether a linear model has a bias.")
     ] = True,
     width: Annotated[
         str | None,
-        option("--width", _TRAINING, "Width of the radial basis (1).", metavar="NUMBER"),
+        option("--width", _TRAINING, "Width of the radial basis; 1 if left out.", metavar="NUMBER"),
     ] = None,
     grid: Annotated[
-        str, option("--grid", _RESULT, "Points along each axis of the map (32).", metavar="NUMBER")
+        str, option("--grid", _RESULT, "Points along each axis of the map.", metavar="NUMBER")
     ] = "32",
-    seed: Annotated[str, option("--seed", _RESULT, "Seed of the shuffles (0).")] = "0",
-    html: Annotated[Path | None, option("--html", _RESULT, "Write a report: a .html file.")] = None,
+    seed: Annotated[
+        str, option("--seed", _RESULT, "Seed of the shuffles.", metavar="NUMBER")
+    ] = "0",
+    html: Annotated[
+        Path | None, option("--html", _RESULT, "Write a report: a .html file.", metavar="FILE")
+    ] = None,
     plot: Annotated[
-        Path | None, option("--plot", _RESULT, "Draw: a .png, .svg or .pdf file.")
+        Path | None, option("--plot", _RESULT, "Draw: a .png, .svg or .pdf file.", metavar="FILE")
     ] = None,
     as_json: Annotated[bool, option("--json", _RESULT, "Print one JSON object.")] = False,
 ) -> None:
@@ -263,7 +290,7 @@ def _show(found: Check, written: list[Path], console: Console) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in rows:
-        table.add_row(Text(name), Text(text))
+        table.add_row(Text(name), Text(plain(text, 10_000)))
     console.print(table)
     if written:
         show_line(f"written: {', '.join(str(path) for path in written)}", console)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from resonax.checks import ArgumentError, shorten
-from resonax.cli.build import build_setting
+from resonax.cli.build import BASES, OPTIMIZERS, PROCESSES, build_setting
+from resonax.cli.commands import completing
 
 if TYPE_CHECKING:
     from resonax.dynamics import Setting
@@ -24,9 +25,16 @@ __all__ = ["Options", "number", "option", "taking_options", "whole"]
 _STREAM, _LEARNER = "Stream", "Learner"
 
 
-def option(name: str, panel: str, text: str, **rest: Any) -> Any:
-    """Declare an option; numbers are taken as text, so that a slip is told in our own words."""
-    return typer.Option(name, rich_help_panel=panel, help=text, show_default=False, **rest)
+def option(
+    name: str, panel: str, text: str, *, names: Iterable[str] | None = None, **rest: Any
+) -> Any:
+    """Declare an option; numbers are taken as text, so that a slip is told in our own words.
+
+    ``names`` are the words that it takes, which a shell can complete.
+    """
+    if names is not None:
+        rest = {"metavar": "NAME", "autocompletion": completing(names), **rest}
+    return typer.Option(name, rich_help_panel=panel, help=text, **rest)
 
 
 def _number_option(name: str, panel: str, text: str) -> Any:
@@ -77,78 +85,92 @@ class Options:
         str,
         typer.Argument(
             metavar="PROCESS",
-            help="How the inputs move: iid, sinusoid, square, ar2, switching or recorded.",
+            help=f"How the inputs move: {', '.join(PROCESSES)}.",
             show_default=False,
+            autocompletion=completing(PROCESSES),
         ),
     ] = ""
     lr: Annotated[str | None, _number_option("--lr", _LEARNER, "Step size.")] = None
     momentum: Annotated[
         str | None, _number_option("--momentum", _LEARNER, "Momentum, from 0 to below 1.")
     ] = None
-    batch: Annotated[
-        str, _number_option("--batch", _LEARNER, "Samples drawn for each step (1).")
-    ] = "1"
+    batch: Annotated[str, _number_option("--batch", _LEARNER, "Samples drawn for each step.")] = "1"
     optimizer: Annotated[
-        str, option("--optimizer", _LEARNER, "heavy_ball (the default), nesterov or sgd.")
+        str, option("--optimizer", _LEARNER, f"{', '.join(OPTIMIZERS)}.", names=OPTIMIZERS)
     ] = "heavy_ball"
     dampening: Annotated[
-        str, _number_option("--dampening", _LEARNER, "Dampening of heavy_ball (0).")
+        str, _number_option("--dampening", _LEARNER, "Dampening of heavy_ball.")
     ] = "0"
-    weight_decay: Annotated[
-        str, _number_option("--weight-decay", _LEARNER, "Weight decay (0).")
-    ] = "0"
+    weight_decay: Annotated[str, _number_option("--weight-decay", _LEARNER, "Weight decay.")] = "0"
     noise: Annotated[
-        str, _number_option("--noise", _LEARNER, "Variance of the observation noise (1).")
+        str, _number_option("--noise", _LEARNER, "Variance of the observation noise.")
     ] = "1"
     basis: Annotated[
         str,
         option(
             "--basis",
             _LEARNER,
-            "linear (the default), polynomial:DEGREE, fourier:FREQUENCIES or radial:CENTERS.",
+            "linear, polynomial:DEGREE, fourier:FREQUENCIES or radial:CENTERS.",
+            names=BASES,
         ),
     ] = "linear"
     bias: Annotated[
-        bool, option("--bias/--no-bias", _LEARNER, "Whether a linear model has a bias (it has).")
+        bool, option("--bias/--no-bias", _LEARNER, "Whether a linear model has a bias.")
     ] = True
     width: Annotated[
-        str | None, _number_option("--width", _LEARNER, "Width of the radial basis (1).")
+        str | None, _number_option("--width", _LEARNER, "Width of the radial basis; 1 if left out.")
     ] = None
     period: Annotated[str | None, _number_option("--period", _STREAM, "Period, in steps.")] = None
     amplitude: Annotated[
         str | None,
-        _number_option("--amplitude", _STREAM, "Amplitude (or standard deviation) of the mean."),
+        _number_option(
+            "--amplitude",
+            _STREAM,
+            "Amplitude (or standard deviation) of the mean; 0.5 if left out (ar2: 0.32, iid: 0).",
+        ),
     ] = None
     variance: Annotated[
         str | None,
         _number_option(
             "--variance",
             _STREAM,
-            "Variance of the inputs around their mean; one number, or one for each input: 1,0.5.",
+            "Variance of the inputs around their mean: one number, or one for each input as 1,0.5; "
+            "1 if left out (switching: 0.25).",
         ),
     ] = None
     swing: Annotated[
         str | None,
         _number_option(
-            "--swing", _STREAM, "How far the variance moves too, by factors up to e^swing (0)."
+            "--swing",
+            _STREAM,
+            "How far the variance moves too, by factors up to e^swing; not at all if left out.",
         ),
     ] = None
     phase: Annotated[
-        str | None, _number_option("--phase", _STREAM, "Phase at step 0, in radians (0).")
+        str | None,
+        _number_option("--phase", _STREAM, "Phase at step 0, in radians; 0 if left out."),
     ] = None
     innovation: Annotated[
         str | None,
         _number_option(
-            "--innovation", _STREAM, "ar2: how noisy the rhythm is, as a share (0.0001)."
+            "--innovation", _STREAM, "ar2: how noisy the rhythm is, as a share; 0.0001 if left out."
         ),
     ] = None
-    dim: Annotated[str | None, _number_option("--dim", _STREAM, "Number of inputs (1).")] = None
+    dim: Annotated[
+        str | None, _number_option("--dim", _STREAM, "Number of inputs; 1 if left out.")
+    ] = None
     direction: Annotated[
         str | None,
-        option("--direction", _STREAM, "Direction in which the mean moves: 1,0,2."),
+        option(
+            "--direction",
+            _STREAM,
+            "Direction in which the mean moves, as 1,0,2; that of the first if left out.",
+            metavar="NUMBERS",
+        ),
     ] = None
     data: Annotated[
-        Path | None, option("--data", _STREAM, "recorded: a .npy or .csv file of inputs.")
+        Path | None,
+        option("--data", _STREAM, "recorded: a .npy or .csv file of inputs.", metavar="FILE"),
     ] = None
     repeat: Annotated[
         bool, option("--repeat", _STREAM, "recorded: replay the file again and again.")
@@ -157,8 +179,6 @@ class Options:
     def setting(self, **axes: float) -> Setting:
         """Return the setting, with some numbers replaced by the first value of their range."""
         if not self.process:
-            from resonax.processes import PROCESSES
-
             raise ArgumentError(f"name a process first: one of {', '.join(PROCESSES)}")
         numbers = {
             name: axes[name] if name in axes else number(name, getattr(self, name))

@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from resonax.labels import CRITERIA
+from resonax.labels import CRITERIA, plain
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,7 +37,7 @@ def progress(title: str, total: int, unit: str = "cells") -> Iterator[Callable[[
     A total of 0 is one that is not known.
     """
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn(unit),
@@ -79,7 +79,7 @@ def show_verdict(verdict: Verdict, console: Console) -> None:
     )
     console.print(table)
     for note in verdict.notes:
-        console.print(f"not computed: {note}.", soft_wrap=True, markup=False, highlight=False)
+        show_line(f"not computed: {note}.", console)
 
 
 def _factor(radius: float) -> str:
@@ -103,5 +103,5 @@ def show_map(dataset: xr.Dataset, paths: list[Path], console: Console) -> None:
 
 
 def show_line(text: str, console: Console) -> None:
-    """Print a line as it is: names of files are not markup."""
-    console.print(text, soft_wrap=True, markup=False, highlight=False)
+    """Print a line as it is: names of files are neither mark-up nor commands to the terminal."""
+    console.print(plain(text, 10_000), soft_wrap=True, markup=False, highlight=False)

@@ -1,0 +1,121 @@
+"""The face of the command line: help, completion, names shown as text, slips told at once."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import MISSING, fields
+
+import pytest
+from rich.console import Console
+
+from resonax.cli.app import app
+from resonax.cli.build import NEEDED, PROCESSES
+from resonax.cli.show import show_line
+
+# Each with a word of its answer; none of them needs jax.
+SLIPS = {
+    "stability": "name a process",
+    "stability sinusoidd --lr 0.1": "did you mean 'sinusoid'",
+    "stability sinusoid --period 22": "--lr is needed",
+    "stability sinusoid --lr 0.1 --momentum 0.9": "needs --period",
+    "stability iid --lr 0.1 --momentum 0.9 --period 3": "has no --period",
+    "stability sinusoid --period 22 --lr -1 --momentum 0.9": "lr must be above 0",
+    "stability sinusoid --period 22 --lr 0.1": "needs --momentum",
+    "stability sinusoid --period 22 --lr 0.1 --momentum 1.2": "momentum must be",
+    "stability sinusoid --period 0.5 --lr 0.1 --momentum 0.9": "period must be",
+    "stability sinusoid --period 9 --lr 0.1 --momentum 0.9 --optimizer adam": "unknown optimizer",
+    "stability sinusoid --period 9 --lr 0.1 --momentum 0.9 --basis spline": "unknown basis",
+    "stability sinusoid --period 9 --lr 0.1 --momentum 0.9 --batch 0": "batch must be",
+    "stability sinusoid --period 9 --lr 0.1 --momentum 0.9 --paths 1": "paths must be",
+    "stability recorded --lr 0.1 --momentum 0.9": "needs --data",
+    "stability recorded --data none.csv --lr 0.1 --momentum 0.9": "a file that exists",
+    "map sinusoid --lr 0.01 --momentum 0.9:0.99:5 --period 9": "a map needs --out",
+    "map sinusoid --lr 0.01 --momentum 0.9:1.2:5 --period 9:20:3 --plot m.png": "momentum must be",
+    "map sinusoid --lr 1 --momentum 0:0.9:5 --period 9:20:3 --plot m.png --criterion x": "unknown",
+    "map sinusoid --lr 0.01 --momentum 0:0.9:5 --period 9:20:3 --plot no/m.png": "does not exist",
+}
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **environment}
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+
+
+def test_slips_are_told_before_jax_is_loaded():
+    code = f"""
+import json, sys
+sys.modules.update(jax=None, jaxlib=None, scipy=None, matplotlib=None)
+from resonax.cli.app import _run
+print(json.dumps([_run(line.split()) for line in {list(SLIPS)!r}]))
+"""
+    answers = json.loads(run(code).stdout)
+    for (line, words), (status, sentence) in zip(SLIPS.items(), answers, strict=True):
+        assert status == 2, line
+        assert words in sentence, line
+
+
+def test_the_options_of_processes_are_those_of_their_classes():
+    from resonax import processes
+
+    assert list(PROCESSES) == list(processes.PROCESSES)
+    for name, kind in processes.PROCESSES.items():
+        if name != "recorded":
+            takes = {item.name: item.default is MISSING for item in fields(kind)}
+            takes.pop("law", None)
+            assert set(PROCESSES[name]) == set(takes)
+            assert {key for key, needed in takes.items() if needed} <= set(NEEDED)
+    assert set(PROCESSES["recorded"]) <= set(inspect.signature(processes.Recorded.of).parameters)
+
+
+@pytest.mark.parametrize("name", ["stability", "map", "check", "reproduce", "sweep"])
+def test_help_shows_flags_as_flags_and_defaults_in_words(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    app([name, "--help"], standalone_mode=False)
+    text = capsys.readouterr().out
+    assert "<" not in text
+    assert not any(words in text for words in ("(they are)", "(it has)", "(yes)", "(the default)"))
+    if name == "stability":
+        rows = {line.split()[1]: line for line in text.splitlines() if line.startswith("│ --")}
+        assert rows["--json"].split()[2] == "Print"
+        assert "[default: 64]" in rows["--paths"]
+        assert "[default: bias]" in rows["--bias"]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("resonax st", "stability"),
+        ("resonax stability si", "sinusoid"),
+        ("resonax stability iid --opt", "--optimizer"),
+        ("resonax stability iid --optimizer n", "nesterov"),
+        ("resonax reproduce theory", "theory-maps"),
+        ("resonax map ar2 --criterion ly", "lyapunov"),
+    ],
+)
+def test_a_shell_completes_options_and_names(line, found):
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+    code = "import sys; sys.argv = ['resonax']; from resonax.cli.app import main; main()"
+    answer = run(code, _RESONAX_COMPLETE="complete_bash", **words)
+    assert answer.stdout.split() == [found]
+
+
+def test_names_are_text_on_the_terminal_too():
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=200)
+    show_line("written: [red]a\x1b[31m\u202eb\udcff[/red].png", console)
+    assert stream.getvalue() == "written: [red]a\\x1b[31m\\u202eb\\udcff[/red].png\n"
+    line = "stability recorded --lr 0.1 --momentum 0.9 --data"
+    code = f"""
+import sys
+sys.argv = ["resonax", *{line.split()!r}, "[red]\\x1b[31m\\u202e.csv"]
+from resonax.cli.app import main
+main()
+"""
+    found = run(code, PYTHONIOENCODING="ascii")
+    assert found.returncode == 2
+    assert found.stderr.endswith("got [red]\\x1b[31m\\u202e.csv\n")
