@@ -15,8 +15,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import resonax as rx
 from bad_data import KINDS
 from resonax.cli.app import _run, app
+from resonax.diagnostics.recording import read_recording
 
 RUN = ["--lr", "0.01", "--momentum", "0.95", "--grid", "2"]
 
@@ -68,6 +70,29 @@ def test_what_is_printed_and_written(folder, tmp_path, capsys):
     assert "largest safe momentum" in out
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert picture.stat().st_size > 10_000
+
+
+def test_series_are_runs_of_their_own(folder, tmp_path, capsys):
+    """What a series does does not depend on which others lie beside it in the file."""
+    calm, wild = (pd.read_csv(folder / f"{name}.csv") for name in ("shuffled", "hourly"))
+    both = pd.concat(
+        [calm.assign(site="calm"), wild.assign(site="[wild]"), calm[:9].assign(site="x")]
+    )
+    wanted = rx.check(
+        read_recording(both, "y", group_by="site").part(3000, 6000), lr=0.01, momentum=0.95, grid=2
+    )
+    words = ["--target", "y", "--group-by", "site", "--features", "x", *RUN, "--json"]
+    both.to_csv(tmp_path / "both.csv", index=False)
+    code, out, _ = status(capsys, tmp_path / "both.csv", *words)
+    found = json.loads(out)
+    assert code == 1
+    assert found["facts"]["series"] == "[wild]"
+    assert found["facts"]["rows"] == "3,000"
+    assert found["on_these_rows"] == wanted.to_dict()["on_these_rows"]
+    assert found["safe"] == wanted.to_dict()["safe"]
+    notes = " ".join(found["notes"])
+    assert "Each of 2 series is a run of its own, and in 1 of them an error grows" in notes
+    assert "1 series of fewer than 64 rows were left out" in notes
 
 
 def text(path: Path, content: str) -> Path:

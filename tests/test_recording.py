@@ -202,7 +202,7 @@ def test_horizon() -> None:
     np.testing.assert_array_equal(both.inputs[:, 0], [1, 2, 11, 12, 13])
     np.testing.assert_array_equal(both.target, [2, 3, 12, 13, 14])
     np.testing.assert_array_equal(both.inputs[:, 1], [2, 4, 1, 7, 3])
-    assert both.starts == (0, 2)
+    assert (both.starts, both.series) == ((0, 2), ("a", "b"))
     assert "rows are in 2 series by where: a, b" in both.notes
     assert "2 of 9 rows were left out for missing values" in both.notes
     assert "the target is x 1 row later" in both.notes

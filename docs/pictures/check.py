@@ -1,11 +1,9 @@
-"""The picture of the README: what the check shows of hourly temperatures (NOAA, vega_datasets)."""
+"""The picture of the README: what `resonax check --example` shows of hourly temperatures (NOAA)."""
 
 from pathlib import Path
 
-from vega_datasets import data
-
 import resonax as rx
+from resonax.data.example import EXAMPLE
 
-hourly = data.sf_temps().temp.to_numpy()
-found = rx.check(hourly[:-1], hourly[1:], lr=0.01, momentum=0.95)
+found = rx.check(EXAMPLE.path, "temp", horizon=1, order_by="date", lr=0.01, momentum=0.95)
 rx.plot_check(found).savefig(Path(__file__).with_suffix(".png"), dpi=110)

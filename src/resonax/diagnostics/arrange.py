@@ -23,6 +23,7 @@ class Arrangement:
     rows: np.ndarray  # of the inputs
     later: np.ndarray  # of the targets
     starts: tuple[int, ...]  # where each series begins
+    series: tuple[str, ...]  # their names, if they were told apart
     notes: tuple[str, ...]
 
 
@@ -63,7 +64,7 @@ def arrange(
         done = "rows were sorted by" if moved else "rows are in the order of"
         notes.append(f"{done} {choice.order_by}")
         order, times = order[place], times[place]
-    starts = np.zeros(1, dtype=int)
+    starts, names = np.zeros(1, dtype=int), []
     if choice.group_by is not None:
         codes, names = _series(keys[choice.group_by], order)
         place = codes.argsort(kind="stable")
@@ -98,10 +99,12 @@ def arrange(
             f"{count} of {source} is without missing values: name columns that have fewer of them "
             "with --features"
         )
+    first = np.flatnonzero(np.diff(series, prepend=-1))
     return Arrangement(
         rows=rows,
         later=later,
-        starts=tuple(np.flatnonzero(np.diff(series, prepend=-1)).tolist()),
+        starts=tuple(first.tolist()),
+        series=tuple(names[place] for place in series[first]) if names else (),
         notes=tuple(notes),
     )
 

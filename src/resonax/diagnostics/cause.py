@@ -10,7 +10,6 @@ import numpy as np
 from scipy import special
 
 from resonax.diagnostics.passes import Pass
-from resonax.diagnostics.recording import Recording
 from resonax.diagnostics.spectra import welch
 from resonax.diagnostics.subject import Advance, Subject
 from resonax.diagnostics.surrogates import (
@@ -110,18 +109,7 @@ def shuffle(subject: Subject, advance: Advance | None = None) -> Shuffles:
 
 def stretch_of(subject: Subject, rows: tuple[int, int]) -> Subject:
     """Return the subject on a part of its recording, trained on once."""
-    recording = subject.recording
-    part = slice(*rows)
-    target = None if recording.target is None else recording.target[part]
-    cut = Recording(
-        np.asarray(recording.inputs[part]),
-        target,
-        recording.names,
-        recording.target_name,
-        recording.source,
-        recording.notes,
-    )
-    return replace(subject, recording=cut, epochs=1)
+    return replace(subject, recording=subject.recording.part(*rows), epochs=1)
 
 
 def find_rhythm(

@@ -24,6 +24,7 @@ from resonax.diagnostics.pictures import Findings, picture_data
 from resonax.diagnostics.recording import Recording, read_recording
 from resonax.diagnostics.remedies import find_remedies, line_cells
 from resonax.diagnostics.result import Check
+from resonax.diagnostics.series import worst_series
 from resonax.diagnostics.subject import Advance, Subject
 from resonax.learners import (
     Features,
@@ -104,8 +105,9 @@ def check(
     order_by
         Column of numbers or dates to sort the rows by.
     group_by
-        Column that tells several series apart. Each is a run of its own: its rows stay together,
-        in their order, and neither a batch nor a target crosses from one to the next.
+        Column that tells several series apart. Each is a run of its own, from the start: neither
+        a difference nor a batch nor a target crosses from one to the next. All that is found is of
+        the one where an error grows most, and a note says of how many it grows.
     horizon
         Predict the target column this many rows later; the column is then a feature as well.
     drop_missing
@@ -194,8 +196,13 @@ def check(
         adapt(learner)  # one that cannot be used is told of before the work
         if recording.target is None:
             raise ArgumentError("a learner needs a target to learn: name one")
-    subject = _subject(recording, Model(basis, intercept_lr), chosen, batch, epochs)
-    subject = replace(subject, level=level, seed=seed)
+    model = Model(basis, intercept_lr)
+
+    def make(part: Recording) -> Subject:
+        return replace(_subject(part, model, chosen, batch, epochs), level=level, seed=seed)
+
+    series = worst_series(recording, make, batch * max(8, math.ceil(LEAST_STEPS / epochs)))
+    subject = series.worst
 
     momenta, lrs = 1 - np.geomspace(1.0, 1e-3, grid), lr * np.geomspace(1 / _WIDE, _WIDE, grid)
     along = line_cells(subject)
@@ -238,8 +245,12 @@ def check(
         shuffled_high=shuffles.high,
         remedies=remedies,
         settings=settings_of(subject, name),
-        facts=facts_of(subject),
-        notes=notes_of(subject, on_rows, on_more, rows),
+        facts=(*facts_of(subject), *([("series", series.name)] if series.name else [])),
+        notes=(
+            *series.notes,
+            *notes_of(subject, on_rows, on_more, rows),
+            *series.notes_on(remedies),
+        ),
         dataset=dataset,
     )
 

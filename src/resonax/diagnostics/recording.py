@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +45,19 @@ class Recording:
     source: str  # name of the file, or "table" or "array"
     notes: tuple[str, ...]  # a short sentence for each thing that was done to the data
     starts: tuple[int, ...] = (0,)  # the first row of each series
+    series: tuple[str, ...] = ()  # their names, if they were told apart
     classes: tuple[str, ...] = ()  # what 0 and 1 are in the target, if they are classes
     two_valued: bool = False  # whether the target has two values alone
+
+    def part(self, first: int, last: int) -> Recording:
+        """Return some of the rows, as one series."""
+        return replace(
+            self,
+            inputs=np.asarray(self.inputs[first:last]),
+            target=None if self.target is None else self.target[first:last],
+            starts=(0,),
+            series=(),
+        )
 
 
 def read_recording(
@@ -141,6 +152,7 @@ def read_recording(
         source=table.source,
         notes=tuple(notes),
         starts=arranged.starts if arranged else (0,),
+        series=arranged.series if arranged else (),
         classes=classes,
         two_valued=len(found.classes.values) == 2,
     )
