@@ -11,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ import pytest
 
 import resonax
 from resonax.cli.app import main
+from signals import hear_interrupts
 
 STREAM = "stability sinusoid --period 22 "
 SINUSOID = STREAM + "--lr 0.01 --momentum 0.9 "
@@ -744,7 +746,76 @@ def test_an_interrupt_from_end_to_end(tmp_path):
         text=True,
         timeout=300,
         check=False,
+        preexec_fn=hear_interrupts,
     )
     assert found.returncode == 128 + signal.SIGINT
     assert "interrupted" in sentence(found.stderr)
+    assert not list(tmp_path.iterdir())
+
+
+LOSING = {
+    "in the start of a module": "import losing\n",
+    "in a callback": "import lost\n",
+    "where it becomes another error": (
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n"
+        "    raise ImportError('an error while initializing the extension') from None\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOSING)
+def test_an_interrupt_that_a_library_loses_ends_the_command(tmp_path, case):
+    (tmp_path / "losing.py").write_text(
+        "import os, signal, time\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    for _ in range(600):\n"
+        "        time.sleep(0.1)\n"
+        "except BaseException:\n"
+        "    pass\n"
+        "print('went on')\n"
+    )
+    (tmp_path / "lost.py").write_text(
+        "import os, signal, time\n"
+        "class Lost:\n"
+        "    def __del__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(60)\n"
+        "def run():\n"
+        "    Lost()\n"
+        "    time.sleep(60)\n"
+        "    print('went on')\n"
+    )
+    body = LOSING[case] + ("lost.run()\n" if "lost" in LOSING[case] else "")
+    code = (
+        "import os, signal, sys, time\n"
+        "import resonax.cli.app, resonax.cli.start\n"
+        f"def app(*args, **kwargs):\n{textwrap.indent(body, '    ')}"
+        "    print('went on')\n"
+        "resonax.cli.app.app = app\n"
+        "resonax.cli.start.main()\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, "reproduce"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+        preexec_fn=hear_interrupts,
+    )
+    assert (found.returncode, found.stdout) == (128 + signal.SIGINT, "")
+    assert "interrupted" in sentence(found.stderr)
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"])
+def test_streams_that_are_closed_are_no_trouble(tmp_path, closed):
+    command = f'exec "$0" -m resonax stability sinusoid --swing wide {closed}'
+    found = subprocess.run(
+        ["sh", "-c", command, sys.executable], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert (found.returncode, found.stdout, found.stderr) == (2, b"", b"")
     assert not list(tmp_path.iterdir())

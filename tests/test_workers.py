@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+from multiprocessing import resource_tracker, synchronize
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from resonax.checks import ArgumentError
 from resonax.cli.workers import processes, working
+from signals import hear_interrupts
 
 # What a worker needs is in this file: it loads the file again, and should not load jax for it.
 
@@ -27,6 +31,14 @@ def square(job, advance):
 
 def die(job, advance):
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def nothing():
+    pass
+
+
+def unsendable(job, advance):
+    return lambda: job
 
 
 def sleep(job, advance):
@@ -62,6 +74,37 @@ def test_a_worker_that_was_ended_from_outside_is_a_sentence():
         workers.run(die, [1], lambda *_: None, lambda *_: [])
 
 
+def kill_one_early():
+    with working(2) as workers:
+        child = multiprocessing.active_children()[0]
+        child.kill()
+        child.join()
+        workers.wake(nothing)
+        workers.run(square, range(4), lambda *_: None, lambda *_: [])
+
+
+def test_a_worker_that_ends_before_its_first_job_is_a_sentence():
+    with pytest.raises(ArgumentError, match="a worker was ended from outside"):
+        kill_one_early()
+    assert not multiprocessing.active_children()
+
+
+def test_what_a_worker_cannot_send_is_an_error_with_its_reason():
+    with working(1) as workers, pytest.raises(RuntimeError, match="pickle"):
+        workers.run(unsendable, [1], lambda *_: None, lambda *_: [])
+
+
+def test_workers_leave_nothing_that_a_kill_would_leave_behind(monkeypatch):
+    """No semaphore, no shared memory: nothing is registered to be removed later."""
+    register = Mock()
+    monkeypatch.setattr(resource_tracker, "register", register)
+    monkeypatch.setattr(synchronize, "register", register, raising=False)
+    with working(1) as workers:
+        workers.wake(nothing)
+        workers.run(square, [1], lambda *_: None, lambda *_: [])
+    register.assert_not_called()
+
+
 def test_as_many_processes_as_jobs_or_cores():
     assert processes(1) == 1
     assert 1 <= processes(100) <= 16
@@ -86,7 +129,10 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, how):
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
     }
     caller = subprocess.Popen(
-        [sys.executable, script, told], env=environment, stderr=subprocess.DEVNULL
+        [sys.executable, script, told],
+        env=environment,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=hear_interrupts,
     )
     while not (told.exists() and told.read_text()):
         assert caller.poll() is None

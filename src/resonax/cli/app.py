@@ -19,7 +19,7 @@ from resonax.cli.build import parse_axis
 from resonax.cli.cache import keep_compiled
 from resonax.cli.check import check_command
 from resonax.cli.commands import Command, Group, completing
-from resonax.cli.interrupts import SENTENCE, STATUS, was_interrupted
+from resonax.cli.interrupts import SENTENCE, STATUS, settle, was_interrupted
 from resonax.cli.options import Options, option, taking_options, whole
 from resonax.experiments.names import IDS
 from resonax.labels import CRITERIA, plain
@@ -258,6 +258,8 @@ def main() -> None:
     except Exception:  # a defect of ours: not 1, which says that training diverges
         traceback.print_exc()
         raise SystemExit(70) from None
+    if status == STATUS:
+        settle()
     if sentence:
         with contextlib.suppress(OSError):  # nobody listens
             print(f"resonax: {plain(' '.join(sentence.split()), 2000)}", file=sys.stderr)

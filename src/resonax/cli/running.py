@@ -19,6 +19,7 @@ from rich.progress import (
 )
 
 from resonax.checks import ArgumentError, suggest
+from resonax.cli.interrupts import at_once, held
 from resonax.results import clear, locked, make_folder
 
 if TYPE_CHECKING:
@@ -53,17 +54,21 @@ class RunOptions(NamedTuple):
 def holding(out: Path) -> Iterator[None]:
     """Hold the folder of results for this command, and leave nothing unfinished in it."""
     is_new = not out.exists()
-    try:
-        with locked(make_folder(out)):
-            _clear(out)
-            try:
-                yield
-            finally:
-                _clear(out)  # what workers left that were ended in the middle of a file
-    finally:
+
+    def tidy() -> None:
+        _clear(out)  # what workers left that were ended in the middle of a file
         if is_new:
             with contextlib.suppress(OSError):  # unless there is something in it
                 out.rmdir()
+
+    with contextlib.ExitStack() as stack:
+        with held():
+            stack.callback(tidy)
+            lock = stack.enter_context(locked(make_folder(out)))
+            stack.enter_context(at_once(tidy))
+            stack.enter_context(at_once(lock.unlink))
+        _clear(out)
+        yield
 
 
 def _clear(out: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from resonax.cli.interrupts import SENTENCE, STATUS, listen
+from resonax.cli.interrupts import leave, listen
 
 __all__ = ["main"]
 
@@ -13,13 +13,13 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line."""
     _open_closed_streams()
+    listen()
     try:
-        listen()
         from resonax.cli.app import main
-    except KeyboardInterrupt:
-        print(f"resonax: {SENTENCE}", file=sys.stderr)
-        raise SystemExit(STATUS) from None
-    main()
+
+        main()
+    except KeyboardInterrupt:  # before the command began, or after it ended
+        leave()
 
 
 def _open_closed_streams() -> None:

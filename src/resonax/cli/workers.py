@@ -24,6 +24,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from resonax.checks import ArgumentError
+from resonax.cli.interrupts import held
 
 __all__ = ["Workers", "processes", "working"]
 
@@ -152,21 +153,12 @@ def working(count: int) -> Iterator[Workers]:
     # Not forked: a process that has begun to use jax cannot be copied.
     context = multiprocessing.get_context("spawn")
     workers: list[_Worker] = []
-    resource_tracker.ensure_running()
-    # An interrupt from the keyboard reaches all processes. Workers start with it blocked, as they
-    # have no way to ignore it before their first line.
-    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        for _ in range(count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs,), daemon=True)
-            process.start()
-            theirs.close()
-            workers.append(_Worker(process, ours))
-        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+        # A worker that is half started would complain.
+        with held():
+            _start(context, workers, count)
         yield Workers(workers)
     except BaseException:
-        signal.pthread_sigmask(signal.SIG_SETMASK, old)
         for worker in workers:
             worker.process.terminate()
         raise
@@ -175,3 +167,21 @@ def working(count: int) -> Iterator[Workers]:
             worker.pipe.close()
         for worker in workers:
             worker.process.join()
+
+
+def _start(context: Any, workers: list[_Worker], count: int) -> None:
+    """Start workers with interrupts blocked, which from the keyboard reach all processes.
+
+    A process cannot ignore them before its first line, but it inherits what is blocked.
+    """
+    resource_tracker.ensure_running()
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        for _ in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            process.start()
+            theirs.close()
+            workers.append(_Worker(process, ours))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)

@@ -23,8 +23,11 @@ _NAME = ".resonax.lock"
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; raise `ArgumentError` if another one holds it."""
+def locked(folder: Path) -> Iterator[Path]:
+    """Hold a folder for this process; raise `ArgumentError` if another one holds it.
+
+    Gives the file that says so, which is removed in the end.
+    """
     path = folder / _NAME
     with writing(folder):
         handle = _open(path)
@@ -43,7 +46,7 @@ def locked(folder: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):  # a full disk: whoever holds it will say so
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
-        yield
+        yield path
     finally:
         path.unlink(missing_ok=True)  # while it is held, so that nobody holds a file without name
         os.close(handle)
