@@ -1,11 +1,18 @@
-"""What jax compiled is kept between two calls of a command."""
+"""What jax compiled is kept between two calls of a command, and what is damaged is thrown away."""
 
 from __future__ import annotations
 
 import os
+import re
+import sys
+import warnings
+import zlib
 from pathlib import Path
+from typing import Any
 
 __all__ = ["keep_compiled"]
+
+_TROUBLE = re.compile(r"Error (reading|writing) persistent compilation cache entry for '([^']*)'")
 
 
 def keep_compiled() -> None:
@@ -22,3 +29,50 @@ def keep_compiled() -> None:
     jax.config.update("jax_compilation_cache_dir", str(home))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    _mend(home)
+
+
+def _mend(home: Path) -> None:
+    """Remove entries that jax cannot read, and say so once, in place of its warnings.
+
+    jax warns of such an entry, compiles anew, and keeps what is new only if the old entry is gone.
+    """
+    show, told = warnings.showwarning, set()
+
+    def hear(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        trouble = _TROUBLE.match(str(message))
+        if trouble is None:
+            return show(message, category, *rest, **more)
+        kind, program = trouble.groups()
+        if kind == "reading":
+            _remove_damaged(home, program)
+        if kind not in told:
+            told.add(kind)
+            words = {
+                "reading": "had damaged entries, which are removed and compiled anew",
+                "writing": "could not be written to, so that the next call compiles anew",
+            }
+            print(f"the compilation cache {home} {words[kind]}", file=sys.stderr, flush=True)
+        return None
+
+    warnings.filterwarnings("always", _TROUBLE.pattern, UserWarning)
+    warnings.showwarning = hear
+
+
+def _remove_damaged(home: Path, program: str) -> None:
+    """Remove the entries of a program that are not whole; all of them, if none of them shows it."""
+    entries = [path for path in home.glob("*-cache") if path.name.startswith(f"{program}-")]
+    for entry in [path for path in entries if not _is_whole(path)] or entries:
+        try:
+            entry.unlink(missing_ok=True)
+        except OSError:  # a folder, or not ours: it stays, and jax does without it
+            continue
+
+
+def _is_whole(entry: Path) -> bool:
+    """Return whether an entry can be unpacked, which compares its checksum."""
+    try:
+        zlib.decompress(entry.read_bytes())
+    except (OSError, zlib.error):
+        return False
+    return True
