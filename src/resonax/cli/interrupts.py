@@ -71,7 +71,8 @@ def at_once(tidy: Callable[[], None]) -> Iterator[None]:
 def settle() -> None:
     """Ignore further interrupts: the command ends already, and says so."""
     global _is_told
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if signal.getsignal(signal.SIGINT) is _note:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     _is_told = True
 
 
