@@ -9,10 +9,13 @@ import pytest
 import xarray as xr
 from scipy.stats import binom
 
+from resonax.experiments.catalogue import catalogue
 from resonax.experiments.claims import judge
 from resonax.experiments.inference import LEVEL
 from resonax.experiments.judge_samples import DIVERGES
 from resonax.experiments.judgement import Case, Claim
+from resonax.experiments.propositions import _judge_floquet, _judge_gradient, _judge_order
+from resonax.experiments.spectra import PANELS, judge_spectral_peaks
 from resonax.experiments.theory_maps import LR, theory_layout
 
 Data = Mapping[str, xr.Dataset]
@@ -274,6 +277,137 @@ def test_judges_keep_their_level(case):
         assert found.count(True) <= most
     if case not in FALSE_UNDER:
         assert found.count(False) <= most
+
+
+def spectra(random: np.random.Generator, parts: int, each: int, shift: float = 0.0) -> xr.Dataset:
+    """Return densities as `compute_spectra` has them, drawn bin by bin from their closed forms.
+
+    Of a mean that is not random, only the noise around it is. ``shift`` moves what is said of the
+    places by so many bins.
+    """
+    frequency = np.arange(601) / 1200
+    shape = (parts, each, len(frequency))
+    rows = []
+    for panel in PANELS:
+        name, period = panel.process.name, panel.period
+        floor = panel.process.variance
+        if name == "switching":
+            mean = np.sinc(frequency * period) ** 2 + 1e-4
+        else:  # lines, or a peak of some width
+            width = 1e-3 if name == "ar2" else 2e-4
+            odd = (1, 3, 5, 7) if name == "square" else (1,)
+            mean = sum(30 / n**2 / (1 + ((frequency - n / period) / width) ** 2) for n in odd)
+        noise, other = (
+            (random.normal(size=(2, *shape)) * [[[[1]]], [[[1j]]]]).sum(0) / np.sqrt(2)
+            for _ in range(2)
+        )
+        random_mean = name in ("ar2", "switching")
+        field = np.sqrt(mean) * (noise if random_mean else 1.0)
+        both = np.array([field + np.sqrt(floor) * other, np.broadcast_to(field, shape)])
+        rows.append((np.abs(both) ** 2).mean(axis=2))
+    density = np.array(rows).transpose(2, 0, 1, 3)  # part, panel, series, frequency
+    periods = np.array([panel.period for panel in PANELS])
+    return xr.Dataset(
+        {"part_density": (("part", "panel", "series", "frequency"), density)},
+        {
+            "panel": [panel.label for panel in PANELS],
+            "series": ["input", "mean"],
+            "frequency": frequency,
+            "process": ("panel", [panel.process.name for panel in PANELS]),
+            "period": ("panel", 1 / (1 / periods + shift / 1200)),
+        },
+    )
+
+
+def test_the_judge_of_spectra_from_both_sides_and_under_the_null():
+    random = np.random.default_rng(10)
+    assert judge_spectral_peaks(spectra(random, 10, 80)).holds is True
+    assert judge_spectral_peaks(spectra(random, 10, 80, shift=2.0)).holds is False
+    few = [judge_spectral_peaks(spectra(random, 10, 3)).holds for _ in range(15)]
+    assert few.count(False) <= binom.isf(1e-3, 15, LEVEL)
+    assert None in few
+
+
+def gradients(random: np.random.Generator, bias: float = 0.0, move: float = 9.0) -> xr.Dataset:
+    """Return drawn gradients whose means are off what is expected by some standard errors."""
+    shape = (4, 3, 3, 6)
+    expected = np.cumsum(np.full(shape, move), axis=1)
+    expected[:, :, 0] = 0.0
+    dims = ("process", "moment", "point", "weight")
+    return xr.Dataset(
+        {
+            "gradient_mean": (dims, expected + random.normal(size=shape) + bias),
+            "gradient_error": (dims, np.ones(shape)),
+            "gradient_expected": (dims, expected),
+        }
+    )
+
+
+def test_the_judge_of_gradients_from_both_sides_and_under_the_null():
+    random = np.random.default_rng(11)
+    found = [_judge_gradient(gradients(random)) for _ in range(300)]
+    level = found[0].level
+    assert [claim.holds for claim in found].count(False) <= binom.isf(1e-3, 300, level)
+    assert _judge_gradient(gradients(random, bias=5.0)).holds is False
+    assert _judge_gradient(gradients(random, move=0.0)).holds is False
+
+
+def growth(off: float, sign: float = 1.0) -> xr.Dataset:
+    """Return exact growth by radii that are told wrongly by a factor."""
+    radius = np.array([[0.05, 0.3, -0.2, -0.5]] * 2)
+    log_size = radius[:, :, None, None] * np.arange(201.0) * np.ones((1, 1, 2, 1))
+    return xr.Dataset(
+        {
+            "log_size": (("dynamics", "setting", "start", "turn"), log_size),
+            "log_radius": (("dynamics", "setting"), sign * (1 + off) * radius),
+        },
+        {"dynamics": ["flow", "map"], "setting": list("abcd")},
+    )
+
+
+def order(power: float = 1.0, rounding: float = 1e-15) -> xr.Dataset:
+    lr = 0.01 / 4.0 ** np.arange(5)
+    error = np.array([lr, lr])
+    return xr.Dataset(
+        {
+            "global_error": (("problem", "lr"), error ** (power / 2)),
+            "local_error": (("problem", "lr"), error**power),
+            "local_error_fixed_momentum": (("problem", "lr"), error**0.5),
+            "rounding": (("problem", "pair"), np.full((2, 2), rounding)),
+        },
+        {"lr": lr, "pair": ["one", "other"]},
+    )
+
+
+def test_the_judges_without_chance_from_both_sides():
+    assert _judge_floquet(growth(0.001)).holds is True
+    assert _judge_floquet(growth(0.05)).holds is False
+    assert _judge_floquet(growth(0.0, sign=-1.0)).holds is False
+    assert _judge_order(order()).holds is True
+    assert _judge_order(order(power=2.0)).holds is False
+    assert _judge_order(order(rounding=1e-6)).holds is False
+    assert _judge_order(order(rounding=np.nan)).holds is None
+
+
+def test_the_small_scale_stays_within_the_papers_ranges():
+    for small, large in zip(catalogue(scale="smoke"), catalogue(scale="paper"), strict=True):
+        if small.layout is None or large.layout is None or not small.runs:
+            continue
+        for name in set(small.layout.coords) - {"panel", "run"}:
+            one, other = small.layout.coords[name], large.layout.coords[name]
+            assert set(one) <= set(other) or name in ("momentum", "period"), (small.id, name)
+            assert other.min() <= one.min() <= one.max() <= other.max(), (small.id, name)
+    by_id = {item.id: item for item in catalogue(scale="smoke")}
+    for name in ("square-samples", "lower-momentum", "switching-variance", "switching-dimension"):
+        assert {0, 12, 27} <= set(by_id[name].layout.coords["period"]), name
+    for name in (
+        "sinusoid-map",
+        "ar2-map",
+        "switching-variance",
+        "switching-adam",
+        "lower-momentum",
+    ):
+        assert by_id[name].deviations
 
 
 def test_three_outcomes():

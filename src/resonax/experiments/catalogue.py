@@ -100,7 +100,7 @@ def _problem_setting(scale: str) -> Experiment:
 
 
 def _spectra(scale: str) -> Experiment:
-    steps = 60_000 if scale == "paper" else 12_000
+    steps = 240_000 if scale == "paper" else 48_000
     return Experiment(
         id="spectra",
         title="What the inputs sound like",

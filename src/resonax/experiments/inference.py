@@ -48,7 +48,8 @@ class Estimate(NamedTuple):
 
     def exp(self) -> Estimate:
         """Return the same of the exponential."""
-        return Estimate(*(float(np.exp(min(number, 700.0))) for number in self))
+        with np.errstate(over="ignore"):
+            return Estimate(*(float(np.exp(number)) for number in self))
 
     @property
     def interval(self) -> tuple[float, float]:

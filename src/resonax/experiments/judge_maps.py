@@ -71,7 +71,7 @@ def _line_cases(
                 ">=",
                 _SIDE,
                 decides="runs" in decide,
-                interval=found.interval,
+                interval=(max(found.low, 0.0), min(found.high, 1.0)),
             )
 
 
@@ -106,10 +106,22 @@ def judge_contour(data: Datasets) -> Claim:
         "runs, each of which has a map of its own.",
         cases=tuple(cases),
         level=LEVEL,
-        note="The paper draws the sinusoid's line in the map of AR(2) and says that it aligns. "
-        "The amplitude of AR(2) wanders, so that inside the line part of the runs fall: its own "
-        "boundary (own-boundary) encloses less.",
+        note=_contour_note(cases),
     )
+
+
+def _contour_note(cases: list[Case]) -> str:
+    text = (
+        "The paper draws the sinusoid's line in the map of AR(2) and says that it aligns; the "
+        "boundary of AR(2) itself is judged by own-boundary."
+    )
+    inside = [case for case in cases if case.decides and "ar2: runs that grow inside" in case.case]
+    if inside and inside[0].holds is False:
+        text += (
+            f" Inside the sinusoid's line, away from it, {inside[0].measured:.0%} of the AR(2) "
+            "runs grow: its amplitude wanders, and near the line it is too small for too long."
+        )
+    return text
 
 
 def judge_own_boundary(data: Datasets) -> Claim:
