@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
+__all__ = ["HEAR_INTERRUPTS"]
 
-__all__ = ["hear_interrupts"]
-
-
-def hear_interrupts() -> None:
-    """Undo that interrupts are ignored, as under ``nohup make test &``; for ``preexec_fn``."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+# The first line of such a process: it undoes that interrupts are ignored, as they are under
+# `nohup make test &`. Not a preexec_fn, as jax warns of forks.
+HEAR_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"

@@ -19,7 +19,7 @@ import pytest
 
 import resonax
 from resonax.cli.app import main
-from signals import hear_interrupts
+from signals import HEAR_INTERRUPTS
 
 STREAM = "stability sinusoid --period 22 "
 SINUSOID = STREAM + "--lr 0.01 --momentum 0.9 "
@@ -729,7 +729,7 @@ def test_a_mistake_from_end_to_end(tmp_path, line):
 
 def test_an_interrupt_from_end_to_end(tmp_path):
     # The signal comes from inside the computation, so that no clock decides.
-    code = (
+    code = HEAR_INTERRUPTS + (
         "import os, signal, sys\n"
         "import resonax.stability\n"
         "def stability_map(*args, **kwargs):\n"
@@ -746,7 +746,6 @@ def test_an_interrupt_from_end_to_end(tmp_path):
         text=True,
         timeout=300,
         check=False,
-        preexec_fn=hear_interrupts,
     )
     assert found.returncode == 128 + signal.SIGINT
     assert "interrupted" in sentence(found.stderr)
@@ -790,7 +789,7 @@ def test_an_interrupt_that_a_library_loses_ends_the_command(tmp_path, case):
         "    print('went on')\n"
     )
     body = LOSING[case] + ("lost.run()\n" if "lost" in LOSING[case] else "")
-    code = (
+    code = HEAR_INTERRUPTS + (
         "import os, signal, sys, time\n"
         "import resonax.cli.app, resonax.cli.start\n"
         f"def app(*args, **kwargs):\n{textwrap.indent(body, '    ')}"
@@ -805,7 +804,6 @@ def test_an_interrupt_that_a_library_loses_ends_the_command(tmp_path, case):
         text=True,
         timeout=50,
         check=False,
-        preexec_fn=hear_interrupts,
     )
     assert (found.returncode, found.stdout) == (128 + signal.SIGINT, "")
     assert "interrupted" in sentence(found.stderr)

@@ -16,7 +16,7 @@ import pytest
 
 from resonax.checks import ArgumentError
 from resonax.cli.workers import processes, working
-from signals import hear_interrupts
+from signals import HEAR_INTERRUPTS
 
 # What a worker needs is in this file: it loads the file again, and should not load jax for it.
 
@@ -123,7 +123,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_the_process_that_started_them(tmp_path, how):
     script, told = tmp_path / "caller.py", tmp_path / "worker"
-    script.write_text(CALLER)
+    script.write_text(HEAR_INTERRUPTS + CALLER)
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
@@ -132,7 +132,6 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, how):
         [sys.executable, script, told],
         env=environment,
         stderr=subprocess.DEVNULL,
-        preexec_fn=hear_interrupts,
     )
     while not (told.exists() and told.read_text()):
         assert caller.poll() is None
