@@ -10,6 +10,7 @@ import numpy as np
 from scipy import special
 
 from resonax.diagnostics.passes import Pass
+from resonax.diagnostics.peaks import find_peaks
 from resonax.diagnostics.spectra import welch
 from resonax.diagnostics.subject import Advance, Subject
 from resonax.diagnostics.surrogates import (
@@ -28,7 +29,10 @@ STRETCHES = np.geomspace(0.5, 2.0, 16)
 _RANDOMISED = 8
 _STRETCH_STEPS = 2**15  # in which the cause is looked for
 _BAND = 1.15  # a band reaches from its centre over this factor, and its neighbour is at its edge
-_LEAST_SHARE = 0.5  # of the growth that comes with the order must go with the band
+_OUTLYING = 5.0  # deviations by which a band must stand out of the others
+_LINE = 0.04  # half the width of the band that is taken out for a peak, at least four bins
+_TRIED = 2  # peaks of each kind that are taken out on their own
+_DRAWS = 4
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,9 @@ class Bands:
 class Rhythm:
     """The period that is responsible, and what was tried to find it."""
 
-    period: float | None  # in steps
+    period: float | None  # in steps; None if no single one is
     kind: str | None  # "values" or "size": what has the rhythm
-    share: float  # of the growth due to the order that goes with it
-    without: float  # rate without it
+    without: float | None  # rate without it
     bands: Bands
     randomised: np.ndarray  # rates with random phases
     stretched: np.ndarray  # rates when stretched by STRETCHES
@@ -118,7 +121,11 @@ def find_rhythm(
     shuffled_rate: float,
     advance: Advance | None = None,
 ) -> Rhythm:
-    """Take bands of periods out of the data, one after the other, and see the growth vanish."""
+    """Take bands of periods out of the data, one after the other, and see the growth vanish.
+
+    A rhythm is named only if the spectrum has a peak there, if the growth falls without the band
+    around it by far more than without others, and if it ends when exactly this peak is taken out.
+    """
     part = stretch_of(subject, rows)
     inputs, batch = part.recording.inputs, part.batch
 
@@ -144,22 +151,51 @@ def find_rhythm(
     orders = [stretched(len(inputs), factor) for factor in STRETCHES]
     slow = part.measure_orders(orders, advance).rate
     own = float(part.measure().rate[0])
-    best = min(
-        (float(rates.min()), kind, float(centers[int(np.argmin(rates))]))
-        for kind, rates in (("values", bands.values), ("size", bands.size))
-    )
-    # A rhythm of the values is one of their size as well: it is named where it explains as much.
-    floor = min(best[0], shuffled_rate)
-    without, kind, center = best
-    place = int(np.argmin(bands.values))
-    if kind == "size" and own - bands.values[place] > 0.8 * (own - without):
-        without, kind, center = float(bands.values[place]), "values", float(centers[place])
-    share = (own - without) / max(own - floor, 1e-12)
-    gone = own - without > _LEAST_SHARE * (own - shuffled_rate) or without <= 0
-    if not gone:
-        return Rhythm(None, None, share, without, bands, randomised, slow, own, rows)
-    period = _peak(inputs, kind, center * batch) / batch
-    return Rhythm(period, kind, share, without, bands, randomised, slow, own, rows)
+    rest = {"bands": bands, "randomised": randomised, "stretched": slow, "rate": own, "rows": rows}
+    found = _candidates(part, bands, own, own - shuffled_rate)
+    if own <= 0 or not found:
+        return Rhythm(None, None, None, **rest)
+    # Exactly what would be named is taken out, each in several random ways.
+    variants = []
+    for kind, period in found:
+        take = without_rhythm if kind == "values" else without_size_rhythm
+        wide = 1 + min(max(_LINE, 4 * period / len(inputs)), _BAND - 1)
+        variants += [
+            functools.partial(take, inputs, period / wide, period * wide, rng(1000 + draw))
+            for draw in range(_DRAWS)
+        ]
+    rates = part.measure_rows(variants, advance).rate.reshape(-1, _DRAWS).mean(axis=1)
+    ends = [(rate, *name) for rate, name in zip(rates, found, strict=True) if rate <= 0]
+    # A rhythm of the values is one of their size as well.
+    ends = [end for end in ends if end[1] == "values"] or ends
+    if not ends:
+        return Rhythm(None, None, None, **rest)
+    without, kind, period = min(ends)
+    return Rhythm(period / batch, kind, float(without), **rest)
+
+
+def _candidates(part: Subject, bands: Bands, own: float, excess: float) -> list[tuple[str, float]]:
+    """Return the rhythms that may be responsible, as kind and period in rows, most likely first.
+
+    There must be a peak in the spectrum, and the growth must fall without the band around it by far
+    more than without the other bands: the best of many bands always takes some growth with it.
+    Their median and median deviation are the null, and `_OUTLYING` deviations the limit.
+    """
+    inputs, batch = part.recording.inputs.astype(float), part.batch
+    longest = float(bands.center[-1]) * batch
+    found = []
+    for kind, rates in (("values", bands.values), ("size", bands.size)):
+        signal = inputs if kind == "values" else np.sum(inputs**2, axis=1, keepdims=True)
+        middle = float(np.median(rates))
+        spread = max(1.4826 * float(np.median(np.abs(rates - middle))), 0.01 * excess)
+        for peak in find_peaks(signal, bands.center[0] * batch, longest):
+            near = np.abs(np.log(bands.center * batch / peak.period)) < math.log(_BAND)
+            lowest = float(rates[near].min()) if near.any() else own
+            if lowest < middle - _OUTLYING * spread:
+                found.append((lowest, kind, peak.period))
+    values = sorted(item for item in found if item[1] == "values")[:_TRIED]
+    sizes = sorted(item for item in found if item[1] == "size")[:_TRIED]
+    return [(kind, period) for _, kind, period in values + sizes]
 
 
 def _centers(steps: int) -> np.ndarray:
@@ -175,18 +211,3 @@ def spectrum(signal: np.ndarray, period: float | None = None) -> tuple[np.ndarra
     length = int(min(rows, max(64, wanted)))
     frequency, power = welch(signal, length)
     return frequency[1:], power[1:].sum(axis=1)
-
-
-def _peak(inputs: np.ndarray, kind: str, center: float) -> float:
-    """Return the period, in rows, of the strongest line of the spectrum around a band."""
-    signal = inputs if kind == "values" else np.sum(inputs**2, axis=1, keepdims=True)
-    frequency, power = spectrum(signal, center)
-    inside = np.flatnonzero((frequency > 1 / center / _BAND**2) & (frequency < _BAND**2 / center))
-    if len(inside) < 3:
-        return center
-    place = int(inside[np.argmax(power[inside])])
-    place = min(max(place, 1), len(power) - 2)
-    left, top, right = np.log(np.maximum(power[place - 1 : place + 2], 1e-300))
-    curve = left - 2 * top + right
-    shift = 0.5 * (left - right) / curve if curve < 0 else 0.0
-    return float(1 / (frequency[place] + shift * (frequency[1] - frequency[0])))

@@ -17,12 +17,13 @@ from resonax.diagnostics.adapters import adapt
 from resonax.diagnostics.answers import OnTheseRows, judge_more, judge_rows
 from resonax.diagnostics.asked import check_asked
 from resonax.diagnostics.cause import Shuffles, find_rhythm, shuffle, strongest_stretch
+from resonax.diagnostics.confirm import holds
 from resonax.diagnostics.describe import facts_of, notes_of, settings_of
 from resonax.diagnostics.feed import Model, fitted
-from resonax.diagnostics.intervals import BURST, LEAST_STEPS, measure
+from resonax.diagnostics.intervals import LEAST_STEPS, measure
 from resonax.diagnostics.pictures import Findings, picture_data
 from resonax.diagnostics.recording import Recording, read_recording
-from resonax.diagnostics.remedies import find_remedies, line_cells
+from resonax.diagnostics.remedies import find_remedies, line_cells, safe
 from resonax.diagnostics.result import Check
 from resonax.diagnostics.series import worst_series
 from resonax.diagnostics.subject import Advance, Subject
@@ -229,8 +230,8 @@ def check(
             rhythm = find_rhythm(subject, rows, shuffles.rate)
     with stage("looking for what would help", 3 * subject.steps) as advance:
         lines = found[grid * grid :]
-        calm = shuffles.bursts < math.log(BURST)
-        remedies = find_remedies(subject, lines, calm, rows, advance)
+        own = holds(exact) and bool(safe(lines)[-1])
+        remedies = find_remedies(subject, lines, own, shuffles, rows, advance)
     with stage("drawing", 0):
         findings = Findings(momenta, lrs, found[: grid * grid], shuffles, rhythm, rows)
         dataset = picture_data(subject, findings, learner)

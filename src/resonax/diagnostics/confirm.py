@@ -1,4 +1,4 @@
-"""A remedy, and whether a model that is trained with it stays bounded."""
+"""A remedy, and the tests it must pass: an exact one, and the training of the model with it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from resonax.diagnostics.intervals import BURST
+from resonax.diagnostics.once import PASSES, Exact
 from resonax.diagnostics.subject import Advance, Subject
 from resonax.diagnostics.surrogates import buffered
 
-__all__ = ["Remedy", "cells", "confirmed", "rounded_down"]
+__all__ = ["Remedy", "cells", "confirmed", "holds", "rounded_down"]
 
 BEYOND = 0.1  # how far past a safe value the boundary is tried
 _RETREATS = 6
 _BOUNDED = 1000.0  # times the size of the solution: a learner beyond it is not bounded
+_MOST_ROWS = 2**17  # over which tests go on for more passes than were asked for
+_ORDERS = 4  # of each shuffle buffer
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Remedy:
     confirmed: bool | None = None  # whether the model, trained with it, stayed bounded
     needed: bool = True  # whether what was asked for is unsafe
     least: bool = False  # whether the search ended there, and more may be safe
+    unknown: bool = False  # without a value: whether more rows could tell one
 
     @property
     def past(self) -> float | None:
@@ -61,56 +66,87 @@ def rounded_down(value: float) -> float:
     return float(f"{math.floor(value / unit) * unit:.4g}")
 
 
-def confirmed(
-    subject: Subject, remedies: list[Remedy], advance: Advance | None
-) -> tuple[Remedy, ...]:
-    """Train the model with each remedy, from zero weights, and see whether it stays bounded.
+def holds(found: Exact) -> bool:
+    """Whether an error never grows by much on these rows, nor ends larger after many passes."""
+    return found.log_rise < math.log(BURST) and found.never_grows
 
-    One that does not is taken back a little, a few times, and then given up.
+
+def confirmed(
+    subject: Subject, remedies: list[Remedy], own: bool, advance: Advance | None
+) -> tuple[Remedy, ...]:
+    """Test each remedy: the growth of an error exactly, and the model trained from zero weights.
+
+    One that does not pass is made safer and tried again up to `_RETREATS` times, and is then given
+    up. Both tests cover `PASSES` passes over a short recording; ``own`` says whether what was asked
+    for is safe, so that no remedy has to be safer.
     """
-    limit = math.log(_BOUNDED * (1.0 + solution_size(subject)))
+    passes = max(subject.epochs, min(PASSES, _MOST_ROWS // max(subject.rows, 1)))
+    trained = subject.recording.target is not None
+    limit = math.log(_BOUNDED * (1.0 + solution_size(subject))) if trained else math.inf
 
     def bounded(tried: Subject, orders: list[np.ndarray] | None = None) -> np.ndarray:
-        sizes = tried.train(orders, advance).sizes
+        sizes = replace(tried, epochs=passes).train(orders, advance).sizes
         assert sizes is not None
         return sizes.max(axis=0) < limit
+
+    def buffer_orders(size: int, seed: int) -> list[np.ndarray]:
+        rows = len(subject.recording.inputs)
+        rngs = [np.random.default_rng([subject.seed, seed, i]) for i in range(_ORDERS)]
+        return [buffered(rows, size, passes, rng) for rng in rngs]
+
+    def exact(remedy: Remedy) -> bool:
+        assert remedy.value is not None
+        if remedy.name == "shuffle_buffer":
+            found = subject.measure_orders(buffer_orders(int(remedy.value), 4))
+            return bool(np.all((found.total < 0) & (found.rise < math.log(BURST))))
+        if remedy.name == "batch":
+            return holds(replace(subject, batch=int(remedy.value)).follow_exactly())
+        name = "lr" if remedy.name == "lr" else "momentum"
+        return holds(subject.with_optimizer(**{name: float(remedy.value)}).follow_exactly())
 
     def tried(open_ones: list[Remedy]) -> dict[str, bool]:
         outcome: dict[str, bool] = {}
         changes: list[tuple[str, float]] = []
         for remedy in open_ones:
             assert remedy.value is not None
+            outcome[remedy.name] = ok = exact(remedy)
+            if not ok or not trained:
+                continue
             if remedy.name == "batch":
                 outcome["batch"] = bool(bounded(replace(subject, batch=int(remedy.value)))[0])
             elif remedy.name == "shuffle_buffer":
-                rng = np.random.default_rng([subject.seed, 4])
-                rows = len(subject.recording.inputs)
-                orders = [buffered(rows, int(remedy.value), subject.epochs, rng)]
-                outcome["shuffle_buffer"] = bool(bounded(subject, orders)[0])
+                outcome["shuffle_buffer"] = bool(
+                    bounded(subject, buffer_orders(int(remedy.value), 5)).all()
+                )
             else:
                 changes.append((remedy.name, remedy.value))
         if changes:
-            found = bounded(cells(subject, changes))
-            outcome |= {name: bool(ok) for (name, _), ok in zip(changes, found, strict=True)}
+            filled = changes + [changes[-1]] * (3 - len(changes))  # one compiled loop for all
+            found = bounded(cells(subject, filled))
+            outcome |= {name: bool(ok) for (name, _), ok in zip(filled, found, strict=True)}
         return outcome
 
-    current = {remedy.name: remedy for remedy in remedies}
+    waiting = {remedy.name: remedy for remedy in remedies if remedy.value is not None}
+    passed: dict[str, Remedy] = {}
     for _ in range(_RETREATS):
-        waiting = [r for r in current.values() if r.value is not None and not r.confirmed]
-        if not waiting:
-            break
-        outcome = tried(waiting)
-        for remedy in waiting:
-            kept = replace(remedy, confirmed=True)
-            current[remedy.name] = kept if outcome[remedy.name] else _taken_back(remedy, subject)
+        outcome = tried(list(waiting.values())) if waiting else {}
+        for name, ok in outcome.items():
+            remedy = waiting.pop(name)
+            if ok:
+                passed[name] = replace(remedy, confirmed=True if trained else None)
+            elif (safer := _taken_back(remedy, subject, own)).value is not None:
+                waiting[name] = safer
     return tuple(
-        remedy if remedy.confirmed or remedy.value is None else Remedy(remedy.name, None)
-        for remedy in current.values()
+        passed.get(remedy.name, Remedy(remedy.name, None, unknown=remedy.unknown))
+        for remedy in remedies
     )
 
 
-def _taken_back(remedy: Remedy, subject: Subject) -> Remedy:
-    """Return a safer value; what was measured at the other no longer holds."""
+def _taken_back(remedy: Remedy, subject: Subject, own: bool) -> Remedy:
+    """Return a safer value; what was measured at the other no longer holds.
+
+    Where what was asked for is safe itself, ``own``, it is not passed.
+    """
     value = remedy.value
     assert value is not None
     if remedy.name == "batch":
@@ -122,6 +158,8 @@ def _taken_back(remedy: Remedy, subject: Subject) -> Remedy:
         value = rounded_down(0.8 * value)
     else:
         value = rounded_down(max(1 - 1.25 * (1 - value), 0.0))
+    if own and remedy.name in ("lr", "momentum"):
+        value = max(value or 0.0, float(getattr(subject.optimizer, remedy.name)))
     return replace(remedy, value=value, rate=None, soft=True, least=False)
 
 

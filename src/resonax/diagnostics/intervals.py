@@ -31,6 +31,7 @@ class Measured:
     high: np.ndarray
     total: np.ndarray  # logarithmic growth over all steps
     rise: np.ndarray  # the largest between any two moments
+    later: np.ndarray  # upper end of the growth over as many steps after the first eighth
 
     def __getitem__(self, where: Any) -> Measured:
         """Return some of the entries."""
@@ -54,7 +55,23 @@ def measure(found: Pass, level: float = 0.95, epochs: int = 1) -> Measured:
     `TRANSIENT` over the number of steps is added on both sides. Where some stretch lets an error
     grow more than `BURST` fold, no recording is said to converge: the interval reaches above 0.
     """
-    growth, lengths = found.growth, found.lengths
+    steps = found.lengths.sum()
+    rate, half = _student(found.growth, found.lengths, level)
+    half = half * math.sqrt(epochs) + TRANSIENT / steps
+    # An error falls fast at first and then slowly, which is no chance.
+    start = len(found.growth) // _PARTS[0]
+    after, wide = _student(found.growth[start:], found.lengths[start:], level)
+    later = (after + wide * math.sqrt(epochs)) * steps
+    rise = found.rise
+    burst = np.where(rise > math.log(BURST), (rise - math.log(BURST)) / steps, -np.inf)
+    high = np.maximum(rate + half, burst)
+    return Measured(rate, rate - half, high, rate * steps, rise, later)
+
+
+def _student(
+    growth: np.ndarray, lengths: np.ndarray, level: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean rate, and half the interval around it."""
     steps = lengths.sum()
     rate = growth.sum(axis=0) / steps
     half = np.zeros_like(rate)
@@ -69,10 +86,7 @@ def measure(found: Pass, level: float = 0.95, epochs: int = 1) -> Measured:
         error = np.sqrt((spread**2).sum(axis=0) / 2 / (parts - 1) / parts)
         freedom = 2 * (parts - 1) / 3  # differences share their parts
         half = np.maximum(half, error * special.stdtrit(freedom, 0.5 + level / 2))
-    half = half * math.sqrt(epochs) + TRANSIENT / steps
-    rise = found.rise
-    burst = np.where(rise > math.log(BURST), (rise - math.log(BURST)) / steps, -np.inf)
-    return Measured(rate, rate - half, np.maximum(rate + half, burst), rate * steps, rise)
+    return rate, half
 
 
 def joined(parts: Sequence[Measured]) -> Measured:

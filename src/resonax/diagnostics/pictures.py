@@ -64,6 +64,7 @@ def picture_data(subject: Subject, found: Findings, learner: Any = None) -> xr.D
             "stretched": ("stretch", rhythm.stretched),
         }
         if rhythm.period is not None:
+            attributes["without"] = rhythm.without
             bands = _tongues(part, rhythm.period)
             data["tongues"] = (("tongue", "edge"), np.array(bands).reshape(-1, 2))
     if part.recording.target is not None:

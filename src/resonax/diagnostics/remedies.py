@@ -1,9 +1,11 @@
 """What would help: the largest momentum, step size, the least batch and buffer that are safe.
 
-A cell is safe where no stretch of the recording lets an error grow more than `BURST` fold, nor the
-whole of it by much. Of the safe values the one nearest to what was asked for is given: where that
-is safe itself, how far it could go. The boundary is sharp where just beyond it the error certainly
-grows, and soft otherwise.
+A cell is safe where no stretch of the recording lets an error grow more than `BURST` fold, where it
+ends smaller than it began, and where more of the same would not let it grow, as far as these rows
+can tell. Of the safe values the one nearest to what was asked for is given: where that is safe
+itself, how far it could go. What is given has passed the exact test of `confirm`, over many
+passes too. The boundary is sharp where just beyond it the error certainly grows, and soft
+otherwise.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from resonax.diagnostics.cause import stretch_of
+from resonax.diagnostics.cause import Shuffles, stretch_of
 from resonax.diagnostics.confirm import Remedy, cells, confirmed, rounded_down
 from resonax.diagnostics.intervals import BURST, Measured
 from resonax.diagnostics.subject import Advance, Subject
@@ -21,7 +23,7 @@ from resonax.diagnostics.surrogates import buffered
 
 __all__ = ["find_remedies", "line_cells", "safe"]
 
-_WHOLE = 5.0  # fold: growth over the whole recording that is no more than a swing
+_LATER = 2.0  # fold: growth on as many rows more that these cannot exclude
 _MOMENTA = 1.0 - np.geomspace(1.0, 1e-3, 56)
 # Times the step size that was asked for, which is one of them.
 _LRS = np.concatenate([np.geomspace(1 / 400, 1.0, 48), np.geomspace(1.0, 40.0, 25)[1:]])
@@ -33,7 +35,12 @@ _BATCHES = sorted({round(2 ** (k / 3)) for k in range(37)})  # 1 to 4096
 
 def safe(found: Measured) -> np.ndarray:
     """Return which cells are safe."""
-    return (found.rise < math.log(BURST)) & (found.total < math.log(_WHOLE))
+    return settled(found) & (found.later < math.log(_LATER))
+
+
+def settled(found: Measured) -> np.ndarray:
+    """Return which cells are safe on these rows, whatever more of them would do."""
+    return (found.rise < math.log(BURST)) & (found.total < 0)
 
 
 def line_cells(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
@@ -56,27 +63,26 @@ def _momenta(own: float) -> np.ndarray:
 def find_remedies(
     subject: Subject,
     lines: Measured,
-    shuffled_safe: bool,
+    own: bool,
+    shuffles: Shuffles,
     rows: tuple[int, int],
     advance: Advance | None = None,
 ) -> tuple[Remedy, ...]:
     """Return every remedy, confirmed by training the model with it where there is a target.
 
-    ``lines`` are the rates of `line_cells`; batch and buffer of a long recording are looked for
-    where the growth is strongest, around ``rows``.
+    ``lines`` are the rates of `line_cells`, and ``own`` says whether what was asked for is safe;
+    batch and buffer of a long recording are looked for where the growth is strongest, around
+    ``rows``.
     """
-    found = _on_lines(subject, lines, advance)
+    found = _on_lines(subject, lines, own, advance)
     part = subject
     if subject.rows > _MOST_ROWS:
         length = min(_MOST_ROWS, len(subject.recording.inputs))
         first = min(rows[0], len(subject.recording.inputs) - length)
         part = stretch_of(subject, (first, first + length))
-    own = bool(safe(lines)[-1])
     found.insert(2, _batch(part, own))
-    found.insert(3, _buffer(part, own, shuffled_safe))
-    if subject.recording.target is None:
-        return tuple(found)
-    return confirmed(subject, found, advance)
+    found.insert(3, _buffer(part, own, shuffles))
+    return confirmed(subject, found, own, advance)
 
 
 def _first_unsafe(fine: np.ndarray) -> int:
@@ -100,14 +106,18 @@ def _nearest(ok: np.ndarray, own: int) -> int | None:
     return start + _first_unsafe(ok[start:]) - 1
 
 
-def _on_lines(subject: Subject, lines: Measured, advance: Advance | None) -> list[Remedy]:
+def _on_lines(
+    subject: Subject, lines: Measured, own_safe: bool, advance: Advance | None
+) -> list[Remedy]:
     """Search both axes once more between the neighbours that were found."""
     momentum, lr = float(subject.optimizer.momentum), float(subject.optimizer.lr)
     axes = {"momentum": _momenta(momentum), "lr": lr * _LRS}
-    count, ok = len(axes["momentum"]), safe(lines)
-    needed = not ok[-1]
+    count, ok, needed = len(axes["momentum"]), safe(lines), not own_safe
     good = {"momentum": ok[:count], "lr": ok[count:-1]}
     own = {"momentum": int(np.searchsorted(axes["momentum"], momentum)), "lr": 47}
+    for name in axes:
+        good[name][own[name]] = own_safe
+    short = {"momentum": settled(lines)[:count].any(), "lr": settled(lines)[count:-1].any()}
     places = {name: _nearest(good[name], own[name]) for name in axes}
     best = int(np.argmin(np.where(good["momentum"], lines.rate[:count], np.inf)))
 
@@ -127,7 +137,10 @@ def _on_lines(subject: Subject, lines: Measured, advance: Advance | None) -> lis
         lr=np.concatenate([np.full(_FINE, lr), lrs, np.full(_FINE, lr)]),
     ).measure(advance)
     by = [fine[part * _FINE : (part + 1) * _FINE] for part in range(3)]
-    remedies = [Remedy(name, None) for name in ("momentum", "lr", "fastest_momentum")]
+    remedies = [
+        Remedy(name, None, unknown=bool(short["lr" if name == "lr" else "momentum"]))
+        for name in ("momentum", "lr", "fastest_momentum")
+    ]
     for number, (name, values) in enumerate((("momentum", momenta), ("lr", lrs))):
         place = places[name]
         if place is None:
@@ -182,7 +195,7 @@ def _batch(subject: Subject, own: bool) -> Remedy:
         unsafe = batch
         for size in ladder:
             if not subject.enough(size):
-                return Remedy("batch", None)
+                return Remedy("batch", None, unknown=True)
             found, batch = judge(size), size
             if safe(found)[0]:
                 break
@@ -202,7 +215,7 @@ def _batch(subject: Subject, own: bool) -> Remedy:
     return replace(remedy, soft=str(judge(int(remedy.past)).words[0]) != "diverges")
 
 
-def _buffer(subject: Subject, own: bool, shuffled_safe: bool) -> Remedy:
+def _buffer(subject: Subject, own: bool, shuffles: Shuffles) -> Remedy:
     """Return the least shuffle buffer that is safe, and all larger ones with it.
 
     How a buffer mixes is a matter of chance, so that its boundary is always soft: each size must
@@ -211,8 +224,8 @@ def _buffer(subject: Subject, own: bool, shuffled_safe: bool) -> Remedy:
     name, rows = "shuffle_buffer", len(subject.recording.inputs)
     if own:
         return Remedy(name, 1, needed=False)
-    if not shuffled_safe:
-        return Remedy(name, None)
+    if shuffles.bursts > math.log(BURST) or shuffles.high > 0:
+        return Remedy(name, None, unknown=shuffles.rate < 0)
 
     def judge(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         orders = [

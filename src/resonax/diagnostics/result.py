@@ -142,6 +142,8 @@ REMEDIES = {
 def sentence(remedy: Remedy) -> str:
     """Return one remedy as a line."""
     word = REMEDIES[remedy.name]
+    if remedy.value is None and remedy.unknown:
+        return f"{word}: so few rows cannot tell one"
     if remedy.value is None:
         return f"{word}: there is none"
     if remedy.name == "shuffle_buffer" and remedy.value <= 1:

@@ -1,0 +1,100 @@
+r"""Peaks of a spectrum: lines and narrow bands that stand out of a smooth background.
+
+Without a rhythm, a periodogram ordinate over the smooth spectrum around it is exponential with
+mean 1, and the mean of L neighbours has a gamma law. The background is a straight line, fitted to
+the logarithms of the ordinates on both sides over the logarithm of the frequency: it follows red
+and curved spectra, and hardly follows a peak. A peak is tested at the level `LEVEL`, divided by
+the number of all frequencies, columns and widths that were searched.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+__all__ = ["LEVEL", "Peak", "find_peaks"]
+
+LEVEL = 1e-3
+_WIDTHS = (1, 5, 17)  # bins that are averaged
+_LEAST_RATIO = 4.0  # of a peak over its surroundings
+_TRIED = 24  # of the highest places of each column and width
+_AROUND = 1.5  # the background reaches from the peak over this factor of frequency
+_LEAST_BINS = 40  # of the background
+_APART = 1.04  # in frequency: what is nearer belongs to the same peak
+_EULER = 0.5772156649015329  # minus the mean logarithm of an exponential variable
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A peak that no smooth spectrum has."""
+
+    period: float  # in rows
+    ratio: float  # over the background
+    log_chance: float  # of such a peak anywhere without a rhythm
+
+
+def find_peaks(signal: np.ndarray, shortest: float, longest: float) -> list[Peak]:
+    """Return the peaks of some columns, (rows, columns), with periods in a range, surest first."""
+    rows, columns = signal.shape
+    steps = np.arange(rows) - (rows - 1) / 2
+    level = signal - signal.mean(axis=0)
+    level = level - np.outer(steps, steps @ level / max(steps @ steps, 1.0))
+    power = np.abs(np.fft.rfft(level * np.hanning(rows)[:, None], axis=0))[1:] ** 2
+    frequency = np.arange(1, len(power) + 1) / rows
+    searched = np.flatnonzero((frequency >= 1 / longest) & (frequency <= 1 / shortest))
+    if len(searched) < 3 or len(power) < 2 * _LEAST_BINS:
+        return []
+    tests = len(searched) * columns * len(_WIDTHS)
+    found: list[Peak] = []
+    for column in power.T:
+        if column.max() <= 0:
+            continue
+        logs = np.log(np.maximum(column, column.max() * 1e-30))
+        # Divided by a rough background, so that the highest places are those that stand out.
+        rough = np.convolve(np.pad(logs, 32, mode="reflect"), np.ones(65) / 65, "valid")
+        for width in _WIDTHS:
+            mean = np.convolve(column, np.ones(width) / width, "same")
+            excess = (np.log(np.maximum(mean, 1e-300)) - rough)[searched]
+            for place in searched[np.argsort(-excess)[:_TRIED]]:
+                peak = _tested(frequency, column, mean, logs, int(place), width, tests)
+                if peak is not None:
+                    found.append(peak)
+    kept: list[Peak] = []
+    for peak in sorted(found, key=lambda peak: (peak.log_chance, -peak.ratio)):
+        if all(abs(math.log(peak.period / other.period)) > math.log(_APART) for other in kept):
+            kept.append(peak)
+    return kept
+
+
+def _tested(
+    frequency: np.ndarray,
+    column: np.ndarray,
+    mean: np.ndarray,
+    logs: np.ndarray,
+    place: int,
+    width: int,
+    tests: int,
+) -> Peak | None:
+    center = frequency[place]
+    reach = max(_LEAST_BINS, int(place * (_AROUND - 1)))
+    first, last = max(0, place - reach), min(len(logs), place + reach + 1)
+    around = np.arange(first, last)
+    around = around[np.abs(around - place) > 3 + width]
+    slope = np.polynomial.Polynomial.fit(np.log(frequency[around]), logs[around], 1)
+    ratio = mean[place] / math.exp(float(slope(math.log(center))) + _EULER)
+    # The taper makes neighbours depend on each other: two of them count as one.
+    freedom = 1.0 if width == 1 else width / 2
+    chance = max(float(special.gammaincc(freedom, freedom * ratio)), 1e-300)
+    log_chance = math.log(chance) + math.log(tests)
+    if ratio < _LEAST_RATIO or log_chance > math.log(LEVEL):
+        return None
+    start = max(place - width, 1)  # where the peak itself is highest
+    top = start + int(np.argmax(column[start : place + width + 1]))
+    center, sides = frequency[top], column[[top - 1, top, min(top + 1, len(column) - 1)]]
+    left, top, right = np.log(np.maximum(sides, 1e-300))
+    curve = left - 2 * top + right
+    shift = float(np.clip(0.5 * (left - right) / curve, -0.5, 0.5)) if curve < 0 else 0.0
+    return Peak(1 / (center + shift * frequency[0]), ratio, log_chance)
