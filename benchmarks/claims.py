@@ -20,9 +20,9 @@ def _short(path: Path) -> str:
     """Return claims and outcomes, with how many there are of each."""
     claims = json.loads(path.read_bytes())
     count = Counter(claim["outcome"] for claim in claims)
-    words = ", ".join(f"{number} {outcome}" for outcome, number in count.most_common())
+    words = ", ".join(f"{outcome} {number}" for outcome, number in count.most_common())
     rows = [f"| `{one['id']}` | {one['claim']} | {one['outcome']} |" for one in claims]
-    head = [f"{len(claims)} claims: {words}.", "", "| id | claim | outcome |", "|---|---|---|"]
+    head = [f"Of {len(claims)} claims: {words}.", "", "| id | claim | outcome |", "|---|---|---|"]
     return "\n".join([*head, *rows])
 
 

@@ -9,14 +9,16 @@ import pytest
 import xarray as xr
 from scipy.stats import binom
 
+from resonax import Setting, Sinusoid, heavy_ball, stability_map
 from resonax.experiments.catalogue import catalogue
 from resonax.experiments.claims import judge
 from resonax.experiments.inference import LEVEL
-from resonax.experiments.judge_samples import DIVERGES
+from resonax.experiments.judge_samples import DIVERGES, judge_samples
 from resonax.experiments.judgement import Case, Claim
 from resonax.experiments.propositions import _judge_floquet, _judge_gradient, _judge_order
 from resonax.experiments.spectra import PANELS, judge_spectral_peaks
-from resonax.experiments.theory_maps import LR, theory_layout
+from resonax.experiments.theory_maps import BEST_STEP, LR, _best_momentum, theory_layout
+from resonax.stability.criteria import rates
 
 Data = Mapping[str, xr.Dataset]
 RUNS = 10
@@ -387,6 +389,35 @@ def test_the_judges_without_chance_from_both_sides():
     assert _judge_order(order(power=2.0)).holds is False
     assert _judge_order(order(rounding=1e-6)).holds is False
     assert _judge_order(order(rounding=np.nan)).holds is None
+
+
+def test_the_note_on_samples_says_what_the_exponents_do():
+    data = samples(np.random.default_rng(12), 0.1)
+    rates = np.array([[[0.004, -0.002], [-0.004, -0.009]]])  # lr, batch, place
+
+    def note(exponents: np.ndarray) -> str:
+        dims = ("lr", "batch", "place")
+        ends = {"exponent": 0.0, "exponent_low": -1e-4, "exponent_high": 1e-4}
+        dataset = xr.Dataset(
+            {name: (dims, exponents + off) for name, off in ends.items()},
+            {"lr": [0.01], "batch": [1, 20], "place": ["here", "there"]},
+        )
+        return judge_samples({**data, "theory-maps": dataset}).note
+
+    assert "rises from twenty samples to one at 2 of 2 places (the largest: " in note(rates)
+    assert "here: almost-sure growth with 1 sample (+0.0040) less that with 20" in note(rates)
+    assert "rises from twenty" not in note(-rates)
+
+
+def test_the_fastest_momentum_is_that_of_every_momentum():
+    """The rate has several minima; the search is against integrating at each momentum."""
+    setting = Setting(Sinusoid(period=100.0), heavy_ball(0.01, 0.9), batch=20)
+    momentum, period = np.linspace(0.0, 0.999, 30), np.array([100.0])
+    rate = stability_map(setting, "flow", momentum=momentum, period=period).rate.values
+    (found,) = _best_momentum(setting, momentum, period, rate)
+    every = np.arange(0.6, 0.9, BEST_STEP)
+    direct = every[rates(setting, {"momentum": every}, "flow").argmin()]
+    assert found == pytest.approx(direct, abs=BEST_STEP)
 
 
 def test_the_small_scale_stays_within_the_papers_ranges():

@@ -106,20 +106,22 @@ def judge_contour(data: Datasets) -> Claim:
         "runs, each of which has a map of its own.",
         cases=tuple(cases),
         level=LEVEL,
-        note=_contour_note(cases),
+        note=_contour_note(maps[1][1], cases),
     )
 
 
-def _contour_note(cases: list[Case]) -> str:
+def _contour_note(panel: xr.Dataset, cases: list[Case]) -> str:
+    """Return what the map of AR(2) shows, where it fails."""
     text = (
         "The paper draws the sinusoid's line in the map of AR(2) and says that it aligns; the "
         "boundary of AR(2) itself is judged by own-boundary."
     )
     inside = [case for case in cases if case.decides and "ar2: runs that grow inside" in case.case]
     if inside and inside[0].holds is False:
+        line, own = (float((panel[f"{name}_rate"] > 0).mean()) for name in ("flow", "lyapunov"))
         text += (
             f" Inside the sinusoid's line, away from it, {inside[0].measured:.0%} of the AR(2) "
-            "runs grow: its amplitude wanders, and near the line it is too small for too long."
+            f"runs grow: the line encloses {line:.1%} of the map, the boundary of AR(2) {own:.1%}."
         )
     return text
 
