@@ -79,12 +79,18 @@ def multiply(left: Array, right: Scaled) -> Scaled:
     return rescaled(small_product(left, right.matrix), right.exponent)
 
 
+_SMALL = 64
+
+
 def small_product(left: Array, right: Array) -> Array:
     """Return ``left @ right`` for small matrices in large numbers.
 
     Written as a sum of products it fuses with what stands around it and vectorises over the
-    batch; a batched ``@`` calls a matrix routine for each tiny pair.
+    batch; a batched ``@`` calls a matrix routine for each tiny pair. Of larger ones the products
+    before the sum would fill the memory.
     """
+    if right.shape[-2] > _SMALL:
+        return left @ right
     return jnp.sum(left[..., :, :, None] * right[..., None, :, :], axis=-2)
 
 

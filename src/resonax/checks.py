@@ -158,7 +158,9 @@ def check_whole(name: str, value: object, *, low: int, high: float = math.inf) -
         raise ArgumentError(
             f"{name} must be a whole number of at least {low}, got {shorten(value)}"
         )
-    check_number(name, value, low=low, high=high)
+    if not low <= int(value) <= high:  # exact, where floats near 2^63 are equal
+        bounds = _bounds(low, high, False, False)
+        raise ArgumentError(f"{name} must be {bounds}, got {shorten(int(value))}")
 
 
 def shorten(value: object, most: int = 60) -> str:

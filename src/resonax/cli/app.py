@@ -262,7 +262,7 @@ def main() -> None:
         settle()
     if sentence:
         with contextlib.suppress(OSError):  # nobody listens
-            print(f"resonax: {plain(' '.join(sentence.split()), 2000)}", file=sys.stderr)
+            print(f"resonax: {plain(' '.join(sentence.split()), 1000)}", file=sys.stderr)
     if status:
         raise SystemExit(status)
 

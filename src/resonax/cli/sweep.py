@@ -42,13 +42,13 @@ def sweep(
             f"{file.name}: id {described.id} is a figure of the paper: name another"
         )
     _agree(file.name, str(cost), cost.is_large and not yes)
-    show_line(f"{described.id}: {cost}", Console(stderr=True))
-    prepare()
-    from resonax.experiments.catalogue import from_sweep
-
-    experiment = from_sweep(described)
     with holding(out):
-        (outcome,) = run_in_turn([experiment], RunOptions(out, device, seed, double))
+        show_line(f"{described.id}: {cost}", Console(stderr=True))
+        prepare()
+        from resonax.experiments.catalogue import from_sweep
+
+        options = RunOptions(out, device, seed, double)
+        (outcome,) = run_in_turn([from_sweep(described)], options)
     rate = outcome.dataset.rate
     share = float((rate > 0).sum() / rate.count())
     console = Console()

@@ -29,7 +29,7 @@ _LIBRARIES = GB // 2  # what the libraries take before anything is computed
 _BLOCK, _LANES = 20, 64  # steps drawn at once, and streams are a multiple of this
 _COMPONENTS = 64  # of the law of inputs in random order, at most
 _TEST_ROWS = 10  # of a network, in each step of the window
-_COMPILE = 10.0  # seconds for each program
+_COMPILE, _COMPILE_ROW = 10.0, 0.1  # seconds for each program, and for each feature that it lists
 _SPEED = 3e9  # products a second
 # Seconds that a criterion takes for a cell of 2 weights; those of the last two are computed on the
 # points of the table theory.
@@ -84,6 +84,7 @@ class _Work(NamedTuple):
 
     bytes: float
     products: float
+    compile: float = _COMPILE  # seconds
 
 
 def _linear(
@@ -100,7 +101,11 @@ def _linear(
     block = _BLOCK * (numbers + laws * (entries + (2 * dim if varies else 0)))
     drawing = 20 * numbers + laws * rows * weights**2  # one number takes about 20 products
     stepping = inner * ((weights**2 if gram else 2 * rows * weights) + 4 * slots * weights)
-    return _Work(streams * (1.7 * state + block), streams * (drawing + stepping))
+    return _Work(
+        streams * (1.7 * state + block),
+        streams * (drawing + stepping),
+        _COMPILE + _COMPILE_ROW * rows * weights,
+    )
 
 
 def _network(cell: Cell, streams: int, inner: int, rows: int, dim: int, varies: bool) -> _Work:
@@ -138,7 +143,7 @@ def _panel(sweep: Sweep, number: int, points: Mapping[str, np.ndarray], item: in
         else _linear(cell, streams, inner, rows, dim, varies, mixed)
     )
     tasks = lengths[1] / chunk
-    return _Work(item * work.bytes, tasks * work.products * cell.run.steps)
+    return _Work(item * work.bytes, tasks * work.products * cell.run.steps, work.compile)
 
 
 def _theory_seconds(sweep: Sweep, points: Mapping[str, np.ndarray]) -> float:
@@ -183,8 +188,8 @@ def estimate(sweep: Sweep, *, double: bool = False) -> Estimate:
         cells=cells,
         runs=sweep.run.runs,
         steps=max(resolve(sweep, number).run.steps for number in range(len(panels))),
-        seconds=sum(panel.products for panel in panels) / _SPEED
-        + len(panels) * (_COMPILE * kinds + _theory_seconds(sweep, points)),
+        seconds=sum(panel.products / _SPEED + kinds * panel.compile for panel in panels)
+        + len(panels) * _theory_seconds(sweep, points),
         engine=int(max(panel.bytes for panel in panels)),
         stored=8 * cells * (8 + 2 * sweep.run.runs + 3 * criteria),
     )

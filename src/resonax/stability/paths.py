@@ -26,7 +26,7 @@ MAP_PATHS, MAP_STEPS = 32, 2048  # for each cell of a map
 RESOLUTION = 1e-7  # no interval is claimed to be narrower than this, on either side
 _CHUNK = 64
 _BLOCKS = 16  # of a recording, for its interval
-_MAX_STEPS = 2**17
+_LEAST_STEPS, _MAX_STEPS = 4096, 2**17
 _MAX_DRAWS = 2**33  # paths x steps x weights^2, above which a call would take hours
 
 
@@ -201,7 +201,10 @@ def _check_sampling(setting: Setting, paths: int, steps: int, level: float, seed
     check_number("level", level, low=0, high=1, open_low=True, open_high=True)
     if paths * steps * setting.size**2 > _MAX_DRAWS:
         most = _MAX_DRAWS // (paths * setting.size**2)
-        raise ArgumentError(f"steps must be at most {most} for {paths} paths, got {steps}")
+        raise ArgumentError(
+            f"steps must be at most {most} for {paths} paths and {setting.size} weights, "
+            f"got {steps}"
+        )
 
 
 @double_precision
@@ -254,7 +257,7 @@ def _natural_steps(setting: Setting) -> int:
     opt = setting.optimizer
     trace = float(jnp.trace(setting.curvature(setting.process.stationary()))) / setting.size
     swing = 2 * np.pi / np.sqrt(max(float(opt.alpha) * trace, 1e-12))
-    need = max(4096.0, 16 * swing, 8 / (1 - float(opt.momentum)))
+    need = max(_LEAST_STEPS, 16 * swing, 8 / (1 - float(opt.momentum)))
     return int(min(need, _MAX_STEPS))
 
 
@@ -293,6 +296,9 @@ def lyapunov(
     >>> bool(0 < low < rate < high)  # every run diverges
     True
     """
-    steps = _natural_steps(setting) if steps is None else steps
+    if steps is None:
+        if not isinstance(setting.process, Recorded):  # what is out of reach is said at once
+            _check_sampling(setting, paths, _LEAST_STEPS, level, seed)
+        steps = _natural_steps(setting)
     values = {"momentum": np.array([setting.optimizer.momentum], dtype=float)}
     return lyapunov_rates(setting, values, paths=paths, steps=steps, level=level, seed=seed)[0]
