@@ -109,6 +109,10 @@ def check_command(
     epochs: Annotated[
         str, option("--epochs", _TRAINING, "Passes over the rows.", metavar="NUMBER")
     ] = "1",
+    loss: Annotated[
+        str,
+        option("--loss", _TRAINING, "squared (the default), or logistic for two classes."),
+    ] = "squared",
     optimizer: Annotated[
         str,
         option(
@@ -196,6 +200,7 @@ def check_command(
         "momentum": number("momentum", momentum) or 0.0,
         "batch": whole("batch", batch),
         "epochs": whole("epochs", epochs),
+        "loss": loss,
         "optimizer": optimizer,
         "intercept_lr": number("intercept_lr", intercept_lr),
         "dampening": number("dampening", dampening) or 0.0,
@@ -226,6 +231,7 @@ def check_command(
         separator=separator,
         decimal=decimal,
         standardise=standardise,
+        labels=loss == "logistic",
     )
     if taken:
         note = f"example of {EXAMPLE.title} ({EXAMPLE.licence}), checked with {taken}"

@@ -6,8 +6,9 @@ from typing import Any
 
 from resonax.checks import ArgumentError, check_number, check_whole, suggest
 
-__all__ = ["TAKES", "check_asked"]
+__all__ = ["LOSSES", "TAKES", "check_asked"]
 
+LOSSES = ("squared", "logistic")
 # What each optimizer takes besides step size and momentum.
 TAKES: dict[str, tuple[str, ...]] = {
     "heavy_ball": ("dampening", "weight_decay"),
@@ -30,6 +31,7 @@ def check_asked(
     seed: int,
     level: float = 0.95,
     intercept_lr: float | None = None,
+    loss: str = "squared",
     **rest: float,
 ) -> None:
     """Raise `ArgumentError` for a number outside of its limits, or one the optimizer has not.
@@ -42,6 +44,8 @@ def check_asked(
     Traceback (most recent call last):
     resonax.checks.ArgumentError: momentum must be 0 for the optimizer sgd, got 0.9
     """
+    if loss not in LOSSES:
+        raise suggest("loss", str(loss), LOSSES)
     if intercept_lr is not None:
         check_number("intercept_lr", intercept_lr, low=0, high=1e6)
     if isinstance(optimizer, str):

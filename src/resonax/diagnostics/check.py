@@ -73,6 +73,7 @@ def check(
     drop_missing: bool = False,
     separator: str | None = None,
     decimal: str | None = None,
+    loss: str = "squared",
     optimizer: str | Momentum = "heavy_ball",
     dampening: float = 0.0,
     weight_decay: float = 0.0,
@@ -91,6 +92,8 @@ def check(
 
     The loss is the squared error, with the gradient :math:`2(\hat y - y)\,\phi`. The growth does
     not depend on the target; with one, the model is also trained, to confirm what is predicted.
+    With the logistic loss, :math:`(\sigma(z) - y)\,\phi`, it does: the curvature is that along the
+    trained run.
 
     Parameters
     ----------
@@ -115,6 +118,8 @@ def check(
         Leave out rows with missing values.
     separator, decimal
         Of a text file: one character, and ``.`` or ``,``; guessed by default, which is noted.
+    loss
+        ``squared``, or ``logistic`` for a target of two values, of any kind.
     optimizer
         ``heavy_ball`` (also ``torch`` and ``optax``, which are the same without dampening),
         ``nesterov``, ``sgd``, ``river``, whose linear models train the bias without momentum, or
@@ -165,6 +170,7 @@ def check(
         intercept_lr=intercept_lr,
         dampening=dampening,
         weight_decay=weight_decay,
+        loss=loss,
     )
     chosen, intercept_lr, name = _optimizer(
         optimizer, lr, momentum, intercept_lr, dampening=dampening, weight_decay=weight_decay
@@ -185,8 +191,11 @@ def check(
             separator=separator,
             decimal=decimal,
             standardise=standardise,
+            labels=loss == "logistic",
         )
     )
+    if (loss == "logistic") != bool(recording.classes):
+        raise ArgumentError("the logistic loss needs a recording that was read with labels")
     if basis is None:
         basis = Linear(bias)
     elif not isinstance(basis, Features):
@@ -200,7 +209,8 @@ def check(
     model = Model(basis, intercept_lr)
 
     def make(part: Recording) -> Subject:
-        return replace(_subject(part, model, chosen, batch, epochs), level=level, seed=seed)
+        made = _subject(part, model, chosen, batch, epochs)
+        return replace(made, level=level, seed=seed, loss=loss)
 
     series = worst_series(recording, make, batch * max(8, math.ceil(LEAST_STEPS / epochs)))
     subject = series.worst

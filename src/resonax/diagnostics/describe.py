@@ -12,6 +12,12 @@ from resonax.learners import Linear
 __all__ = ["facts_of", "notes_of", "settings_of"]
 
 
+_LOSSES = {
+    "squared": "squared error, gradient 2 (prediction - target) x features",
+    "logistic": "logistic, gradient (chance - target) x features",
+}
+
+
 def settings_of(subject: Subject, name: str) -> dict[str, Any]:
     """Return what was asked for."""
     optimizer, features = subject.optimizer, subject.model.features
@@ -21,6 +27,7 @@ def settings_of(subject: Subject, name: str) -> dict[str, Any]:
         "batch": subject.batch,
         "epochs": subject.epochs,
         "optimizer": name,
+        "loss": subject.loss,
         "dampening": float(optimizer.dampening),
         "weight_decay": float(optimizer.weight_decay),
         "basis": type(features).__name__.lower(),
@@ -44,7 +51,7 @@ def facts_of(subject: Subject) -> tuple[tuple[str, str], ...]:
         ("target", recording.target_name or "none: the growth does not depend on it"),
         ("weights", str(size)),
         ("steps", f"{subject.steps:,}"),
-        ("loss", "squared error, gradient 2 (prediction - target) x features"),
+        ("loss", _LOSSES[subject.loss]),
         ("done", "; ".join(recording.notes) or "nothing"),
     )
 
@@ -54,6 +61,20 @@ def notes_of(
 ) -> tuple[str, ...]:
     """Return what a reader has to know before relying on the result."""
     notes = []
+    if subject.is_logistic:
+        worst = subject.at_bound().follow_exactly().log_growth
+        notes.append(
+            "The curvature of the logistic loss changes with the weights: the growth is that along "
+            "the run which is trained here from zero weights. With the largest curvature it can "
+            "have, a quarter of that of the rows (as at zero weights), an error would end at "
+            f"{factor(worst)} of what it was. The weights themselves grow at most in proportion to "
+            "the steps, whatever the verdict: an error that grows shows as swings of the fit."
+        )
+    elif subject.recording.two_valued:
+        notes.append(
+            "The target has two values, and the model is least squares: the loss for classes is "
+            "--loss logistic."
+        )
     if on_rows.grows_later:
         assert on_rows.log_pass_radius is not None
         notes.append(

@@ -95,17 +95,20 @@ def feed_of(
     targets: Callable[[int, int], np.ndarray] | None = None,
     rank: int | None = None,
     largest: float = math.inf,
+    logistic: bool = False,
 ) -> Feed:
     """Make a feed from rows, ``fetch(first, last) -> (rows, columns, streams)``.
 
     With ``targets``, (rows, streams), the target is one more column with its sign changed: the
     weights with a constant 1 beneath them then follow the learner itself, as
     <(φ, -y), (θ, 1)> is its residual. An incomplete last batch is left out. ``rank`` fills the
-    factors with zero rows, so that batches of many sizes share one compiled pass.
+    factors with zero rows, so that batches of many sizes share one compiled pass. With
+    ``logistic`` the rows are as they are: each has a curvature of its own.
     """
     size = model.size(columns) + (targets is not None)
-    own = min(batch, size)
-    rank = own if rank is None else rank
+    own = batch if logistic else min(batch, size)
+    rank = own if rank is None or logistic else rank
+    scale = 1.0 if logistic else math.sqrt(2 / batch)
 
     def factors(first: int, last: int, dtype: type) -> np.ndarray:
         inputs = np.asarray(fetch(first * batch, last * batch), dtype=dtype)
@@ -113,8 +116,8 @@ def feed_of(
         if targets is not None:
             target = np.asarray(targets(first * batch, last * batch), dtype=dtype)
             phi = np.concatenate([phi, -target.T[..., None]], axis=-1)
-        grouped = phi.reshape(streams, last - first, batch, size) * math.sqrt(2 / batch)
-        if batch > size:
+        grouped = phi.reshape(streams, last - first, batch, size) * scale
+        if batch > size and not logistic:
             grouped = np.asarray(np.linalg.qr(grouped, mode="r"))
         if rank > own:
             grouped = np.pad(grouped, ((0, 0), (0, 0), (0, rank - own), (0, 0)))

@@ -105,6 +105,7 @@ def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
     phase = np.exp(-2j * np.pi * np.arange(len(rows)) / (period * part.batch))
     line = np.max(2 * np.abs(phase @ rows / len(rows)) ** 2)  # variance of the largest line
     share = float(np.clip(line, 0.05, 0.95))
+    part = part.at_bound() if part.is_logistic else part
     numbers = {"momentum": float(part.optimizer.momentum), "lr": float(part.optimizer.lr)}
     setting = Setting(
         Sinusoid(period=period, amplitude=math.sqrt(2 * share), variance=1 - share),

@@ -9,6 +9,7 @@ import numpy as np
 
 from resonax.diagnostics.feed import Feed, Model, feed_of
 from resonax.diagnostics.intervals import LEAST_STEPS, Measured, joined, measure
+from resonax.diagnostics.logistic import BOUND, follow_rows_logistic, walk_logistic
 from resonax.diagnostics.once import Exact, follow_rows
 from resonax.diagnostics.passes import Pass, walk
 from resonax.diagnostics.recording import Recording
@@ -37,6 +38,7 @@ class Subject:
     level: float = 0.95
     seed: int = 0
     filled: bool = False  # whether batches of all sizes share one compiled loop
+    loss: str = "squared"  # or logistic, whose curvature is that along the trained run
 
     @property
     def rows(self) -> int:
@@ -55,11 +57,35 @@ class Subject:
     def weights(self, *, target: bool = False) -> Weights:
         """Return how each weight moves."""
         assert self.model.curvature is not None
-        return Weights.of(self.model.curvature, self.model.intercept_lr, target=target)
+        # that of the model is of the squared error, 2 E[phi phi^T]
+        share = BOUND / 2 if self.is_logistic else 1.0
+        return Weights.of(share * self.model.curvature, self.model.intercept_lr, target=target)
+
+    @property
+    def is_logistic(self) -> bool:
+        """Whether the target is a class."""
+        return self.loss == "logistic"
+
+    def at_bound(self) -> Subject:
+        """Return the subject with the largest curvature that the logistic loss can have.
+
+        A quarter of that of the rows, which is that of the squared error with an eighth of the step
+        size; it is reached where the weights are zero.
+        """
+        share, optimizer, lr = BOUND / 2, self.optimizer, self.model.intercept_lr
+        return replace(
+            self,
+            loss="squared",
+            model=replace(self.model, intercept_lr=None if lr is None else share * lr),
+            optimizer=replace(
+                optimizer, lr=share * optimizer.lr, weight_decay=optimizer.weight_decay / share
+            ),
+        )
 
     def feed(self, orders: Sequence[Order] | None = None, *, target: bool = False) -> Feed:
         """Return the rows in their own order, or in several others side by side."""
         inputs, outputs = self.recording.inputs, self.recording.target
+        target = target or self.is_logistic
         rows = self.rows if orders is None else len(orders[0])
         largest = self.largest
         if target:
@@ -93,10 +119,15 @@ class Subject:
             targets=targets if target else None,
             rank=self.model.size(inputs.shape[1]) + target if self.filled else None,
             largest=largest,
+            logistic=self.is_logistic,
         )
 
     def follow(self, feed: Feed, advance: Advance | None = None) -> Pass:
         """Follow a difference between two runs."""
+        if self.is_logistic:
+            return walk_logistic(
+                feed, self.optimizer, self.weights(), seed=self.seed, advance=advance
+            )
         return walk(feed, self.optimizer, self.weights(), seed=self.seed, advance=advance)
 
     def follow_exactly(self, order: Order | None = None) -> Exact:
@@ -104,6 +135,10 @@ class Subject:
         orders = None if order is None else [order]
         once = replace(self, epochs=1 if order is None else self.epochs)
         epochs = self.epochs if order is None else 1
+        if self.is_logistic:
+            return follow_rows_logistic(
+                once.feed(orders), self.optimizer, self.weights(), epochs=epochs
+            )
         return follow_rows(
             once.feed(orders), self.optimizer, self.weights(), epochs=epochs, seed=self.seed
         )
@@ -133,6 +168,7 @@ class Subject:
             longest = max(
                 float(np.sqrt(np.max(np.sum(self.model.apply(one) ** 2, axis=1)))) for one in made
             )
+            outputs = self.recording.target if self.is_logistic else None
             feed = feed_of(
                 self.model,
                 lambda start, stop, rows=rows: rows[start:stop],
@@ -140,7 +176,11 @@ class Subject:
                 rows.shape[1],
                 batch=self.batch,
                 streams=_TOGETHER,
+                targets=None
+                if outputs is None
+                else lambda start, stop, y=outputs: np.repeat(y[start:stop, None], _TOGETHER, 1),
                 largest=longest,
+                logistic=self.is_logistic,
             )
             found.append(measure(self.follow(feed, advance), self.level)[: len(made)])
         return joined(found)
@@ -148,6 +188,8 @@ class Subject:
     def train(self, orders: Sequence[Order] | None = None, advance: Advance | None = None) -> Pass:
         """Train the model itself, from zero weights, and keep residuals and sizes."""
         feed = self.feed(orders, target=True)
+        if self.is_logistic:
+            return self.follow(feed, advance)
         start = np.zeros(feed.size)
         start[-1] = 1.0
         weights = self.weights(target=True)

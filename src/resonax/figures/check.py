@@ -191,7 +191,8 @@ def _draw_training(figure: Figure | SubFigure, check: Checked) -> None:
     exponent_axis(axes.yaxis)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_major_locator(MaxNLocator(6))
-    axes.set(xlabel="step", ylabel="squared error", title="The model, trained on these rows")
+    loss = "squared error" if check.settings["loss"] == "squared" else "logistic loss"
+    axes.set(xlabel="step", ylabel=loss, title="The model, trained on these rows")
     axes.legend(loc="upper left")
 
 
