@@ -54,9 +54,9 @@ def methods(lr: float) -> dict[str, optax.GradientTransformationExtraArgs]:
     clipped = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(lr, OWN))
     return {
         **{f"fixed {momentum:g}": support(optax.sgd(lr, momentum)) for momentum in FIXED},
-        SAFE: guard(lr, OWN, "safe"),
-        WARM: guard(lr, OWN, "safe", warmup=WARMUP),
-        "fastest": guard(lr, OWN, "fastest"),
+        SAFE: guard(lr, OWN, "safe", speak=False),
+        WARM: guard(lr, OWN, "safe", warmup=WARMUP, speak=False),
+        "fastest": guard(lr, OWN, "fastest", speak=False),
         "clipping at 1": support(clipped),
         "Adam": support(optax.adam(lr)),
         NLMS: nlms(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -22,7 +23,7 @@ from resonax.diagnostics.guard import (
     observe,
 )
 from resonax.diagnostics.passive import period_of
-from resonax.diagnostics.policy import POLICIES, checked_policy, decide
+from resonax.diagnostics.policy import HOLD, POLICIES, checked_policy, decide
 from resonax.diagnostics.shadows import (
     Energy,
     advance,
@@ -156,7 +157,7 @@ MOMENTA = np.array([0.95, 0.9, 0.85])
 @pytest.mark.parametrize(
     ("policy", "rates", "current", "alarm", "expected"),
     [
-        ("watch", [0.01, -0.01, -0.02], 0, True, 0),
+        ("watch", [0.01, -0.01, -0.02], 0, True, 1),  # what it would be good to do
         ("safe", [0.01, -0.01, -0.02], 0, False, 1),
         ("safe", [0.01, 0.001, -0.02], 0, False, 2),  # the second does not surely fall
         ("safe", [0.01, -0.001, -0.002], 0, False, 1),  # none surely falls
@@ -179,6 +180,62 @@ MOMENTA = np.array([0.95, 0.9, 0.85])
 )
 def test_policies(policy, rates, current, alarm, expected):
     assert int(decide(policy, found(rates), MOMENTA, current, alarm)) == expected
+
+
+def test_a_wide_interval_of_the_momentum_in_use_is_no_reason_to_raise_it():
+    rate, half = np.array([-0.05, -0.001, -0.03]), np.array([0.003, 0.003, 0.06])
+    given = Estimates(rate, rate - half, rate + half, np.full(3, 30.0))
+    assert int(decide("safe", given, MOMENTA, 2, False)) == 2
+
+
+def test_only_what_is_urgent_is_done_soon_after_a_change():
+    for rates, current, later in (
+        ([-0.02, -0.04, -0.06], 2, 1),  # raise
+        ([-0.002, -0.05, -0.07], 0, 1),  # ease
+    ):
+        assert int(decide("safe", found(rates), MOMENTA, current, False, steady=False)) == current
+        assert int(decide("safe", found(rates), MOMENTA, current, False)) == later
+    assert int(decide("safe", found([0.01, -0.01, -0.02]), MOMENTA, 0, False, steady=False)) == 1
+
+
+def noisy(seed, count=4):
+    """What shadows meet on a stream that changes at times, and the size of the velocity."""
+    rng = np.random.default_rng(seed)
+    ones, none, size = np.ones(count), np.zeros(count), 1.0
+    for step in range(800):
+        if step % 160 == 0:
+            mean = (0.01 if step % 320 == 0 else -0.05) + np.linspace(0.01, -0.02, count)
+        growth = mean + rng.normal(scale=0.05) + rng.normal(scale=0.03, size=count)
+        size = min(max(size * math.exp(growth[0]), 1e-3), 1e3)
+        yield size, Met(Energy(ones, none), Energy(np.exp(2 * growth), none), ones)
+
+
+@functools.cache
+def changes(policy, seed):
+    """Steps at which the guard acts, or would, with the place before and the one after."""
+    rules = Rules(policy, (0.95, 0.9, 0.75, 0.0), Plan(budget=1e9))
+    state, made = begin(rules), []
+    for size, met in noisy(seed):
+        after = observe(state, rules, size, met if is_probing(state) else None)
+        if (after.current, after.advised) != (state.current, state.advised):
+            made.append((int(after.step), int(state.current), int(after.advised)))
+        state = after
+    return made
+
+
+def test_watch_speaks_where_safe_would_act():
+    for seed in range(3):
+        assert changes("watch", seed)[0] == changes("safe", seed)[0]
+
+
+def test_no_change_is_undone_on_the_evidence_that_it_was_made_on():
+    raised = 0
+    for seed in range(3):
+        for (step, _, _), (later, old, new) in itertools.pairwise(changes("safe", seed)):
+            if new < old:
+                raised += 1
+                assert later - step > HOLD
+    assert raised >= 3
 
 
 def test_nothing_is_done_on_little_evidence():
@@ -233,7 +290,10 @@ def test_states_survive_as_lists():
     state = begin(rules)
     for step in range(100):
         state = observe(state, rules, 1.0 + step)
-    again = from_lists(as_lists(state))
+    again = from_lists(as_lists(state), rules)
+    for wrong in (as_lists(state)[:-1], [*as_lists(state)[:-1], "many"], as_lists(state)[::-1]):
+        with pytest.raises(ValueError, match="its "):
+            from_lists(wrong, rules)
     for one, other in zip(as_lists(again), as_lists(state), strict=True):
         np.testing.assert_array_equal(one, other)
 

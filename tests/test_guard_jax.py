@@ -52,10 +52,19 @@ def test_watch_is_optax_sgd():
     assert jnp.allclose(*far, rtol=1e-3)
 
 
-def test_safe_keeps_a_run_where_the_plain_one_is_lost():
+def test_safe_keeps_a_run_where_the_plain_one_is_lost_and_watch_warns_of_it(caplog):
     data = switching(jax.random.key(0), 6000, 6)
-    lost = train(guard(0.01, 0.95, "watch"), *data)[2]
+    _, watching, lost = train(guard(0.01, 0.95, "watch"), *data)
+    jax.effects_barrier()
+    (warned,) = (record.getMessage() for record in caplog.records)
+    caplog.clear()
     _, state, kept = train(guard(0.01, 0.95, "safe"), *data)
+    jax.effects_barrier()
+    acted = caplog.records[0].getMessage()
+    step, text = acted.split(": ", 1)
+    assert warned.startswith(f"{step}: momentum 0.95 ")
+    assert text.startswith("momentum lowered from 0.95 to ")
+    assert report(watching).policy == "watch"
     assert lost[-1] > 1e3
     assert kept[-500:].mean() < 1
     assert "lowered from 0.95" in str(report(state))
@@ -76,7 +85,7 @@ def test_a_warm_up_is_the_small_momentum_until_its_end():
 @pytest.mark.slow
 def test_most_iid_runs_are_left_alone():
     def final(key):
-        return train(guard(0.01, 0.95), *switching(key, 3000, 1))[1].momentum
+        return train(guard(0.01, 0.95, speak=False), *switching(key, 3000, 1))[1].momentum
 
     momenta = jax.jit(jax.vmap(final))(jax.random.split(jax.random.key(1), 40))
     assert np.mean(np.asarray(momenta) > 0.94) >= 0.95
@@ -98,7 +107,7 @@ def test_a_resumed_run_goes_on_identically_and_schedules_work():
 
 def test_gauss_newton_of_a_linear_model_is_the_hessian_and_nothing_is_compiled_twice():
     rows, targets = switching(jax.random.key(3), 180, 6)
-    optimizer = guard(0.01, 0.9, budget=math.inf, candidates=[0.5])
+    optimizer = guard(0.01, 0.9, budget=math.inf, candidates=[0.5], speak=False)
 
     def value(params, x, y):
         return loss({"w": jnp.concatenate(params)}, x, y)
@@ -120,6 +129,40 @@ def test_gauss_newton_of_a_linear_model_is_the_hessian_and_nothing_is_compiled_t
     other = train(optimizer, rows, targets)[1]
     rates = [[row.rate for row in report(each).candidates] for each in (state, other)]
     assert rates[0] == pytest.approx(rates[1], rel=1e-2)
+
+
+def test_a_report_finds_its_state_in_any_wrapper():
+    params = {"w": jnp.ones(2)}
+    own = guard(0.01, 0.9, "watch", warmup=96)
+    plain = str(report(own.init(params)))
+    assert "policy watch" in plain
+    for wrapped in (
+        optax.chain(optax.clip(1.0), own),
+        optax.chain(optax.add_decayed_weights(0.1), optax.chain(own, optax.scale(1.0))),
+        optax.MultiSteps(own, 2),
+        optax.apply_if_finite(own, 3),
+        optax.masked(own, {"w": True}),
+        optax.partition({"own": own, "sgd": optax.sgd(0.1)}, {"w": "own"}),
+        optax.inject_hyperparams(lambda scale: optax.chain(optax.scale(scale), own))(scale=1.0),
+    ):
+        state = wrapped.init(params)
+        assert str(report(state)) == plain
+        assert str(report((params, {"optimizer": state}))) == plain
+    with pytest.raises(ArgumentError, match=r"one resonax.jax.guard in it, found none"):
+        report(optax.sgd(0.1).init(params))
+    with pytest.raises(ArgumentError, match="found 2"):
+        report(optax.chain(own, own).init(params))
+    many = jax.vmap(own.init)({"w": jnp.ones((3, 2))})
+    with pytest.raises(ArgumentError, match="the state of 3 runs; take one of them"):
+        report(many)
+    assert str(report(jax.tree.map(lambda leaf: leaf[1], many))) == plain
+
+
+def test_a_run_inside_a_chain_that_was_never_looked_at_says_so():
+    optimizer = optax.chain(optax.clip(1e9), guard(0.01, 0.9))
+    clip, state = optimizer.init(jnp.ones(2))
+    state = state._replace(watched=state.watched._replace(step=jnp.asarray(10)))
+    assert "never looked at this run of 10 steps" in str(report((clip, state)))
 
 
 def test_bad_arguments():

@@ -145,7 +145,7 @@ def test_watch_changes_nothing_and_warns_once():
     for plain, watched in zip(*ends, strict=True):
         assert torch.equal(plain, watched)
     assert [warning.category for warning in caught] == [ResonanceWarning]
-    assert "momentum 0.95 grows by" in str(caught[0].message)
+    assert "momentum 0.95 seems to grow by" in str(caught[0].message)
     assert guard is not None
     assert guard.momentum == 0.95
     assert any("event" in record for record in logs)
@@ -376,6 +376,10 @@ def test_what_cannot_be_analysed_is_refused_by_name():
     guard = Guard(model, optimizer)
     with pytest.raises(ArgumentError, match="one number"):
         guard.observe(torch.zeros(3))
+    with pytest.raises(ArgumentError, match="has a guard already"):
+        Guard(model, optimizer)
+    with pytest.warns(ResonanceWarning, match="its optimizer made no step"):
+        guard.close()
     other = Guard(model, optimizer, candidates=[0.5])
     with pytest.raises(ArgumentError, match="has the candidates"):
         other.load_state_dict(guard.state_dict())

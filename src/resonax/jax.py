@@ -7,6 +7,7 @@ guarded. As optax's line searches do, it takes the loss of the batch as an extra
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,8 +20,8 @@ from jax import Array
 from resonax.checks import ArgumentError, check_number
 from resonax.diagnostics.duty import IDLE, Plan
 from resonax.diagnostics.guard import Met, Rules, Watched, active, begin, observe
-from resonax.diagnostics.guard_report import GuardReport, report_of
-from resonax.diagnostics.policy import checked_policy
+from resonax.diagnostics.guard_report import GuardReport, change, report_of, resonance
+from resonax.diagnostics.policy import POLICIES, checked_policy
 from resonax.diagnostics.shadows import Energy, Gains, advance, checked_candidates, gains
 
 __all__ = ["GuardState", "guard", "report"]
@@ -35,11 +36,27 @@ class GuardState(NamedTuple):
     velocities: optax.Updates
     candidates: Array
     probed: Array
+    policy: Array  # place in `POLICIES`
+    plan: Plan
 
     @property
     def momentum(self) -> Array:
         """The momentum in use."""
         return self.candidates[self.watched.current]
+
+
+_LOGGER = logging.getLogger("resonax")
+
+
+def _tell(rules: Rules, before: Watched, after: Watched) -> None:
+    """Write a line on what changed in a step, on the host; under `jax.vmap` nothing may have."""
+    before, after = (jax.tree.map(np.asarray, state) for state in (before, after))
+    if int(after.current) != int(before.current):
+        event = change(before, after, rules, None)
+    else:
+        event = resonance(before, after, rules, None)
+    if event is not None:
+        _LOGGER.warning("step %d: %s", event.step, event.text)
 
 
 def _lanes(number: Any, like: Array) -> Any:
@@ -115,6 +132,7 @@ def guard(
     burst: int = Plan().burst,
     search: int = Plan().search,
     warmup: int = Plan().warmup,
+    speak: bool = True,
 ) -> optax.GradientTransformationExtraArgs:
     """Return SGD with a guarded momentum.
 
@@ -139,6 +157,10 @@ def guard(
         Momenta to compare; by default the user's own and smaller ones down to 0.
     budget, burst, search, warmup
         How much the guard may look, see `resonax.torch.Guard`; a burst follows all candidates.
+    speak
+        Whether each change of the momentum, and under ``watch`` each that ``safe`` would make, is a
+        line of the logger ``resonax``, written from compiled code. Under `jax.vmap` that calls the
+        host in every step of every run: take False there, and look at `report`.
 
     Examples
     --------
@@ -173,6 +195,8 @@ def guard(
             velocities=stacked,
             candidates=jnp.asarray(kept),
             probed=jnp.zeros((), jnp.int32),
+            policy=jnp.asarray(POLICIES.index(rules.policy)),
+            plan=jax.tree.map(jnp.asarray, plan),
         )
 
     def update(
@@ -216,30 +240,64 @@ def guard(
         after = observe(watched, rules, optax.tree.norm(velocity), met, jnp)
         after = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, watched)
         probed = state.probed + jnp.any(active(watched, rules, jnp))
-        made = GuardState(velocity, after, places, velocities, state.candidates, probed)
+        if speak:
+            news = (after.current != watched.current) | (after.advised != watched.advised)
+            tell = functools.partial(jax.debug.callback, functools.partial(_tell, rules))
+            jax.lax.cond(news, tell, lambda *_: None, watched, after)
+        made = state._replace(
+            velocity=velocity, watched=after, places=places, velocities=velocities, probed=probed
+        )
         return moves, made
 
     return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
 
 
-def report(state: GuardState, policy: str = "safe") -> GuardReport:
+def _states_in(tree: Any) -> list[GuardState]:
+    """Return the states of guards in a tree, wherever a wrapper has put them."""
+
+    def found(part: Any) -> bool:
+        return isinstance(part, GuardState)
+
+    return [leaf for leaf in jax.tree.leaves(tree, is_leaf=found) if found(leaf)]
+
+
+def report(state: Any) -> GuardReport:
     """Return what a guard knows of its run; print it, or take ``to_dict()``.
+
+    Parameters
+    ----------
+    state
+        State of the optimizer: that of `guard`, or of `optax.chain`, `optax.MultiSteps` or another
+        wrapper around it.
 
     Examples
     --------
-    >>> print(report(guard(0.01, 0.5, candidates=[0.0]).init(jnp.ones(2))))
+    >>> optimizer = optax.chain(optax.clip(1.0), guard(0.01, 0.5, candidates=[0.0]))
+    >>> print(report(optimizer.init(jnp.ones(2))))
     step 0, policy safe: momentum 0.5
     0 steps probed
     momentum       rate  interval              verdict
          0.5  not known yet
            0  not known yet
     """
-    watched = jax.tree.map(np.asarray, state.watched)
-    kept = tuple(round(float(one), 6) for one in np.asarray(state.candidates))
+    states = _states_in(state)
+    if len(states) != 1:
+        raise ArgumentError(
+            "report needs the state of an optimizer with one resonax.jax.guard in it, "
+            f"found {len(states) or 'none'}"
+        )
+    if np.ndim(states[0].probed):
+        raise ArgumentError(
+            f"this is the state of {len(states[0].probed)} runs; take one of them, "
+            "jax.tree.map(lambda leaf: leaf[0], state)"
+        )
+    made: GuardState = jax.tree.map(np.asarray, states[0])
+    kept = tuple(round(float(one), 6) for one in made.candidates)
+    plan = Plan(*(np.asarray(part).item() for part in made.plan))
     return report_of(
-        watched,
-        Rules(checked_policy(policy), kept),
-        momentum=kept[int(watched.current)],
+        made.watched,
+        Rules(POLICIES[int(made.policy)], kept, plan, every=True),
+        momentum=kept[int(made.watched.current)],
         own=kept[0],
-        probed=int(state.probed),
+        probed=int(made.probed),
     )

@@ -9,13 +9,14 @@ is a search with which the run begins.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from resonax.checks import ArgumentError, check_number, check_whole
 
-__all__ = ["Duty", "Plan", "followed", "rested", "turn", "waiting"]
+__all__ = ["Duty", "Plan", "first_burst", "followed", "rested", "turn", "waiting"]
 
 IDLE, WATCH, SEARCH = 0, 1, 2
 _BOUND = 1.5  # of the credit, in prices of a burst
@@ -71,6 +72,20 @@ def followed(duty: Duty, count: int, current: Any, *, every: bool, xp: Any = np)
 
 def _work(shadows: Any) -> Any:
     return 2.0 + 1.4 * shadows
+
+
+def first_burst(plan: Plan, usual: int) -> float:
+    """Return the steps until a burst begins where nothing alarms the guard.
+
+    Examples
+    --------
+    >>> first_burst(Plan(), usual=2), first_burst(Plan(budget=0.0), usual=2)
+    (3475, inf)
+    """
+    if plan.warmup:
+        return 0
+    short = plan.burst * (_work(usual) - 1.0)  # it begins with a credit of `burst`
+    return math.ceil(round(short / plan.budget, 6)) if plan.budget else math.inf
 
 
 def rested(duty: Duty, plan: Plan, usual: int) -> tuple[Duty, bool]:

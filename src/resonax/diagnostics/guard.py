@@ -14,7 +14,7 @@ import numpy as np
 from resonax.diagnostics.duty import IDLE, WATCH, Duty, Plan, followed, rested, turn, waiting
 from resonax.diagnostics.growth import Estimates, Growth, estimates, forgotten, fresh, taken
 from resonax.diagnostics.passive import STRIDE, Passive, heard, quiet
-from resonax.diagnostics.policy import decide, taken_up, warm
+from resonax.diagnostics.policy import HOLD, decide, taken_up, warm
 from resonax.diagnostics.shadows import Energy
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "from_lists",
     "is_probing",
     "observe",
+    "usual",
 ]
 
 _PLENTY = 1e6  # budget with which all candidates are followed all the time
@@ -57,6 +58,8 @@ class Watched(NamedTuple):
     passive: Passive
     duty: Duty
     current: Any  # place of the candidate in use
+    advised: Any  # place that ``safe`` would move to; other than the current under ``watch`` only
+    held: Any  # steps with shadows since a change was due, up to `HOLD`
     alarm: Any  # whether the run grew, or its momentum was found to grow, since the last rest
     begins: Any  # whether a burst begins with the next step
     step: Any
@@ -70,7 +73,8 @@ def begin(rules: Rules, xp: Any = np) -> Watched:
     duty = waiting(rules.plan, xp)
     warms = rules.plan.warmup > 0
     current = zero + (warm(rules.policy, rules.candidates) if warms else 0)
-    return Watched(growth, quiet(0, xp), duty, current, no, no | warms, zero)
+    held = zero + HOLD
+    return Watched(growth, quiet(0, xp), duty, current, current, held, no, no | warms, zero)
 
 
 def active(state: Watched, rules: Rules, xp: Any = np) -> Any:
@@ -83,7 +87,8 @@ def _every(rules: Rules) -> bool:
     return rules.every or rules.policy == "fastest" or rules.plan.budget >= _PLENTY
 
 
-def _usual(rules: Rules) -> int:
+def usual(rules: Rules) -> int:
+    """Return how many candidates a burst without an alarm follows."""
     return len(rules.candidates) if _every(rules) else min(2, len(rules.candidates))
 
 
@@ -106,7 +111,7 @@ def observe(
         `numpy`, or `jax.numpy` in compiled code.
     """
     if xp is np and met is None and state.duty.mode == IDLE and (state.step + 1) % STRIDE:
-        duty, begins = rested(state.duty, rules.plan, _usual(rules))
+        duty, begins = rested(state.duty, rules.plan, usual(rules))
         if not begins:
             return state._replace(duty=duty, begins=False, step=state.step + 1)
     on = active(state, rules, xp)
@@ -122,12 +127,19 @@ def observe(
     if rules.policy == "watch":  # what is known need not be searched for again
         rang = rang & ~(found.grows[state.current] & (state.duty.mode == IDLE))
     alarm = state.alarm | rang
-    current = _next(rules, found, state.current, alarm, step, xp)
+    decided = _next(rules, found, state, alarm, xp)
+    due = decided != state.current
+    current = state.current if rules.policy == "watch" else decided
     moved = current != state.current
-    undecided = alarm & ~moved & ~found.falls[state.current]
+    undecided = alarm & ~due & ~found.falls[state.current]
     shadows = xp.sum(on)
+    more = (shadows > 0) & (met is not None)
+    held = xp.where(due, 0, xp.minimum(state.held + more, HOLD))
+    # What ``watch`` has said stands until its momentum surely falls, for as long as a change holds.
+    stands = ~(found.falls[state.current] & (held >= HOLD)) & (rules.policy == "watch")
+    advised = xp.where(due, decided, xp.where(stands, state.advised, current))
     duty, begins = turn(
-        state.duty, rules.plan, shadows, rang, usual=_usual(rules), undecided=undecided, xp=xp
+        state.duty, rules.plan, shadows, rang, usual=usual(rules), undecided=undecided, xp=xp
     )
     ended = (state.duty.mode != IDLE) & (duty.mode == IDLE)
     # After a closer look, or with another momentum, growth counts from here.
@@ -138,15 +150,20 @@ def observe(
     )
     older = forgotten(growth, _OLDER, xp=xp)
     growth = Growth(*(xp.where(begins, a, b) for a, b in zip(older, growth, strict=True)))
-    return Watched(growth, passive, duty, current, alarm & ~ended & ~moved, begins, step)
+    alarm = alarm & ~ended & ~due
+    return Watched(growth, passive, duty, current, advised, held, alarm, begins, step)
 
 
-def _next(rules: Rules, found: Estimates, current: Any, alarm: Any, step: Any, xp: Any) -> Any:
+def _next(rules: Rules, found: Estimates, state: Watched, alarm: Any, xp: Any) -> Any:
     """Return the place of the candidate for the next step, in the warm-up and after it."""
-    decided = decide(rules.policy, found, xp.asarray(rules.candidates), current, alarm, xp)
+    current, step, steady = state.current, state.step + 1, state.held >= HOLD
+    momenta = xp.asarray(rules.candidates)
+    decided = decide(rules.policy, found, momenta, current, alarm, steady, xp)
     if not rules.plan.warmup or rules.policy == "watch":
         return decided
-    decided = xp.where(step == rules.plan.warmup, taken_up(found, xp), decided)
+    first = taken_up(found, xp)  # and, at once, what is done where that one is strained
+    first = decide(rules.policy, found, momenta, first, xp.asarray(False), True, xp)
+    decided = xp.where(step == rules.plan.warmup, first, decided)
     return xp.where((step < rules.plan.warmup) & ~found.grows[current], current, decided)
 
 
@@ -161,11 +178,20 @@ def as_lists(state: Watched) -> list[Any]:
     return [np.asarray(part).tolist() for part in parts]
 
 
-def from_lists(parts: list[Any]) -> Watched:
-    """Return the state that `as_lists` wrote."""
+def from_lists(parts: list[Any], rules: Rules) -> Watched:
+    """Return the state that `as_lists` wrote, or raise `ValueError` where it cannot be one."""
+    like = [np.asarray(part) for part in as_lists(begin(rules))]
     made = [np.asarray(part) for part in parts]
+    if [part.shape for part in made] != [part.shape for part in like] or not all(
+        np.issubdtype(part.dtype, np.number) or part.dtype == bool for part in made
+    ):
+        raise ValueError("its numbers are not those of a guard with such candidates")
     first = len(Growth._fields)
     second = first + len(Passive._fields)
     third = second + len(Duty._fields)
     growth, passive, duty = made[:first], made[first:second], made[second:third]
-    return Watched(Growth(*growth), Passive(*passive), Duty(*duty), *made[third:])
+    state = Watched(Growth(*growth), Passive(*passive), Duty(*duty), *made[third:])
+    places = range(len(rules.candidates))
+    if state.current not in places or state.advised not in places or state.step < 0:
+        raise ValueError("its candidate in use is none of them")
+    return state

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
-from resonax.diagnostics.growth import estimates
-from resonax.diagnostics.guard import Rules, Watched
-from resonax.diagnostics.policy import decide
+from resonax.diagnostics.duty import first_burst
+from resonax.diagnostics.growth import BLOCK, LEAST, estimates
+from resonax.diagnostics.guard import Rules, Watched, usual
 
 __all__ = [
     "Candidate",
@@ -30,7 +29,10 @@ class ResonanceWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened at a step: ``resonance``, ``momentum``, ``lost`` or ``blind``."""
+    """Something that happened at a step.
+
+    Its kind is ``resonance``, ``momentum``, ``lost``, ``blind``, ``crowded`` or ``unseen``.
+    """
 
     step: int
     kind: str
@@ -68,6 +70,10 @@ class GuardReport:
     period: float | None
     candidates: tuple[Candidate, ...]
     events: tuple[Event, ...]
+    unseen: str | None = None  # why nothing is known of the run, if nothing is
+
+    def _has(self, kind: str) -> bool:
+        return any(event.kind == kind for event in self.events)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, such as JSON can hold."""
@@ -80,6 +86,7 @@ class GuardReport:
             f"step {self.step}, policy {self.policy}: momentum {self.momentum:g}{what}",
             f"{self.probed} steps probed"
             + (f", resonant period about {self.period:.1f} steps" if self.period else ""),
+            *([self.unseen] if self.unseen and not self._has("unseen") else []),
             "momentum       rate  interval              verdict",
             *(str(candidate) for candidate in self.candidates),
             *(f"step {event.step}: {event.text}" for event in self.events),
@@ -96,8 +103,9 @@ def report_of(
     probed: int = 0,
     period: float | None = None,
     events: tuple[Event, ...] = (),
+    missed: int = 0,
 ) -> GuardReport:
-    """Return the report of a run.
+    """Return the report of a run; ``missed`` are steps of bursts without a loss.
 
     Examples
     --------
@@ -120,8 +128,34 @@ def report_of(
         word = "converges" if found.falls[place] else word
         rate, low, high = (float(part[place]) for part in (found.rate, found.low, found.high))
         made.append(Candidate(candidate, rate, low, high, word))
+    unseen = None if found.known.any() else _unseen(state, rules, probed, missed, events)
     return GuardReport(
-        int(state.step), rules.policy, momentum, own, probed, period, tuple(made), events
+        int(state.step), rules.policy, momentum, own, probed, period, tuple(made), events, unseen
+    )
+
+
+def _unseen(
+    state: Watched, rules: Rules, probed: int, missed: int, events: tuple[Event, ...]
+) -> str | None:
+    """Return the sentence on a run of which no rate is known, once it has made a step."""
+    step = int(state.step)
+    if step == 0 or any(event.kind == "blind" for event in events):  # which has said so
+        return None
+    if missed > probed:
+        return (
+            f"the guard never saw this run: it wanted to follow {missed} steps and was shown no "
+            "loss; train with guard.step(closure), or call guard.observe(loss) before backward"
+        )
+    if probed:
+        return (
+            f"the guard followed {probed} of {step} steps and knows no rate yet, which takes "
+            f"{int(BLOCK * (LEAST + 1))} steps in a row; give it a longer run, warmup or burst"
+        )
+    first = first_burst(rules.plan, usual(rules))
+    when = f"comes after {first} steps" if math.isfinite(first) else "never comes with budget 0"
+    return (
+        f"the guard never looked at this run of {step} steps: nothing alarmed it, and a first look "
+        f"without an alarm {when}; give it a warmup or a larger budget"
     )
 
 
@@ -138,19 +172,24 @@ def change(before: Watched, after: Watched, rules: Rules, period: float | None) 
     return Event(int(after.step), "momentum", text, second, period)
 
 
-def resonance(state: Watched, rules: Rules, period: float | None) -> Event | None:
-    """Return the event of a momentum that a smaller one should replace, or None."""
-    found, current = estimates(state.growth), int(state.current)
-    momenta = np.asarray(rules.candidates)
-    advised = int(decide("safe", found, momenta, current, bool(state.alarm)))
-    if advised <= current or not found.falls[advised]:
+def resonance(before: Watched, after: Watched, rules: Rules, period: float | None) -> Event | None:
+    """Return the event of an action that ``safe`` would take now and ``watch`` does not, or None.
+
+    It is told once, and again after the momentum in use has surely fallen in between.
+    """
+    current, advised = int(after.current), int(after.advised)
+    if advised == current or int(before.advised) != int(before.current):
         return None
+    found = estimates(after.growth)
     own, better = rules.candidates[current], rules.candidates[advised]
-    rate = found.rate[current]
-    what, then = ("grows by", "fall") if rate > 0 else ("falls by only", "fall more")
+    rate, other = float(found.rate[current]), float(found.rate[advised])
+    seems = "" if found.grows[current] else "seems to "
+    what = f"{seems}grow{'' if seems else 's'} by" if rate > 0 else "falls by only"
+    then = "grow less" if other > 0 else "fall" if rate > 0 else "fall more"
+    then = f"would {then}" if found.falls[advised] else f"seems to {then}"
     text = f"momentum {own:g} {what} {rate:+.4f} per step on this stream"
     text += f", resonant period about {period:.1f} steps" if period else ""
-    return Event(int(state.step), "resonance", f"{text}; {better:g} would {then}", better, period)
+    return Event(int(after.step), "resonance", f"{text}; {better:g} {then}", better, period)
 
 
 def loss_lost(state: Watched) -> Event:

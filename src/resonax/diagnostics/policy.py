@@ -4,19 +4,23 @@ Candidates are sorted from the largest momentum, the user's own, to the smallest
 the place of the candidate to train with next.
 
 watch
-    Never moves.
+    Decides as ``safe`` does, but nobody acts on it: the guard warns.
 safe
     Moves down once the current momentum surely grows, or seems to grow while the run itself does,
     to the largest smaller one that surely falls. If none does, to the largest one that does not
     seem to grow, and else to the one that grows least. Moves up by one place where that one surely
-    falls; where even the current one is flat, as in a network with more weights than data, where
-    it surely grows no more than the current one may.
+    falls. In a network with more weights than data nothing surely falls; there it moves up where
+    the larger one seems to fall, and no less than the current one, as it does in slow directions.
 
     At the edge of a resonance a momentum still falls, but so slowly that noise piles up. Without a
     rhythm an oscillation falls by :math:`\log\sqrt\mu` a step; a momentum is strained if it surely
     falls by a small share of that only, and a smaller one surely falls more. The guard leaves a
     strained momentum, and goes up only to one that is easy by some margin. Slow directions, which
     less momentum makes slower, strain none.
+
+    A decision is undone on new evidence only. After a change the shadows must have been followed
+    for `HOLD` further steps, as many as a rate needs before anything is said of it, until the guard
+    goes up or leaves a strained momentum; one that grows it leaves at once.
 fastest
     Moves to the candidate that falls most, if that is surely more than the current one does.
 
@@ -33,11 +37,12 @@ from typing import Any
 import numpy as np
 
 from resonax.checks import suggest
-from resonax.diagnostics.growth import Estimates
+from resonax.diagnostics.growth import BLOCK, LEAST, Estimates
 
-__all__ = ["POLICIES", "checked_policy", "decide", "taken_up", "warm"]
+__all__ = ["HOLD", "POLICIES", "checked_policy", "decide", "taken_up", "warm"]
 
 POLICIES = ("watch", "safe", "fastest")
+HOLD = int(LEAST * BLOCK)  # steps with shadows between a change and one that is not urgent
 # Shares of the fall without a rhythm: what surely falls less is strained, and what may fall more
 # than the other share is easy; the gap between them keeps a momentum from going to and fro.
 _STRAINED, _EASY = 0.3, 0.4
@@ -65,16 +70,16 @@ def _surely_more(found: Estimates, one: Any, other: Any) -> Any:
     return found.known[one] & found.known[other] & ahead
 
 
-def _safe(found: Estimates, momenta: Any, current: Any, alarm: Any, xp: Any) -> Any:
+def _safe(found: Estimates, momenta: Any, current: Any, alarm: Any, steady: Any, xp: Any) -> Any:
     place = xp.arange(found.rate.shape[0])
     below = place > current
     lost = found.grows[current] | (alarm & found.weighty[current] & (found.rate[current] > 0))
     least = xp.argmin(xp.where(found.known & (place >= current), found.rate, xp.inf))
     mild = below & found.known & (found.rate <= 0)
     down = _first(below & found.falls, _first(mild, least, xp), xp)
-    level = xp.where(found.known[current], xp.maximum(found.high[current], 0.0), 0.0)
     up = xp.maximum(current - 1, 0)
-    calm = found.falls[up] | (found.known[up] & ~found.grows[up] & (found.high[up] < level))
+    level = xp.where(found.known[current], xp.minimum(found.rate[current], 0.0), 0.0)
+    calm = found.falls[up] | (found.weighty[up] & (found.rate[up] <= level))
     natural = 0.5 * xp.log(xp.maximum(momenta, 1e-9))
     strained = found.known & (found.low > _STRAINED * natural)
     easy = found.low < _EASY * natural
@@ -82,7 +87,7 @@ def _safe(found: Estimates, momenta: Any, current: Any, alarm: Any, xp: Any) -> 
     relief = below & found.falls & easy & _surely_more(found, place, current)
     eases = strained[current] & relief.any()
     moved = xp.where(eases, xp.argmax(relief), xp.where(rises, up, current))
-    return xp.where(lost, down, moved)
+    return xp.where(lost, down, xp.where(steady, moved, current))
 
 
 def _fastest(found: Estimates, current: Any, xp: Any) -> Any:
@@ -112,9 +117,15 @@ def taken_up(found: Estimates, xp: Any = np) -> Any:
 
 
 def decide(
-    policy: str, found: Estimates, momenta: Any, current: Any, alarm: Any, xp: Any = np
+    policy: str,
+    found: Estimates,
+    momenta: Any,
+    current: Any,
+    alarm: Any,
+    steady: Any = True,
+    xp: Any = np,
 ) -> Any:
-    """Return the place of the candidate to train with next.
+    """Return the place of the candidate to train with next; for ``watch``, that of ``safe``.
 
     Parameters
     ----------
@@ -128,6 +139,8 @@ def decide(
         Place of the candidate in use.
     alarm
         Whether the run itself grows, see `resonax.diagnostics.passive`.
+    steady
+        Whether shadows were followed for `HOLD` steps since the last change.
     xp
         `numpy`, or `jax.numpy` in compiled code.
 
@@ -137,10 +150,8 @@ def decide(
     >>> found = Estimates(rate, rate - 0.003, rate + 0.003, np.full(3, 30.0))
     >>> momenta = np.array([0.95, 0.9, 0.85])
     >>> [int(decide(name, found, momenta, 0, False)) for name in POLICIES]
-    [0, 1, 2]
+    [1, 1, 2]
     """
-    if policy == "watch":
-        return current
-    if policy == "safe":
-        return _safe(found, momenta, current, alarm, xp)
-    return _fastest(found, current, xp)
+    if policy == "fastest":
+        return _fastest(found, current, xp)
+    return _safe(found, momenta, current, alarm, xp.asarray(steady), xp)

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    text = 'resonax.torch needs PyTorch: pip install "resonax[torch]"'
+    raise ModuleNotFoundError(text, name="torch") from None
+
 from resonax.diagnostics.guard_report import GuardReport, ResonanceWarning
 from resonax.torch.guard import Guard
 

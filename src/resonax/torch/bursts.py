@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,8 +9,8 @@ from torch import Tensor
 from resonax.diagnostics.guard import Met
 from resonax.diagnostics.passive import period_of
 from resonax.diagnostics.shadows import Energy
-from resonax.torch.groups import Groups
-from resonax.torch.products import gauss_newton, hessian, outputs_of
+from resonax.torch.groups import Groups, dense_values
+from resonax.torch.products import gauss_newton, hessian
 from resonax.torch.shadows import Shadows
 
 __all__ = ["Burst"]
@@ -24,21 +22,11 @@ class Burst:
     """Shadows of the candidates that are followed now, and the curvature that they met."""
 
     def __init__(self, groups: Groups, curvature: str):
-        self._groups, self._curvature = groups, curvature
-        self._outputs: list[Tensor] = []
+        self._groups, self.curvature = groups, curvature
         self._products: list[Tensor] | None = None
         self.shadows: Shadows | None = None
         self.met: list[list[float]] = []  # curvature that each candidate met
         self.probed = 0  # steps in which shadows were followed
-
-    def saw(self, outputs: Any) -> None:
-        """Keep what the model returned until its loss is known."""
-        self._outputs += outputs_of(outputs)
-
-    def outputs(self) -> list[Tensor]:
-        """Return what was kept, and keep it no longer."""
-        outputs, self._outputs = self._outputs, []
-        return outputs
 
     def look(self, loss: Tensor, outputs: list[Tensor], count: int) -> None:
         """Add the curvature of a batch, or of a part of it, times each of the shadows."""
@@ -46,7 +34,7 @@ class Burst:
         if self.shadows is None or not self.shadows.fits(weights, count):
             self.shadows = Shadows.along(self._direction(loss, weights), count)
         along = self.shadows.places
-        if outputs and self._curvature == "gauss-newton":
+        if outputs and self.curvature == "gauss-newton":
             made = gauss_newton(loss, outputs, weights, along)
         else:
             made = hessian(loss, weights, along)
@@ -63,7 +51,7 @@ class Burst:
 
     def advance(self, candidates: tuple[float, ...], on: np.ndarray) -> Met | None:
         """Move the shadows by the step that was made, and return what they met, if anything."""
-        products, self._products, self._outputs = self._products, None, []
+        products, self._products = self._products, None
         if products is None or self.shadows is None:
             return None
         each = self._groups.gains(np.asarray(candidates)[on], bool(on[0]))
@@ -92,8 +80,9 @@ class Burst:
         """Return the shadows for a checkpoint."""
         return None if self.shadows is None else [self.shadows.places, self.shadows.velocities]
 
-    def load(self, tensors: list[list[Tensor]] | None) -> None:
+    def load(self, tensors: list[list[Tensor]] | None, met: list[list[float]], probed: int) -> None:
         """Go on with shadows from a checkpoint, on the devices of the weights."""
+        self.met, self.probed, self._products = met, probed, None
         if tensors is None:
             self.shadows = None
             return
@@ -104,16 +93,22 @@ class Burst:
         )
         self.shadows = Shadows(places, velocities)
 
+    def follow(self, other: Burst) -> None:
+        """Take over what another has seen of the step that is being made."""
+        if other._products is not None:
+            self._products = [part.clone() for part in other._products]
+
     def _direction(self, loss: Tensor, weights: list[Tensor]) -> list[Tensor]:
         """Return where the run itself is heading: it carries the direction that grows."""
-        found = self._groups.velocities()
-        if any(part is None for part in found) or not any(bool(part.any()) for part in found):  # pyright: ignore
+        found = [part for part in self._groups.velocities() if part is not None]
+        moves = any(bool(dense_values(part).any()) for part in found)
+        if len(found) < len(weights) or not moves:
             made = torch.autograd.grad(loss, weights, retain_graph=True, allow_unused=True)
             found = [
                 torch.zeros_like(weight) if part is None else part
                 for part, weight in zip(made, weights, strict=True)
             ]
-        return [part.detach() for part in found if part is not None]
+        return [part.detach().to_dense() for part in found]
 
 
 def _wide(numbers: np.ndarray, on: np.ndarray) -> np.ndarray:

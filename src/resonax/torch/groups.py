@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,9 +11,14 @@ from torch import Tensor
 from resonax.checks import ArgumentError
 from resonax.diagnostics.shadows import Gains, gains
 
-__all__ = ["Groups", "check_optimizer"]
+__all__ = ["Groups", "check_belonging", "check_optimizer", "dense_values"]
 
 _KNOWN = "torch.optim.SGD (momentum, dampening, nesterov, weight_decay, maximize, schedules)"
+
+
+def dense_values(tensor: Tensor) -> Tensor:
+    """Return the numbers of a tensor that are kept: all, or those of a sparse one, summed."""
+    return tensor.coalesce().values() if tensor.is_sparse else tensor
 
 
 def check_optimizer(model: object, optimizer: object) -> None:
@@ -28,13 +35,49 @@ def check_optimizer(model: object, optimizer: object) -> None:
             raise ArgumentError("an SGD with differentiable=True cannot be analysed")
 
 
+def check_belonging(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, curvature: str
+) -> None:
+    """Raise `ArgumentError` for an optimizer that trains something other than the model."""
+    held = {id(weight) for weight in model.parameters()}
+    trained = [
+        id(weight)
+        for group in optimizer.param_groups
+        for weight in group["params"]
+        if weight.requires_grad
+    ]
+    outside = sum(place not in held for place in trained)
+    if outside == len(trained):
+        raise ArgumentError(
+            "the optimizer trains no parameter of this model; make it from model.parameters()"
+        )
+    if outside and curvature == "gauss-newton":
+        raise ArgumentError(
+            f"{outside} of the {len(trained)} parameters of the optimizer are not in this model, "
+            "whose outputs would not show their curvature; give the module that holds them all, "
+            'or curvature="hessian"'
+        )
+
+
+# The user's own momentum of a group and the one that a guard has put in its place, as schedules
+# keep their `initial_lr` there: it goes where the lowered momentum goes, into checkpoints too.
+_KEY = "resonax_momentum"
+
+
 class Groups:
     """Momentum of each group: the user's own, and the one in use, at most a candidate's."""
 
     def __init__(self, optimizer: torch.optim.SGD):
         self.optimizer = optimizer
-        self.own = [float(group["momentum"]) for group in optimizer.param_groups]
-        self.used = list(self.own)
+        self.own, self.used = [], []
+        for group in optimizer.param_groups:
+            self._add(group)
+
+    def _add(self, group: dict[str, Any]) -> None:
+        momentum = float(group["momentum"])
+        own, used = group.get(_KEY, (momentum, momentum))
+        self.own.append(float(own) if momentum == used else momentum)
+        self.used.append(momentum)
 
     def apply(self, cap: float | None) -> None:
         """Give every group its own momentum, or the cap where that is smaller.
@@ -43,8 +86,7 @@ class Groups:
         """
         for place, group in enumerate(self.optimizer.param_groups):
             if place == len(self.own):  # a group that was added
-                self.own.append(float(group["momentum"]))
-                self.used.append(self.own[-1])
+                self._add(group)
             if group["momentum"] != self.used[place]:
                 self.own[place] = float(group["momentum"])
             used = self.own[place] if cap is None else min(self.own[place], cap)
@@ -52,6 +94,9 @@ class Groups:
                 for weight in group["params"]:  # torch would take it up again later, outdated
                     self.optimizer.state[weight].pop("momentum_buffer", None)
             group["momentum"] = self.used[place] = used
+            group.pop(_KEY, None)
+            if used != self.own[place]:
+                group[_KEY] = [self.own[place], used]
 
     def weights(self) -> list[Tensor]:
         """Return the parameters that are trained."""
@@ -90,7 +135,7 @@ class Groups:
             weight.grad if velocity is None else velocity
             for weight, velocity in zip(self.weights(), self.velocities(), strict=True)
         ]
-        kept = [part.detach() for part in found if part is not None]
+        kept = [dense_values(part.detach()) for part in found if part is not None]
         if not kept:
             return 0.0
         return float(torch.nn.utils.get_total_norm(kept))

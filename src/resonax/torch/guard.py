@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import math
+import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from resonax.checks import ArgumentError, suggest
 from resonax.diagnostics.duty import Plan
-from resonax.diagnostics.guard import (
-    Rules,
-    Watched,
-    active,
-    as_lists,
-    begin,
-    from_lists,
-    is_probing,
-    observe,
-)
-from resonax.diagnostics.guard_report import Event, GuardReport, loss_lost, report_of
-from resonax.diagnostics.passive import STRIDE
+from resonax.diagnostics.guard import Rules
+from resonax.diagnostics.guard_report import GuardReport
 from resonax.diagnostics.policy import checked_policy
 from resonax.diagnostics.shadows import checked_candidates
-from resonax.torch.bursts import Burst
-from resonax.torch.groups import Groups, check_optimizer
-from resonax.torch.voice import Voice
+from resonax.torch.checkpoint import as_dict, from_dict
+from resonax.torch.groups import Groups, check_belonging, check_optimizer
+from resonax.torch.losses import check_closure, check_no_backward
+from resonax.torch.run import Run
 
 __all__ = ["Guard"]
 
 _CURVATURES = ("gauss-newton", "hessian")
+_GUARDED = "_resonax_guarded"  # attribute of an optimizer
 
 
 class Guard:
@@ -46,6 +37,10 @@ class Guard:
     with the Gauss-Newton matrix :math:`H_k` of the batch. The mean logarithm of its growth is the
     rate of that momentum on this stream. Shadows are followed in bursts only, see ``budget``.
 
+    An optimizer has one guard at a time. ``with Guard(...) as guard`` closes it at the end.
+    ``copy.deepcopy((model, optimizer, guard))`` is a second run with a guard of its own; a copy or
+    a file of the model alone knows nothing of the guard.
+
     Parameters
     ----------
     model
@@ -53,9 +48,9 @@ class Guard:
     optimizer
         `torch.optim.SGD` of its parameters.
     policy
-        ``watch`` warns once and changes nothing; ``safe`` lowers the momentum to the largest
-        candidate that surely falls, and lets it rise again; ``fastest`` moves to the one that
-        falls most.
+        ``safe`` lowers the momentum to the largest candidate that surely falls, and lets it rise
+        again, each with a line of the logger ``resonax``; ``watch`` warns where ``safe`` would
+        lower it, and changes nothing; ``fastest`` moves to the candidate that falls most.
     candidates
         Momenta to compare; by default the user's own and smaller ones down to 0.
     budget
@@ -72,12 +67,19 @@ class Guard:
     curvature
         ``gauss-newton``, or ``hessian`` for models whose loss is not made of their outputs.
     log
-        Called with a dictionary of numbers after each burst and at each event.
+        Called with a dictionary of numbers after each burst and at each event; an error in it is
+        reported once and does not end the training.
     scaler
         A `torch.amp.GradScaler`, used by `step`.
 
+    Attributes
+    ----------
+    model, optimizer
+        Those that are guarded.
+
     Examples
     --------
+    >>> import math
     >>> _ = torch.manual_seed(0)
     >>> model = torch.nn.Linear(1, 1)
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -107,33 +109,36 @@ class Guard:
         check_optimizer(model, optimizer)
         if curvature not in _CURVATURES:
             raise suggest("curvature", str(curvature), _CURVATURES)
+        check_belonging(model, optimizer, curvature)
         plan = Plan(min(budget, 1e9), burst, search, warmup).checked()
-        self._groups = Groups(optimizer)  # pyright: ignore[reportArgumentType]
-        own = checked_candidates(candidates, max(self._groups.own))
-        own = tuple(number for number in own if number <= max(self._groups.own))
-        self._rules = Rules(checked_policy(policy), own, plan)
-        self._optimizer, self._scaler = optimizer, scaler
-        self._state = begin(self._rules)
-        self._burst = Burst(self._groups, curvature)
-        self._voice = Voice(self._rules, log)
-        self._losses: list[Tensor] = []
-        self._blind, self._lost = False, False
+        largest = max(Groups(optimizer).own)  # pyright: ignore[reportArgumentType]
+        kept = tuple(one for one in checked_candidates(candidates, largest) if one <= largest)
+        rules = Rules(checked_policy(policy), kept, plan)
+        self._given = None if candidates is None else {float(one) for one in candidates}
+        self._scaler = scaler
+        self._attach(model, optimizer, Run(model, optimizer, rules, curvature, log))
+        self._run.groups.apply(None)
+        self._run.arm()
+
+    def _attach(self, model: Any, optimizer: Any, run: Run) -> None:
+        if getattr(optimizer, _GUARDED, False):
+            raise ArgumentError("this optimizer has a guard already; close() that one first")
+        self.model, self.optimizer, self._run = model, optimizer, run
         self._hooks = [
-            model.register_forward_hook(self._forwarded),
-            optimizer.register_step_pre_hook(self._before),
-            optimizer.register_step_post_hook(self._after),
+            optimizer.register_step_pre_hook(lambda *_: run.before_step()),
+            optimizer.register_step_post_hook(lambda *_: run.after_step()),
         ]
-        self._groups.apply(None)
+        setattr(optimizer, _GUARDED, True)  # no part of its copies, nor of its state_dict
 
     @property
     def momentum(self) -> float:
         """The largest momentum in use."""
-        return max(self._groups.used)
+        return max(self._run.groups.used)
 
     @property
     def probing(self) -> bool:
         """Whether the next step is part of a burst."""
-        return is_probing(self._state) and not self._blind
+        return self._run.probing
 
     def step(self, closure: Callable[[], Tensor]) -> Tensor:
         """Make one step of training: zero the gradients, differentiate, update; watched.
@@ -143,16 +148,21 @@ class Guard:
         closure
             Returns the loss of the batch; it is called once, and must not call ``backward``.
         """
-        self._optimizer.zero_grad()
-        self.forget()
-        loss = closure()
-        self.observe(loss)
+        check_closure(closure)
+        run = self._opened()
+        run.is_loop = False
+        self.optimizer.zero_grad()
+        run.forget()
+        with run.forwards.keeping(run.probing):
+            loss = closure()
+        check_no_backward(run.groups.weights())
+        run.look(loss)
         if self._scaler is None:
             loss.backward()
-            self._optimizer.step()
+            self.optimizer.step()
         else:
             self._scaler.scale(loss).backward()
-            self._scaler.step(self._optimizer)
+            self._scaler.step(self.optimizer)
             self._scaler.update()
         return loss.detach()
 
@@ -160,117 +170,91 @@ class Guard:
         """Look at a loss before its ``backward``, in a loop that steps the optimizer itself.
 
         For gradient accumulation call it for each part, with the loss as it is differentiated but
-        before any `GradScaler` scales it.
+        before any `GradScaler` scales it. A loss made of more than 16 forward passes needs `step`.
         """
-        if not isinstance(loss, Tensor) or loss.numel() != 1:
-            raise ArgumentError("the loss must be a tensor of one number")
-        self._losses.append(loss.detach())
-        outputs = self._burst.outputs()
-        if not self.probing:
-            return
-        if not loss.requires_grad:
-            raise ArgumentError("observe needs the loss before backward, with its graph")
-        try:
-            self._burst.look(loss, outputs, int(self._on().sum()))
-        except (RuntimeError, NotImplementedError) as error:
-            self._blind = True
-            self._burst.stop()
-            self._state = self._state._replace(current=np.zeros((), int))  # no warm-up either
-            self._voice.tell_blind(str(error).splitlines()[0], self._state)
+        run = self._opened()
+        run.is_loop = True
+        run.look(loss)
 
     def forget(self) -> None:
         """Forget what was observed since the last update, as of a step that a scaler skipped."""
-        self._burst.forget()
+        self._run.forget()
 
     def report(self) -> GuardReport:
         """Return what is known of the run; print it, or take ``to_dict()``."""
-        return report_of(
-            self._state,
-            self._rules,
-            momentum=self.momentum,
-            own=max(self._groups.own),
-            probed=self._burst.probed,
-            period=self._burst.period(),
-            events=tuple(self._voice.events),
-        )
+        return self._run.report()
 
     def close(self) -> None:
-        """Let go of the module and the optimizer, with the momentum that the user gave them."""
-        self._groups.apply(None)
-        for hook in self._hooks:
-            hook.remove()
+        """Let go of the module and the optimizer, with the momentum that the user gave them.
+
+        Warns if nothing is known of the run.
+        """
+        self._end(quiet=False)
+
+    def __enter__(self) -> Self:
+        self._opened()
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        self._end(quiet=kind is not None)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a resumed run needs; plain numbers, lists and tensors."""
-        return {
-            "state": as_lists(self._state),
-            "candidates": list(self._rules.candidates),
-            "own": list(self._groups.own),
-            "used": list(self._groups.used),
-            "shadows": self._burst.tensors(),
-            "met": [list(row) for row in self._burst.met],
-            "events": [vars(event) for event in self._voice.events],
-            "flags": [self._burst.probed, self._blind, self._lost],
-            "losses": [float(loss) for loss in self._losses],
-        }
+        return as_dict(self._run.save())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict`, of a guard with the same candidates."""
-        if list(state["candidates"]) != list(self._rules.candidates):
+        """Go on from `state_dict`; a state that does not fit is refused, and nothing changes.
+
+        The candidates are the saved ones, which follow from the momentum with which the run began;
+        where some were given to this guard they must be the same.
+        """
+        run = self._opened()
+        groups = len(self.optimizer.param_groups)
+        saved = from_dict(state, run.rules, run.groups.weights(), groups)
+        first, *others = saved.candidates
+        if self._given is not None and {one for one in self._given if one < first} != {*others}:
             raise ArgumentError(
-                f"this guard has the candidates {list(self._rules.candidates)}, "
-                f"the saved one {list(state['candidates'])}"
+                f"this guard has the candidates {list(run.rules.candidates)}, "
+                f"the saved one {list(saved.candidates)}"
             )
-        self._state = from_lists(state["state"])
-        self._groups.own, self._groups.used = list(state["own"]), list(state["used"])
-        self._burst.load(state["shadows"])
-        self._burst.met = [list(row) for row in state["met"]]
-        self._voice.events = [Event(**event) for event in state["events"]]
-        self._burst.probed, self._blind, self._lost = state["flags"]
-        self._losses = [torch.tensor(loss) for loss in state["losses"]]
+        run.load(saved)
 
-    def _on(self) -> np.ndarray:
-        return np.asarray(active(self._state, self._rules))
+    def __deepcopy__(self, memo: dict[int, Any]) -> Guard:
+        """Return a guard of the copies of the model and the optimizer, with the same log."""
+        made = object.__new__(type(self))
+        memo[id(self)] = made
+        model, optimizer = (copy.deepcopy(part, memo) for part in (self.model, self.optimizer))
+        made._scaler, made._given = copy.deepcopy(self._scaler, memo), self._given
+        old = self._run
+        run = Run(model, optimizer, old.rules, old.burst.curvature, old.voice.log)
+        made._attach(model, optimizer, run)
+        made.load_state_dict(self.state_dict())
+        run.follow(old)
+        if old.is_over:
+            made._end(quiet=True)
+        return made
 
-    def _forwarded(self, module: torch.nn.Module, inputs: Any, outputs: Any) -> None:
-        del module, inputs
-        if self.probing and torch.is_grad_enabled():
-            self._burst.saw(outputs)
+    def __copy__(self) -> NoReturn:
+        raise ArgumentError(
+            "two guards cannot share a run; copy all of it, "
+            "copy.deepcopy((model, optimizer, guard))"
+        )
 
-    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        del optimizer, args, kwargs
-        place = int(self._state.current)
-        self._groups.apply(self._rules.candidates[place] if place else None)
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise ArgumentError(
+            "a guard cannot be pickled: save guard.state_dict() next to those of the model and the "
+            "optimizer, and load it into a new guard"
+        )
 
-    def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        del optimizer, args, kwargs
-        looks = (int(self._state.step) + 1) % STRIDE == 0
-        met = self._burst.advance(self._rules.candidates, self._on()) if self.probing else None
-        size = self._groups.size() if looks or met is not None else 0.0
-        before = self._state
-        if math.isfinite(size):
-            self._state = observe(before, self._rules, size, met)
-        else:
-            self._state = before._replace(step=before.step + 1)
-        if looks:
-            self._check_losses()
-        self._turn(before)
-        self._voice.tell(before, self._state, self._burst.period)
+    def _opened(self) -> Run:
+        if self._run.is_over:
+            raise ArgumentError("this guard is closed; make a new one")
+        return self._run
 
-    def _check_losses(self) -> None:
-        losses, self._losses = self._losses, []
-        if self._lost or all(math.isfinite(float(loss)) for loss in losses):
+    def _end(self, *, quiet: bool) -> None:
+        if self._run.is_over:
             return
-        self._lost = True
-        self._voice.warn(loss_lost(self._state), self._state)
-
-    def _turn(self, before: Watched) -> None:
-        """Begin with fresh shadows where others are followed from now on."""
-        after = self._state
-        if not (is_probing(before) or after.begins or int(after.current) != int(before.current)):
-            return
-        ons = [active(state, self._rules).tolist() for state in (before, after)]
-        if after.begins or ons[0] != ons[1]:
-            self._burst.shadows = None
-        if after.begins:
-            self._burst.met = []
+        for hook in self._hooks:
+            hook.remove()
+        delattr(self.optimizer, _GUARDED)
+        self._run.end(quiet=quiet)

@@ -13,8 +13,12 @@ from resonax.torch.trainers import Options, check_options, guard_of
 
 try:
     from lightning.pytorch.callbacks import Callback
-except ModuleNotFoundError:  # the same library under its older name
-    from pytorch_lightning.callbacks import Callback
+except ModuleNotFoundError:
+    try:  # the same library under its older name
+        from pytorch_lightning.callbacks import Callback
+    except ModuleNotFoundError:
+        text = 'this callback needs PyTorch Lightning: pip install "resonax[lightning]"'
+        raise ModuleNotFoundError(text, name="lightning") from None
 
 __all__ = ["GuardCallback"]
 
@@ -59,14 +63,14 @@ class GuardCallback(Callback):  # pyright: ignore[reportGeneralTypeIssues]
     ...
     ...     def configure_optimizers(self):
     ...         return SGD(self.net.parameters(), lr=0.01, momentum=0.9)
-    >>> guarding = GuardCallback("safe", module="net")
+    >>> guarding = GuardCallback("safe", module="net", warmup=96)
     >>> trainer = lightning.Trainer(
     ...     accelerator="cpu", max_epochs=1, callbacks=[guarding], logger=False,
     ...     enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
     ... )
-    >>> trainer.fit(Line(), DataLoader(torch.ones(60, 1)))
+    >>> trainer.fit(Line(), DataLoader(torch.ones(100, 1)))
     >>> guarding.guard.report().step
-    60
+    100
     """
 
     def __init__(self, policy: str = "safe", *, module: str = "", **options: Unpack[Options]):
@@ -129,7 +133,8 @@ class GuardCallback(Callback):  # pyright: ignore[reportGeneralTypeIssues]
             self.guard.close()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        self.on_fit_end(trainer, pl_module)
+        if self.guard is not None:
+            self.guard.__exit__(type(exception), exception, None)  # the error says what is wrong
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self.guard is None else self.guard.state_dict()

@@ -56,20 +56,32 @@ def _grads(
     if not kept:
         return [part.new_zeros((count, *part.shape)) for part in inputs]
     ends, along = zip(*kept, strict=True)
-    if count == 1:
-        made = torch.autograd.grad(
-            ends, inputs, [part[0] for part in along], retain_graph=True, allow_unused=True
-        )
-        made = [None if part is None else part[None] for part in made]
-    else:
-        made = torch.autograd.grad(
-            ends, inputs, along, retain_graph=True, allow_unused=True, is_grads_batched=True
-        )
+    try:
+        made = _batched(ends, inputs, along) if count > 1 else _single(ends, inputs, along)
+    except NotImplementedError:  # of sparse gradients, which torch does not batch
+        made = _single(ends, inputs, along)
     if needed and all(part is None for part in made):
         raise RuntimeError("an operation can be differentiated only once")
     return [
         part.new_zeros((count, *part.shape)) if found is None else found
         for part, found in zip(inputs, made, strict=True)
+    ]
+
+
+def _batched(ends: Any, inputs: Any, along: Any) -> Sequence[Tensor | None]:
+    return torch.autograd.grad(
+        ends, inputs, along, retain_graph=True, allow_unused=True, is_grads_batched=True
+    )
+
+
+def _single(ends: Any, inputs: Any, along: Any) -> Sequence[Tensor | None]:
+    rows = [
+        torch.autograd.grad(ends, inputs, each, retain_graph=True, allow_unused=True)
+        for each in zip(*along, strict=True)
+    ]
+    return [
+        None if column[0] is None else torch.stack([part.to_dense() for part in column])
+        for column in zip(*rows, strict=True)
     ]
 
 

@@ -77,17 +77,7 @@ def guard_of(
         if log is not None:
             log(found)
 
-    def made() -> Guard:
-        return Guard(model, optimizer, policy, **{**options, "log": record})
-
-    if saved is None:
-        return made()
-    groups = optimizer.param_groups
-    restored = [group["momentum"] for group in groups]
-    for group in groups:  # the momentum with which the run began: its candidates follow from it
-        group["momentum"] = saved["candidates"][0]
-    guard = made()
-    for group, momentum in zip(groups, restored, strict=True):
-        group["momentum"] = momentum
-    guard.load_state_dict(saved)
+    guard = Guard(model, optimizer, policy, **{**options, "log": record})
+    if saved is not None:
+        guard.load_state_dict(saved)
     return guard

@@ -10,14 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Unpack
 
-from accelerate.optimizer import AcceleratedOptimizer
 from torch import Tensor
 from torch.optim import Optimizer
-from transformers import Trainer, TrainerCallback, TrainerControl
 
 from resonax.torch.groups import check_optimizer
 from resonax.torch.guard import Guard
 from resonax.torch.trainers import Options, check_options, guard_of
+
+try:
+    from accelerate.optimizer import AcceleratedOptimizer
+    from transformers import Trainer, TrainerCallback, TrainerControl
+except ModuleNotFoundError as error:
+    missing = str(error.name).split(".")[0]
+    if missing not in ("accelerate", "transformers"):
+        raise
+    text = f'this callback needs {missing}: pip install "resonax[transformers]"'
+    raise ModuleNotFoundError(text, name=missing) from None
 
 __all__ = ["GuardCallback"]
 
@@ -55,7 +63,7 @@ class GuardCallback(TrainerCallback):
         self._undo: list[Callable[[], object]] = []
 
     def on_train_begin(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
-        self._release()  # from a training that an error ended
+        self._release(RuntimeError)  # from a training that an error ended
         model: Any = self._trainer.model
         optimizer: Any = self._trainer.optimizer
         if isinstance(optimizer, AcceleratedOptimizer):
@@ -78,7 +86,6 @@ class GuardCallback(TrainerCallback):
 
         self.guard = guard
         self._undo = [
-            guard.close,
             optimizer.register_state_dict_post_hook(save).remove,
             _observed(self._trainer.accelerator, guard),
         ]
@@ -96,9 +103,11 @@ class GuardCallback(TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         self._release()
 
-    def _release(self) -> None:
+    def _release(self, kind: type[BaseException] | None = None) -> None:
         while self._undo:
             self._undo.pop()()
+        if self.guard is not None:
+            self.guard.__exit__(kind, None, None)
 
 
 def _observed(accelerator: Any, guard: Guard) -> Callable[[], None]:

@@ -1,7 +1,8 @@
-"""What a guard says while the run goes on: events, warnings and records for a log."""
+"""What a guard says while the run goes on: events, warnings, log lines and records for a log."""
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -17,21 +18,33 @@ from resonax.diagnostics.guard_report import (
 
 __all__ = ["Voice"]
 
+_LOGGER = logging.getLogger("resonax")
+
 
 class Voice:
-    """Events so far, each told once."""
+    """Events so far, each told once.
+
+    What the user should act on is a `ResonanceWarning`; what the guard did itself, such as lowering
+    the momentum, is a line of the logger ``resonax``, which Python prints unless told otherwise.
+    """
 
     def __init__(self, rules: Rules, log: Callable[[dict[str, Any]], object] | None):
-        self._rules, self._log = rules, log
+        self._rules, self.log = rules, log
+        self._failed = False
         self.events: list[Event] = []
+
+    def load(self, rules: Rules, events: list[Event]) -> None:
+        """Go on after events of a checkpoint."""
+        self._rules, self.events = rules, events
 
     def tell(self, before: Watched, after: Watched, period: Callable[[], float | None]) -> None:
         """Speak of what changed in a step."""
         if int(after.current) != int(before.current):
-            self.add(change(before, after, self._rules, period()), after)
-        elif self._rules.policy == "watch" and is_probing(before):
-            known = any(event.kind == "resonance" for event in self.events)
-            event = None if known else resonance(after, self._rules, period())
+            event = change(before, after, self._rules, period())
+            self.add(event, after)
+            _LOGGER.warning("step %d: %s", event.step, event.text)
+        elif int(after.advised) != int(before.advised):
+            event = resonance(before, after, self._rules, period())
             if event is not None:
                 self.warn(event, after)
         if is_probing(before) and not is_probing(after):
@@ -46,6 +59,11 @@ class Voice:
         self.add(Event(int(state.step), "blind", text), state)
         warnings.warn(text, ResonanceWarning, stacklevel=3)  # where `observe` is called
 
+    def tell_unseen(self, text: str, state: Watched) -> None:
+        """Speak of a run that ends and of which nothing is known."""
+        self.add(Event(int(state.step), "unseen", text), state)
+        warnings.warn(text, ResonanceWarning, stacklevel=4)  # where the guard is closed
+
     def warn(self, event: Event, state: Watched) -> None:
         """Add an event and warn of it."""
         self.add(event, state)
@@ -58,5 +76,14 @@ class Voice:
         self._record(state, {"event": event.text})
 
     def _record(self, state: Watched, extra: dict[str, Any] | None = None) -> None:
-        if self._log is not None:
-            self._log(numbers_of(state, self._rules) | (extra or {}))
+        if self.log is None:
+            return
+        try:
+            self.log(numbers_of(state, self._rules) | (extra or {}))
+        except Exception as error:  # a log that is broken must not end the training
+            if not self._failed:
+                _LOGGER.warning(
+                    "step %d: the log of the guard raised %s: %s; the training goes on",
+                    int(state.step), type(error).__name__, error,
+                )  # fmt: skip
+            self._failed = True
