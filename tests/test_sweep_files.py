@@ -115,6 +115,13 @@ def test_files_that_are_none():
             read_sweep(Path(name))
 
 
+def test_the_limits_are_documented():
+    text = (Path(__file__).parents[1] / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    table = text[text.index("| what | at most |") : text.index("The first line says")]
+    for name, most in MOST.items():
+        assert f"{most:,}" in table, name
+
+
 # What is at its limit is allowed.
 
 
@@ -269,17 +276,19 @@ def test_a_refused_file_leaves_no_store_and_the_corrected_one_runs(tmp_path):
 
 
 def test_a_large_sweep_needs_a_yes(monkeypatch, capsys):
-    Path("tiny.toml").write_bytes(to_toml({**TINY, "title": r"$\frac{ & [red]"}))
+    names = [{"name": r"$\frac{$"}, {"name": "[red]$_$"}]  # drawn as they are, not as mathematics
+    table = {**TINY, "title": r"$\frac{$ & [red]", "panels": names}
+    Path("tiny.toml").write_bytes(to_toml(table))
     monkeypatch.setattr(cost, "ASK_SECONDS", 1.0)
     status, words = _run(["sweep", "tiny.toml"])
     assert status == 2
-    assert words.startswith("tiny.toml: 4 cells, 2 runs of 80 steps each: about a few seconds")
+    assert words.startswith("tiny.toml: 8 cells, 2 runs of 80 steps each: about a few seconds")
     assert words.endswith("add --yes to run it")
     assert not Path("out").exists()
     assert _run(["sweep", "tiny.toml", "--yes"]) == (0, "")
     captured = capsys.readouterr()
-    assert captured.err.startswith("tiny: 4 cells, 2 runs of 80 steps each: about")
-    assert "of 4 cells grow." in captured.out
+    assert captured.err.startswith("tiny: 8 cells, 2 runs of 80 steps each: about")
+    assert "of 8 cells grow." in captured.out
 
 
 def test_more_than_the_machine_has_is_refused(monkeypatch):
