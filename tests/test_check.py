@@ -195,7 +195,7 @@ def test_a_trained_model_is_that_of_a_plain_loop(name):
     assert found.sizes is not None
     assert found.squares is not None
     assert found.sizes[-1, 0] == pytest.approx(math.log(sizes[-1]), abs=2e-3)
-    block = len(sizes) // len(found.sizes)
+    block = math.ceil(len(sizes) / len(found.sizes))
     mean = np.mean(errors[-8:]) if block >= 7 else np.mean(errors[-block:])
     assert found.squares[-1, 0] == pytest.approx(math.log(mean), abs=2e-3)
 

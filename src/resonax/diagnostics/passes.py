@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import jax
@@ -27,7 +27,7 @@ from resonax.diagnostics.feed import Feed
 from resonax.diagnostics.update import Weights, energy, pull, residuals
 from resonax.learners import Momentum
 
-__all__ = ["Pass", "walk"]
+__all__ = ["Pass", "is_small", "walk"]
 
 # The weights, those one step before, the residuals and the factor of that step. A lane is a cell
 # of a grid or a stream; either there is one stream, or one cell.
@@ -37,6 +37,8 @@ _SEGMENTS = 512  # of a pass, for which the growth is kept
 _CHUNKS = (256, 2048)  # steps handed to the compiled loop at once
 # Growth without rescaling whose energy is still a number of 32 and of 64 bits.
 _LARGEST = {np.float32: 1e15, np.float64: 1e120}
+_FEW = 96  # cells of a pass, of which there are at least as many if the model is small
+_SMALL = 64  # numbers in the rows of a step
 _BLOCKS = (8, 2, 1)  # steps between two rescalings
 
 
@@ -49,6 +51,13 @@ class Pass:
     lengths: np.ndarray  # (segments,) in steps
     squares: np.ndarray | None = None  # (blocks, lanes): log of the mean squared residual
     sizes: np.ndarray | None = None  # (blocks, lanes): log of the norm of the weights
+
+    def first(self, count: int) -> Pass:
+        """Return the first few lanes alone."""
+        squares, sizes = (
+            None if part is None else part[:, :count] for part in (self.squares, self.sizes)
+        )
+        return Pass(self.growth[:, :count], self.rise[:count], self.lengths, squares, sizes)
 
     @property
     def total(self) -> np.ndarray:
@@ -186,8 +195,29 @@ def walk(
         Called with the number of steps made.
     """
     dtype, block = _room(optimizer, feed, weights.plain)
+    cells = max(np.size(number) for number in _gains(optimizer))
+    if feed.streams == 1 and cells < _FEW and is_small(feed):
+        optimizer = _repeated(optimizer, cells)
+    if max(cells, feed.streams) <= _FEW:  # steps take little, and a block is compiled as a whole
+        block = min(block, _BLOCKS[1])
     with jax.enable_x64(dtype is np.float64):
-        return _walk(feed, optimizer, weights, start, record, seed, advance, dtype, block)
+        found = _walk(feed, optimizer, weights, start, record, seed, advance, dtype, block)
+    return found.first(max(cells, feed.streams))
+
+
+def is_small(feed: Feed) -> bool:
+    """Whether more lanes cost less than to compile for their number."""
+    return feed.size * feed.rank <= _SMALL
+
+
+def _repeated(optimizer: Momentum, cells: int) -> Momentum:
+    """Return the cells with the last one repeated: passes of few cells share a compiled loop."""
+    numbers = {}
+    for name in ("momentum", "lr", "weight_decay"):
+        each = np.broadcast_to(getattr(optimizer, name), (cells,))
+        if name != "weight_decay" or np.size(optimizer.weight_decay) > 1:
+            numbers[name] = np.pad(each, (0, _FEW - cells), mode="edge")
+    return replace(optimizer, **numbers)
 
 
 def _walk(

@@ -11,7 +11,7 @@ from resonax.diagnostics.feed import Feed, Model, feed_of
 from resonax.diagnostics.intervals import LEAST_STEPS, Measured, joined, measure
 from resonax.diagnostics.logistic import BOUND, follow_rows_logistic, walk_logistic
 from resonax.diagnostics.once import Exact, follow_rows
-from resonax.diagnostics.passes import Pass, walk
+from resonax.diagnostics.passes import Pass, is_small, walk
 from resonax.diagnostics.recording import Recording
 from resonax.diagnostics.update import Weights
 from resonax.learners import Momentum
@@ -190,10 +190,14 @@ class Subject:
         feed = self.feed(orders, target=True)
         if self.is_logistic:
             return self.follow(feed, advance)
+        lanes = feed.streams
+        if orders is not None and lanes < _TOGETHER and is_small(feed):
+            feed = self.feed([*orders, *[orders[-1]] * (_TOGETHER - lanes)], target=True)
         start = np.zeros(feed.size)
         start[-1] = 1.0
         weights = self.weights(target=True)
-        return walk(feed, self.optimizer, weights, start=start, record=True, advance=advance)
+        found = walk(feed, self.optimizer, weights, start=start, record=True, advance=advance)
+        return found if orders is None else found.first(lanes)
 
     def enough(self, batch: int) -> bool:
         """Whether batches of this size leave enough steps to judge."""
