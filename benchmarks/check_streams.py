@@ -29,9 +29,10 @@ FAMILIES = ("iid", "one", "size", "several", "switching", "trend", "heteroscedas
 MOMENTA = (0.0, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99)
 LEAST, MOST = 300, 100_000
 LANES, CONTINUED, SETTLED = 16, 24_000, 2_000
-TRAINED_STEPS = 200_000
+TRAINED_STEPS = 100_000
 PASSES = 20
 BOUNDED = 1000.0
+NEAR = 0.15  # of the growth: what is left without a rhythm is then too near to 0 for a truth
 BURST = np.log(30.0)
 
 Make = Callable[[np.random.Generator, int], np.ndarray]  # rows of one realisation
@@ -304,7 +305,7 @@ def _judge_rhythm(stream, found, rate, error, seed, count) -> None:
     open_case = abs(rate) < 4 * error
     for period, make in zip(stream.periods, stream.without, strict=True):
         left, spread = exponent(make, stream.lr, stream.momentum, seed)
-        open_case = open_case or abs(left) < 4 * spread
+        open_case = open_case or abs(left) < max(4 * spread, NEAR * abs(rate))
         if left < 0:
             ends.append(period)
     if stream.periods and (rate <= 0 or open_case):

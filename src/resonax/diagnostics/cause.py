@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,12 +28,18 @@ SHUFFLES = 15  # with the rows' own order as many as are measured together
 _CHANCE = 0.01  # of an order being held responsible that is one of many
 STRETCHES = np.geomspace(0.5, 2.0, 16)
 _RANDOMISED = 8
+_MIXED = 7  # random orders beside them
+_PASSES = 8  # over short recordings, and no more than make so many steps
+_LEAST_STEPS = 2**13
 _STRETCH_STEPS = 2**15  # in which the cause is looked for
 _BAND = 1.15  # a band reaches from its centre over this factor, and its neighbour is at its edge
 _OUTLYING = 5.0  # deviations by which a band must stand out of the others
 _LINE = 0.04  # half the width of the band that is taken out for a peak, at least four bins
 _TRIED = 2  # peaks of each kind that are taken out on their own
 _DRAWS = 4
+_SHARE = 0.75  # of what the order adds must go with a rhythm, if some growth is left
+
+_TAKES = {"values": without_rhythm, "size": without_size_rhythm}
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,8 @@ class Shuffles:
     low: float
     high: float
     bursts: float  # largest rise in any of them
-    order_matters: bool  # whether the rows' own order is outside what random orders do
+    above: bool  # whether the rows' own order lies above most of them
+    order_matters: bool  # and whether it is outside what random orders do
 
 
 @dataclass(frozen=True)
@@ -106,8 +114,15 @@ def shuffle(subject: Subject, advance: Advance | None = None) -> Shuffles:
     half = 2.15 * spread / math.sqrt(SHUFFLES)
     half += float(np.mean(others.high - others.low)) / 2 / math.sqrt(SHUFFLES)
     beyond = special.stdtrit(SHUFFLES - 1, 1 - _CHANCE) * spread * math.sqrt(1 + 1 / SHUFFLES)
-    matters = bool(own > rate + beyond)
-    return Shuffles(rates, rate, rate - half, rate + half, float(others.rise.max()), matters)
+    return Shuffles(
+        rates,
+        rate,
+        rate - half,
+        rate + half,
+        float(others.rise.max()),
+        above=float(own) > rate + spread,
+        order_matters=bool(own > rate + beyond),
+    )
 
 
 def stretch_of(subject: Subject, rows: tuple[int, int]) -> Subject:
@@ -118,7 +133,6 @@ def stretch_of(subject: Subject, rows: tuple[int, int]) -> Subject:
 def find_rhythm(
     subject: Subject,
     rows: tuple[int, int],
-    shuffled_rate: float,
     advance: Advance | None = None,
 ) -> Rhythm:
     """Take bands of periods out of the data, one after the other, and see the growth vanish.
@@ -127,51 +141,67 @@ def find_rhythm(
     around it by far more than without others, and if it ends when exactly this peak is taken out.
     """
     part = stretch_of(subject, rows)
-    inputs, batch = part.recording.inputs, part.batch
+    batch = part.batch
+    inputs = part.recording.inputs[: part.steps * batch]
+    # Rows that are few are followed for several passes, so that the start hardly counts.
+    passes = max(1, min(_PASSES, _LEAST_STEPS // part.steps))
 
     def rng(number: int) -> np.random.Generator:
         return np.random.default_rng([subject.seed, 2, number])
 
+    def measured(variants: list[Callable[[], np.ndarray]]) -> np.ndarray:
+        repeated = [lambda make=make: np.tile(make(), (passes, 1)) for make in variants]
+        return part.measure_rows(repeated, advance).rate
+
+    def banded(kind: str) -> np.ndarray:
+        take = _TAKES[kind]
+        edges = enumerate((center * batch / _BAND, center * batch * _BAND) for center in centers)
+        return measured(
+            [functools.partial(take, inputs, low, high, rng(i)) for i, (low, high) in edges]
+        )
+
+    def mixed(number: int) -> np.ndarray:
+        return np.asarray(inputs)[rng(number).permutation(len(inputs))]
+
     centers = _centers(part.steps)
-
-    def measured(kind: str, edges: list[tuple[float, float]]) -> np.ndarray:
-        take = without_rhythm if kind == "values" else without_size_rhythm
-        variants = [
-            functools.partial(take, inputs, low * batch, high * batch, rng(place))
-            for place, (low, high) in enumerate(edges)
+    bands = Bands(centers, banded("values"), banded("size"))
+    rates = measured(
+        [
+            *[functools.partial(phase_randomised, inputs, rng(i)) for i in range(_RANDOMISED)],
+            *[functools.partial(mixed, 2000 + i) for i in range(_MIXED)],
+            lambda: np.asarray(inputs),
         ]
-        return part.measure_rows(variants, advance).rate
-
-    edges = [(center / _BAND, center * _BAND) for center in centers]
-    bands = Bands(centers, measured("values", edges), measured("size", edges))
-    randomised = part.measure_rows(
-        [functools.partial(phase_randomised, inputs, rng(place)) for place in range(_RANDOMISED)],
-        advance,
-    ).rate
-    orders = [stretched(len(inputs), factor) for factor in STRETCHES]
+    )
+    randomised, random, own = rates[:_RANDOMISED], rates[_RANDOMISED:-1], float(rates[-1])
+    orders = [np.tile(stretched(len(inputs), factor), passes) for factor in STRETCHES]
     slow = part.measure_orders(orders, advance).rate
-    own = float(part.measure().rate[0])
     rest = {"bands": bands, "randomised": randomised, "stretched": slow, "rate": own, "rows": rows}
-    found = _candidates(part, bands, own, own - shuffled_rate)
+    excess = own - float(random.mean())
+    found = _candidates(part, bands, own, excess)
     if own <= 0 or not found:
         return Rhythm(None, None, None, **rest)
     # Exactly what would be named is taken out, each in several random ways.
     variants = []
     for kind, period in found:
-        take = without_rhythm if kind == "values" else without_size_rhythm
         wide = 1 + min(max(_LINE, 4 * period / len(inputs)), _BAND - 1)
+        edges = period / wide, period * wide
         variants += [
-            functools.partial(take, inputs, period / wide, period * wide, rng(1000 + draw))
+            functools.partial(_TAKES[kind], inputs, *edges, rng(1000 + draw), period)
             for draw in range(_DRAWS)
         ]
-    rates = part.measure_rows(variants, advance).rate.reshape(-1, _DRAWS).mean(axis=1)
-    ends = [(rate, *name) for rate, name in zip(rates, found, strict=True) if rate <= 0]
+    without = measured(variants).reshape(-1, _DRAWS)
+    means, errors = without.mean(axis=1), without.std(axis=1, ddof=1) / math.sqrt(_DRAWS)
+    # The growth ends, or all that is left of it is that of random orders.
+    above = float(random.mean() + 2 * random.std(ddof=1) / math.sqrt(len(random)))
+    gone = means + 2 * errors < 0
+    gone |= (own - means > _SHARE * excess) & (means < max(0.0, above))
+    ends = [(rate, *name) for rate, name, end in zip(means, found, gone, strict=True) if end]
     # A rhythm of the values is one of their size as well.
     ends = [end for end in ends if end[1] == "values"] or ends
     if not ends:
         return Rhythm(None, None, None, **rest)
-    without, kind, period = min(ends)
-    return Rhythm(period / batch, kind, float(without), **rest)
+    rate, kind, period = min(ends)
+    return Rhythm(period / batch, kind, float(rate), **rest)
 
 
 def _candidates(part: Subject, bands: Bands, own: float, excess: float) -> list[tuple[str, float]]:
@@ -192,10 +222,10 @@ def _candidates(part: Subject, bands: Bands, own: float, excess: float) -> list[
             near = np.abs(np.log(bands.center * batch / peak.period)) < math.log(_BAND)
             lowest = float(rates[near].min()) if near.any() else own
             if lowest < middle - _OUTLYING * spread:
-                found.append((lowest, kind, peak.period))
-    values = sorted(item for item in found if item[1] == "values")[:_TRIED]
-    sizes = sorted(item for item in found if item[1] == "size")[:_TRIED]
-    return [(kind, period) for _, kind, period in values + sizes]
+                found.append((lowest, -peak.power, kind, peak.period))
+    values = sorted(item for item in found if item[2] == "values")[:_TRIED]
+    sizes = sorted(item for item in found if item[2] == "size")[:_TRIED]
+    return [(kind, float(period)) for _, _, kind, period in values + sizes]
 
 
 def _centers(steps: int) -> np.ndarray:

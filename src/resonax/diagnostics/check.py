@@ -16,7 +16,7 @@ from resonax.checks import ArgumentError
 from resonax.diagnostics.adapters import adapt
 from resonax.diagnostics.answers import OnTheseRows, judge_more, judge_rows
 from resonax.diagnostics.asked import check_asked
-from resonax.diagnostics.cause import Shuffles, find_rhythm, shuffle, strongest_stretch
+from resonax.diagnostics.cause import Rhythm, Shuffles, find_rhythm, shuffle, strongest_stretch
 from resonax.diagnostics.confirm import holds
 from resonax.diagnostics.describe import facts_of, notes_of, settings_of
 from resonax.diagnostics.feed import Model, fitted
@@ -233,11 +233,11 @@ def check(
     rows = strongest_stretch(subject, passed)
     with stage("shuffling", 0):
         shuffles = shuffle(subject)
-    cause = _cause(on_rows, shuffles)
     rhythm = None
-    if cause == "order":
+    if on_rows.verdict == "diverges" and shuffles.low <= 0 and shuffles.above:
         with stage("looking for the rhythm", 0):
-            rhythm = find_rhythm(subject, rows, shuffles.rate)
+            rhythm = find_rhythm(subject, rows)
+    cause = _cause(on_rows, shuffles, rhythm)
     with stage("looking for what would help", 3 * subject.steps) as advance:
         lines = found[grid * grid :]
         own = holds(exact) and bool(safe(lines)[-1])
@@ -307,9 +307,8 @@ def _subject(
     return Subject(recording, model, second, largest, optimizer, batch, epochs)
 
 
-def _cause(found: OnTheseRows, shuffles: Shuffles) -> str:
+def _cause(found: OnTheseRows, shuffles: Shuffles, rhythm: Rhythm | None) -> str:
     if found.verdict != "diverges":
         return "none"
-    if shuffles.low > 0:
-        return "generic"
-    return "order" if shuffles.order_matters else "generic"
+    named = rhythm is not None and rhythm.period is not None
+    return "order" if shuffles.low <= 0 and (shuffles.order_matters or named) else "generic"

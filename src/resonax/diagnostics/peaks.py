@@ -24,6 +24,8 @@ _TRIED = 24  # of the highest places of each column and width
 _AROUND = 1.5  # the background reaches from the peak over this factor of frequency
 _LEAST_BINS = 40  # of the background
 _APART = 1.04  # in frequency: what is nearer belongs to the same peak
+_LEAKS = (1.5, 0.01)  # so far, and so much, a line leaks through the taper
+_ERRORS = 3.0  # of the background are allowed for
 _EULER = 0.5772156649015329  # minus the mean logarithm of an exponential variable
 
 
@@ -33,11 +35,11 @@ class Peak:
 
     period: float  # in rows
     ratio: float  # over the background
-    log_chance: float  # of such a peak anywhere without a rhythm
+    power: float  # of its highest bin
 
 
 def find_peaks(signal: np.ndarray, shortest: float, longest: float) -> list[Peak]:
-    """Return the peaks of some columns, (rows, columns), with periods in a range, surest first."""
+    """Return the peaks of columns, (rows, columns), with periods in a range, strongest first."""
     rows, columns = signal.shape
     steps = np.arange(rows) - (rows - 1) / 2
     level = signal - signal.mean(axis=0)
@@ -59,14 +61,24 @@ def find_peaks(signal: np.ndarray, shortest: float, longest: float) -> list[Peak
             mean = np.convolve(column, np.ones(width) / width, "same")
             excess = (np.log(np.maximum(mean, 1e-300)) - rough)[searched]
             for place in searched[np.argsort(-excess)[:_TRIED]]:
+                if width > 1 and place < 4 * width:  # no narrow peak any more
+                    continue
                 peak = _tested(frequency, column, mean, logs, int(place), width, tests)
                 if peak is not None:
                     found.append(peak)
     kept: list[Peak] = []
-    for peak in sorted(found, key=lambda peak: (peak.log_chance, -peak.ratio)):
-        if all(abs(math.log(peak.period / other.period)) > math.log(_APART) for other in kept):
+    for peak in sorted(found, key=lambda peak: -peak.power):
+        if not any(_same(peak, other) for other in kept):
             kept.append(peak)
     return kept
+
+
+def _same(weak: Peak, strong: Peak) -> bool:
+    """Whether a peak is part of a stronger one, or only its leakage."""
+    apart = abs(math.log(weak.period / strong.period))
+    return apart < math.log(_APART) or (
+        apart < math.log(_LEAKS[0]) and weak.power < _LEAKS[1] * strong.power
+    )
 
 
 def _tested(
@@ -83,18 +95,30 @@ def _tested(
     first, last = max(0, place - reach), min(len(logs), place + reach + 1)
     around = np.arange(first, last)
     around = around[np.abs(around - place) > 3 + width]
-    slope = np.polynomial.Polynomial.fit(np.log(frequency[around]), logs[around], 1)
-    ratio = mean[place] / math.exp(float(slope(math.log(center))) + _EULER)
+    level, error = _background(np.log(frequency[around] / center), logs[around])
+    # The background is known up to an error, which must not make a peak.
+    ratio = mean[place] / math.exp(level + _ERRORS * error)
     # The taper makes neighbours depend on each other: two of them count as one.
     freedom = 1.0 if width == 1 else width / 2
-    chance = max(float(special.gammaincc(freedom, freedom * ratio)), 1e-300)
-    log_chance = math.log(chance) + math.log(tests)
-    if ratio < _LEAST_RATIO or log_chance > math.log(LEVEL):
+    chance = float(special.gammaincc(freedom, freedom * ratio))
+    if ratio < _LEAST_RATIO or chance * tests > LEVEL:
         return None
-    start = max(place - width, 1)  # where the peak itself is highest
-    top = start + int(np.argmax(column[start : place + width + 1]))
+    start = max(place - width // 2, 1)  # where the peak itself is highest
+    top = start + int(np.argmax(column[start : place + width // 2 + 1]))
     center, sides = frequency[top], column[[top - 1, top, min(top + 1, len(column) - 1)]]
-    left, top, right = np.log(np.maximum(sides, 1e-300))
-    curve = left - 2 * top + right
+    left, middle, right = np.log(np.maximum(sides, 1e-300))
+    curve = left - 2 * middle + right
     shift = float(np.clip(0.5 * (left - right) / curve, -0.5, 0.5)) if curve < 0 else 0.0
-    return Peak(1 / (center + shift * frequency[0]), ratio, log_chance)
+    return Peak(1 / (center + shift * frequency[0]), ratio, float(column[top]))
+
+
+def _background(place: np.ndarray, logs: np.ndarray) -> tuple[float, float]:
+    """Return the logarithm of the background at 0, by a straight line, and its standard error."""
+    middle = float(place.mean())
+    spread = float(np.sum((place - middle) ** 2))
+    slope = float((place - middle) @ logs) / spread
+    level = float(logs.mean()) - slope * middle
+    rest = logs - level - slope * place
+    freedom = 2 / 3 * len(place)  # the taper makes neighbours depend on each other
+    error = math.sqrt(float(rest @ rest) / freedom * (1 / freedom + middle**2 / spread))
+    return level + _EULER, error

@@ -82,24 +82,52 @@ def _band(signal: np.ndarray, low: float, high: float) -> np.ndarray:
     return np.fft.irfft(spectrum, n=len(signal), axis=0)
 
 
+def _rhythm(signal: np.ndarray, low: float, high: float, period: float | None) -> np.ndarray:
+    """Return what has periods from ``low`` to ``high``, and all of a line of ``period``.
+
+    A short recording does not hold a whole number of periods, so that a line leaks out of every
+    band: it is fitted by least squares first, at the best of the periods next to the one given.
+    """
+    if period is None:
+        return _band(signal, low, high)
+    columns = signal.reshape(len(signal), -1) - signal.mean(axis=0)
+    best, line = -1.0, np.zeros_like(columns)
+    for shift in np.linspace(-0.6, 0.6, 13):  # of a bin
+        phase = 2 * np.pi * (1 / period + shift / len(signal)) * np.arange(len(signal))
+        waves = np.stack([np.cos(phase), np.sin(phase)], axis=1)
+        fit = waves @ np.linalg.lstsq(waves, columns, rcond=None)[0]
+        if (size := float(np.sum(fit**2))) > best:
+            best, line = size, fit
+    line = line.reshape(signal.shape)
+    return line + _band(signal - line, low, high)
+
+
 def without_rhythm(
-    inputs: np.ndarray, low: float, high: float, rng: np.random.Generator
+    inputs: np.ndarray,
+    low: float,
+    high: float,
+    rng: np.random.Generator,
+    period: float | None = None,
 ) -> np.ndarray:
     """Return rows without the rhythm of periods from ``low`` to ``high``, in rows.
 
     What is taken out is put back in random order: every column keeps its variance, and so the
     weights their own frequency; only the rhythm is gone.
     """
-    part = _band(inputs, low, high)
+    part = _rhythm(inputs, low, high, period)
     return (inputs - part + part[rng.permutation(len(part))]).astype(np.float32)
 
 
 def without_size_rhythm(
-    inputs: np.ndarray, low: float, high: float, rng: np.random.Generator
+    inputs: np.ndarray,
+    low: float,
+    high: float,
+    rng: np.random.Generator,
+    period: float | None = None,
 ) -> np.ndarray:
     """Return rows whose squared length has lost such a rhythm; their directions stay."""
     energy = np.sum(inputs.astype(float) ** 2, axis=1)
-    part = _band(energy, low, high)
+    part = _rhythm(energy, low, high, period)
     wanted = np.maximum(energy - part + part[rng.permutation(len(part))], 0.0)
     scale = np.sqrt(wanted / np.maximum(energy, math.ulp(1.0)))
     scale *= math.sqrt(energy.sum() / max(float((energy * scale**2).sum()), math.ulp(1.0)))
