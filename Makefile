@@ -32,10 +32,11 @@ test-slow: $(VENV)/.test
 # twice. The tools of the tests are the newest.
 LOWEST := .venv-lowest
 UV := $(LOWEST)/bin/python -m uv pip install --quiet --python $(LOWEST)/bin/python
+# Tests that import torch, by themselves or in a test of theirs.
+WITH_TORCH = $(shell grep -lE "^ *(import|from) (torch|lightning|transformers|streams)" tests/*.py)
 test-lowest: $(LOWEST)/.done
 	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile -m "not slow" -p no:cacheprovider tests \
-		--ignore tests/test_guard_torch.py --ignore tests/test_guard_trainers.py \
-		--ignore tests/test_optimizers.py --ignore tests/test_probe.py --ignore tests/streams.py
+		$(addprefix --ignore ,$(WITH_TORCH))
 
 $(LOWEST)/.done: pyproject.toml
 	$(PYTHON) -m venv $(LOWEST)
