@@ -79,10 +79,12 @@ def make_stream(seed: int, index: int, most: int = MOST) -> Stream:
             lr = float(rng.uniform(0.3, 1.5) / (columns + 2) * (1 - momentum) ** 0.5)
         make = _iid(columns) if family == "iid" else _heavy(columns, float(rng.uniform(2.5, 5)))
     elif family in ("one", "size"):
-        momentum = float(rng.choice([0.95, 0.97, 0.98, 0.99]))
+        momentum = float(rng.choice([0.9, 0.95, 0.97, 0.98]))
         natural = 2 * np.pi / np.sqrt(2 * lr)
-        period = float(natural * rng.choice([0.5, 0.5, 1.0, rng.uniform(0.2, 2)]))
-        strength = float(rng.uniform(0.3, 0.95))
+        period = float(natural * rng.uniform(0.93, 1.07) * rng.choice([0.5, 1.0]))
+        if rng.random() < 0.2:
+            period = float(natural * rng.uniform(0.2, 2))
+        strength = float(rng.uniform(0.5, 0.95))
         builder = _rhythm if family == "one" else _size_rhythm
         make = builder(period, strength)
         kwargs = {"periods": (period,), "without": (builder(period, strength, silent=True),)}

@@ -195,7 +195,7 @@ def _batch(subject: Subject, own: bool) -> Remedy:
         unsafe = batch
         for size in ladder:
             if not subject.enough(size):
-                return Remedy("batch", None, unknown=True)
+                return Remedy("batch", None, unknown=bool(settled(found)[0]))
             found, batch = judge(size), size
             if safe(found)[0]:
                 break
