@@ -154,7 +154,7 @@ def test_peaks_are_found_in_no_smooth_spectrum(kind):
             noise = held(rng, rows, 6)
         elif kind == "heavy":
             noise = rng.standard_t(2.5, size=(rows, 2))
-        found += bool(find_peaks(noise, 2.2, rows / 12))
+        found += bool(find_peaks(noise, 2.2, rows / 6))
     assert LEVEL == 1e-3
     assert found <= 2
 
@@ -165,7 +165,7 @@ def test_a_line_is_found_where_it_is(period):
     for rows in (400, 5000):
         line = np.sin(2 * np.pi * np.arange(rows) / period)
         signal = np.stack([rng.normal(size=rows), line + rng.normal(size=rows)], axis=1)
-        strongest = find_peaks(signal, 2.2, rows / 12)[0]
+        strongest = find_peaks(signal, 2.2, rows / 6)[0]
         assert abs(1 / strongest.period - 1 / period) < 0.5 / rows
 
 

@@ -32,6 +32,7 @@ _MIXED = 7  # random orders beside them
 _PASSES = 8  # over short recordings, and no more than make so many steps
 _LEAST_STEPS = 2**13
 _STRETCH_STEPS = 2**15  # in which the cause is looked for
+_LEAST_PERIODS = 6  # that a recording must hold of a rhythm
 _BAND = 1.15  # a band reaches from its centre over this factor, and its neighbour is at its edge
 _OUTLYING = 5.0  # deviations by which a band must stand out of the others
 _LINE = 0.04  # half the width of the band that is taken out for a peak, at least four bins
@@ -212,13 +213,21 @@ def _candidates(part: Subject, bands: Bands, own: float, excess: float) -> list[
     Their median and median deviation are the null, and `_OUTLYING` deviations the limit.
     """
     inputs, batch = part.recording.inputs.astype(float), part.batch
-    longest = float(bands.center[-1]) * batch
+    limits = bands.center[0] * batch, bands.center[-1] * batch
+    energy = np.sum(inputs**2, axis=1, keepdims=True)
+    peaks = {"values": find_peaks(inputs, *limits), "size": find_peaks(energy, *limits)}
+    # Values that swing have a size that swings twice as fast: that is no rhythm of its own.
+    own_periods = np.array([peak.period for peak in peaks["values"]])
+    peaks["size"] = [
+        peak
+        for peak in peaks["size"]
+        if not np.any(np.abs(np.log(2 * peak.period / own_periods)) < _LINE)
+    ]
     found = []
     for kind, rates in (("values", bands.values), ("size", bands.size)):
-        signal = inputs if kind == "values" else np.sum(inputs**2, axis=1, keepdims=True)
         middle = float(np.median(rates))
         spread = max(1.4826 * float(np.median(np.abs(rates - middle))), 0.01 * excess)
-        for peak in find_peaks(signal, bands.center[0] * batch, longest):
+        for peak in peaks[kind]:
             near = np.abs(np.log(bands.center * batch / peak.period)) < math.log(_BAND)
             lowest = float(rates[near].min()) if near.any() else own
             if lowest < middle - _OUTLYING * spread:
@@ -229,7 +238,7 @@ def _candidates(part: Subject, bands: Bands, own: float, excess: float) -> list[
 
 
 def _centers(steps: int) -> np.ndarray:
-    longest = max(4.0, min(steps / 12, 2000.0))
+    longest = max(4.0, min(steps / _LEAST_PERIODS, 2000.0))
     count = max(2, math.ceil(math.log(longest / 2.2) / math.log(_BAND)) + 1)
     return 2.2 * _BAND ** np.arange(count)
 
