@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from digits import digits, network, ordered
 
-from resonax.diagnostics.guard_report import Candidate
+from resonax.guards.report import Candidate
 from resonax.torch import Guard, ResonanceWarning
 
 OWN, WARMUP = 0.95, 256

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import resonax as rx
-from resonax.diagnostics.feed import Model, fitted
-from resonax.diagnostics.intervals import TRANSIENT, measure
-from resonax.diagnostics.passes import Pass
-from resonax.diagnostics.recording import Recording
-from resonax.diagnostics.subject import Subject
-from resonax.diagnostics.surrogates import (
+from resonax.learners import Linear, Momentum
+from resonax.passes.feed import Model, fitted
+from resonax.passes.intervals import TRANSIENT, measure
+from resonax.passes.recursion import Pass
+from resonax.passes.subject import Subject
+from resonax.passes.surrogates import (
     buffered,
     phase_randomised,
     shuffled,
@@ -24,7 +24,7 @@ from resonax.diagnostics.surrogates import (
     without_rhythm,
     without_size_rhythm,
 )
-from resonax.learners import Linear, Momentum
+from resonax.recordings.recording import Recording
 
 ROWS = 700
 
@@ -167,7 +167,7 @@ def test_long_passes_are_compiled_and_the_same(monkeypatch):
     X, _ = data(17_000, columns=2)
     asked = subject(X, None, rx.nesterov(0.01, 0.9, weight_decay=0.01))
     compiled = asked.follow_exactly()
-    monkeypatch.setattr("resonax.diagnostics.once._PLAIN_STEPS", 10**9)
+    monkeypatch.setattr("resonax.passes.exact._PLAIN_STEPS", 10**9)
     plain = asked.follow_exactly()
     assert compiled.passes == pytest.approx(plain.passes, rel=1e-9)
     assert compiled.log_rise == pytest.approx(plain.log_rise, abs=1e-9)
@@ -481,7 +481,7 @@ def test_a_basis_and_no_bias():
 def test_the_spectrum_is_that_of_scipy(rows, length):
     from scipy.signal import welch as oracle
 
-    from resonax.diagnostics.spectra import welch
+    from resonax.checking.spectrum import welch
 
     signal = np.random.default_rng(0).normal(size=(rows, 2)) + 0.1 * np.arange(rows)[:, None]
     frequency, power = welch(signal, length)

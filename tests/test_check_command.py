@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import resonax as rx
 from bad_data import KINDS
 from resonax.cli.app import _run, app
-from resonax.diagnostics.recording import read_recording
+from resonax.recordings.recording import read_recording
 
 RUN = ["--lr", "0.01", "--momentum", "0.95", "--grid", "2"]
 

@@ -9,11 +9,11 @@ import pytest
 
 from recordings import RECORDINGS
 from resonax import check
-from resonax.diagnostics.feed import Model, fitted
-from resonax.diagnostics.recording import Recording
-from resonax.diagnostics.subject import Subject
-from resonax.diagnostics.surrogates import buffered
 from resonax.learners import Linear, Momentum
+from resonax.passes.feed import Model, fitted
+from resonax.passes.subject import Subject
+from resonax.passes.surrogates import buffered
+from resonax.recordings.recording import Recording
 
 MOMENTA = np.array([0.0, 0.8, 0.9, 0.95, 0.98])
 LRS = np.array([0.002, 0.01, 0.05])

@@ -11,9 +11,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from pages import Page
+from resonax.checking.check import check
+from resonax.checking.result import Check
 from resonax.checks import ArgumentError
-from resonax.diagnostics.check import check
-from resonax.diagnostics.result import Check
 from resonax.figures.check import plot_check, plot_panels
 from resonax.figures.style import save_figure
 from resonax.reports import fold

@@ -15,12 +15,12 @@ import pytest
 import resonax as rx
 from recordings import RECORDINGS
 from resonax.cli.app import _run
-from resonax.diagnostics.answers import judge_rows
-from resonax.diagnostics.feed import Model, fitted
-from resonax.diagnostics.once import Exact
-from resonax.diagnostics.peaks import LEVEL, find_peaks
-from resonax.diagnostics.recording import Recording
-from resonax.diagnostics.subject import Subject
+from resonax.checking.answers import judge_rows
+from resonax.passes.feed import Model, fitted
+from resonax.passes.exact import Exact
+from resonax.checking.peaks import LEVEL, find_peaks
+from resonax.recordings.recording import Recording
+from resonax.passes.subject import Subject
 from resonax.learners import Linear
 
 

@@ -10,14 +10,14 @@ import xarray as xr
 from scipy.stats import binom
 
 from resonax import Setting, Sinusoid, heavy_ball, stability_map
-from resonax.experiments.catalogue import catalogue
-from resonax.experiments.claims import judge
-from resonax.experiments.inference import LEVEL
-from resonax.experiments.judge_samples import DIVERGES, judge_samples
-from resonax.experiments.judgement import Case, Claim
-from resonax.experiments.propositions import _judge_floquet, _judge_gradient, _judge_order
-from resonax.experiments.spectra import PANELS, judge_spectral_peaks
-from resonax.experiments.theory_maps import BEST_STEP, LR, _best_momentum, theory_layout
+from resonax.paper.catalogue import catalogue
+from resonax.paper.claims import judge
+from resonax.paper.inference import LEVEL
+from resonax.paper.judge_samples import DIVERGES, judge_samples
+from resonax.paper.judgement import Case, Claim
+from resonax.paper.propositions import _judge_floquet, _judge_gradient, _judge_order
+from resonax.paper.spectra import PANELS, judge_spectral_peaks
+from resonax.paper.theory_maps import BEST_STEP, LR, _best_momentum, theory_layout
 from resonax.stability.criteria import rates
 
 Data = Mapping[str, xr.Dataset]

@@ -18,10 +18,10 @@ import xarray as xr
 
 from resonax import ArgumentError
 from resonax.cli.app import _run
-from resonax.experiments.catalogue import IDS, catalogue
-from resonax.experiments.specification import parse_sweep
-from resonax.experiments.sweep import compute_sweep, sweep_layout
+from resonax.paper.catalogue import IDS, catalogue
 from resonax.results import locked
+from resonax.sweeps.specification import parse_sweep
+from resonax.sweeps.sweep import compute_sweep, sweep_layout
 
 SWEEP = {
     "id": "tiny",

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from resonax import ArgumentError, heavy_ball
-from resonax.diagnostics.duty import IDLE, Plan, rested, turn, waiting
-from resonax.diagnostics.growth import BLOCK, Estimates, estimates, forgotten, fresh, taken
-from resonax.diagnostics.guard import (
+from resonax.guards.alarm import period_of
+from resonax.guards.growth import BLOCK, Estimates, estimates, forgotten, fresh, taken
+from resonax.guards.guard import (
     Met,
     Rules,
     active,
@@ -22,9 +22,9 @@ from resonax.diagnostics.guard import (
     is_probing,
     observe,
 )
-from resonax.diagnostics.passive import period_of
-from resonax.diagnostics.policy import HOLD, POLICIES, checked_policy, decide
-from resonax.diagnostics.shadows import (
+from resonax.guards.policy import HOLD, POLICIES, checked_policy, decide
+from resonax.guards.schedule import IDLE, Plan, rested, turn, waiting
+from resonax.guards.shadows import (
     Energy,
     advance,
     candidates_below,

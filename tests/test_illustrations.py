@@ -7,14 +7,14 @@ import pytest
 import xarray as xr
 
 from resonax.checks import ArgumentError
-from resonax.experiments.problem_setting import compute_problem_setting
-from resonax.experiments.propositions import compute_propositions, judge_propositions
-from resonax.experiments.spectra import compute_spectra, judge_spectral_peaks
-from resonax.experiments.trajectories import growth_per_turn
 from resonax.figures.problem_setting import plot_problem_setting
 from resonax.figures.propositions import plot_propositions
 from resonax.figures.spectra import plot_spectra
 from resonax.figures.style import save_figure
+from resonax.paper.problem_setting import compute_problem_setting
+from resonax.paper.propositions import compute_propositions, judge_propositions
+from resonax.paper.spectra import compute_spectra, judge_spectral_peaks
+from resonax.paper.trajectories import growth_per_turn
 from resonax.results import open_dataset, save_dataset
 
 # On one worker: what they share takes longer to compute than to look at.

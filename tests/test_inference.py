@@ -9,8 +9,8 @@ import pytest
 import scipy.stats
 from scipy.stats import binom
 
-from resonax.experiments import inference
-from resonax.experiments.inference import (
+from resonax.paper import inference
+from resonax.paper.inference import (
     agreement,
     argmax_interval,
     count_bands,

@@ -12,11 +12,11 @@ import torch
 
 import resonax as rx
 from resonax.cli.app import _run
-from resonax.diagnostics.feed import Model, fitted
-from resonax.diagnostics.recording import Recording
-from resonax.diagnostics.subject import Subject
-from resonax.diagnostics.update import energy
 from resonax.learners import Linear, Momentum, from_torch, heavy_ball
+from resonax.passes.feed import Model, fitted
+from resonax.passes.subject import Subject
+from resonax.passes.update import energy
+from resonax.recordings.recording import Recording
 
 
 def subject(optimizer: Momentum, rows: int = 2100, batch: int = 1, epochs: int = 1) -> Subject:

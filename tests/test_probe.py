@@ -18,9 +18,9 @@ from sklearn.neural_network import MLPRegressor
 
 import resonax as rx
 from resonax.checks import ArgumentError
-from resonax.diagnostics.adapters import Learner, adapt
-from resonax.diagnostics.probe import probe
-from resonax.diagnostics.replay import replay
+from resonax.probing.adapters import Learner, adapt
+from resonax.probing.probe import probe
+from resonax.probing.replay import replay
 
 LR = 0.01
 

@@ -7,8 +7,8 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from resonax.experiments.sweep import cell_labels
 from resonax.simulation.streams import stream_keys
+from resonax.sweeps.sweep import cell_labels
 
 
 def digest(seed: int, labels, runs: int) -> str:

@@ -18,8 +18,8 @@ import pandas as pd
 import pytest
 
 from resonax.checks import ArgumentError
-from resonax.diagnostics import delimited, sources
-from resonax.diagnostics.recording import Recording, read_recording
+from resonax.recordings import delimited, sources
+from resonax.recordings.recording import Recording, read_recording
 
 ROWS = 57
 RNG = np.random.default_rng(0)

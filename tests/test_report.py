@@ -12,8 +12,8 @@ from rich.console import Console
 from pages import Page
 from resonax.checks import ArgumentError
 from resonax.cli.claims import show_claims
-from resonax.experiments.judgement import Case, Claim, measured_text
 from resonax.figures.style import new_figure, save_figure
+from resonax.paper.judgement import Case, Claim, measured_text
 from resonax.reports.reproduction import Report, Section, plain_claims, write_claims, write_report
 
 MARKUP = '<script>alert("1 & 2")</script>'

@@ -22,14 +22,14 @@ from bad_sweeps import FAULTS, MAP, NETWORK, bad_sweeps, put, to_toml
 from resonax import ArgumentError
 from resonax.checks import RANGES
 from resonax.cli.app import _run
-from resonax.experiments import cost
-from resonax.experiments.build import build_training
-from resonax.experiments.schema import MOST
-from resonax.experiments.specification import parse_sweep, read_sweep
-from resonax.experiments.sweep import sweep_layout, sweep_specification
-from resonax.experiments.tables import KINDS, count_weights
 from resonax.processes import PROCESSES
 from resonax.simulation.training import Transform
+from resonax.sweeps import cost
+from resonax.sweeps.build import build_training
+from resonax.sweeps.schema import MOST
+from resonax.sweeps.specification import parse_sweep, read_sweep
+from resonax.sweeps.sweep import sweep_layout, sweep_specification
+from resonax.sweeps.tables import KINDS, count_weights
 
 TINY = {
     "id": "tiny",
@@ -304,7 +304,7 @@ def test_more_than_the_machine_has_is_refused(monkeypatch):
 def test_every_sweep_of_the_paper_is_within_the_limits():
     from importlib.resources import files
 
-    for path in (files("resonax.experiments") / "specifications").iterdir():
+    for path in (files("resonax.paper") / "specifications").iterdir():
         for scale in ("smoke", "paper"):
             found = cost.check_cost(read_sweep(Path(str(path)), scale=scale))
             assert found.bytes < cost.ASK_BYTES, path.name
@@ -312,8 +312,8 @@ def test_every_sweep_of_the_paper_is_within_the_limits():
 
 def compiled_bytes(table, monkeypatch) -> int:
     """Return what the compiler says that the loop of a sweep holds."""
-    from resonax.experiments.sweep import compute_sweep
     from resonax.simulation import engine, network
+    from resonax.sweeps.sweep import compute_sweep
 
     class SeenError(Exception):
         pass

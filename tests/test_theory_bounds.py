@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from resonax.experiments.specification import parse_sweep
-from resonax.experiments.sweep import compute_sweep
+from resonax.sweeps.specification import parse_sweep
+from resonax.sweeps.sweep import compute_sweep
 
 SWEEP = {
     "id": "tiny",

@@ -15,7 +15,7 @@ from unittest.mock import Mock
 import pytest
 
 from resonax.checks import ArgumentError
-from resonax.cli.workers import processes, working
+from resonax.executors.processes import processes, working
 from signals import HEAR_INTERRUPTS
 
 # What a worker needs is in this file: it loads the file again, and should not load jax for it.
@@ -113,7 +113,7 @@ def test_as_many_processes_as_jobs_or_cores():
 CALLER = """
 import sys
 from test_workers import sleep
-from resonax.cli.workers import working
+from resonax.executors.processes import working
 if __name__ == "__main__":
     with working(1) as workers:
         workers.run(sleep, [sys.argv[1]], lambda *_: None, lambda *_: [])

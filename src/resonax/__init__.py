@@ -9,11 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from resonax.checking.check import check
+    from resonax.checking.result import Check
     from resonax.checks import ArgumentError
-    from resonax.diagnostics.check import check
-    from resonax.diagnostics.probe import Probe, probe
-    from resonax.diagnostics.replay import Replay, replay
-    from resonax.diagnostics.result import Check
     from resonax.dynamics import Flow, Map, Setting
     from resonax.figures import plot_check, plot_map
     from resonax.learners import (
@@ -29,6 +27,8 @@ if TYPE_CHECKING:
         nesterov,
         sgd,
     )
+    from resonax.probing.probe import Probe, probe
+    from resonax.probing.replay import Replay, replay
     from resonax.processes import AR2, Iid, Recorded, Sinusoid, Square, Switching, shuffled
     from resonax.reports.check import write_check
     from resonax.results import open_dataset, open_store, save_dataset
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "checks": ["ArgumentError"],
-    "diagnostics.check": ["check"],
-    "diagnostics.probe": ["Probe", "probe"],
-    "diagnostics.replay": ["Replay", "replay"],
-    "diagnostics.result": ["Check"],
+    "checking.check": ["check"],
+    "probing.probe": ["Probe", "probe"],
+    "probing.replay": ["Replay", "replay"],
+    "checking.result": ["Check"],
     "dynamics": ["Flow", "Map", "Setting"],
     "figures": ["plot_check", "plot_map"],
     "learners": [

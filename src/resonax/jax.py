@@ -18,11 +18,11 @@ import optax
 from jax import Array
 
 from resonax.checks import ArgumentError, check_number
-from resonax.diagnostics.duty import IDLE, Plan
-from resonax.diagnostics.guard import Met, Rules, Watched, active, begin, observe
-from resonax.diagnostics.guard_report import GuardReport, change, report_of, resonance
-from resonax.diagnostics.policy import POLICIES, checked_policy
-from resonax.diagnostics.shadows import Energy, Gains, advance, checked_candidates, gains
+from resonax.guards.guard import Met, Rules, Watched, active, begin, observe
+from resonax.guards.policy import POLICIES, checked_policy
+from resonax.guards.report import GuardReport, change, report_of, resonance
+from resonax.guards.schedule import IDLE, Plan
+from resonax.guards.shadows import Energy, Gains, advance, checked_candidates, gains
 
 __all__ = ["GuardState", "guard", "report"]
 

@@ -19,10 +19,10 @@ from resonax.cli.build import parse_axis
 from resonax.cli.cache import keep_compiled
 from resonax.cli.check import check_command
 from resonax.cli.commands import Command, Group, completing
-from resonax.cli.interrupts import SENTENCE, STATUS, settle, was_interrupted
 from resonax.cli.options import Options, option, taking_options, whole
-from resonax.experiments.names import IDS
+from resonax.executors.interrupts import SENTENCE, STATUS, settle, was_interrupted
 from resonax.labels import CRITERIA, plain
+from resonax.paper.names import IDS
 
 __all__ = ["app", "main"]
 

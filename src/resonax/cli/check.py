@@ -21,7 +21,7 @@ from resonax.data.example import EXAMPLE
 from resonax.labels import plain
 
 if TYPE_CHECKING:
-    from resonax.diagnostics.result import Check
+    from resonax.checking.result import Check
 
 __all__ = ["check_command"]
 
@@ -176,7 +176,7 @@ def check_command(
 
     resonax check --example
     """
-    from resonax.diagnostics.asked import check_asked
+    from resonax.checking.limits import check_asked
     from resonax.results import check_folder
 
     taken = ""
@@ -218,7 +218,7 @@ def check_command(
             if path.suffix.lower() not in endings:
                 raise ArgumentError(f"--{name} must end in {' or '.join(endings)}, got {path}")
             check_folder(path)
-    from resonax.diagnostics.recording import read_recording
+    from resonax.recordings.recording import read_recording
 
     recording = read_recording(
         data,
@@ -237,7 +237,7 @@ def check_command(
         note = f"example of {EXAMPLE.title} ({EXAMPLE.licence}), checked with {taken}"
         recording = replace(recording, notes=(note, *recording.notes))
     keep_compiled()
-    from resonax.diagnostics.check import check
+    from resonax.checking.check import check
 
     found = check(
         recording,
@@ -266,8 +266,8 @@ def _show(found: Check, written: list[Path], console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from resonax.diagnostics.answers import factor
-    from resonax.diagnostics.result import sentence
+    from resonax.checking.answers import factor
+    from resonax.checking.result import sentence
 
     level = f"{found.settings['level']:.0%}"
     verdict = Text(found.verdict, style=f"bold {_COLOURS[found.verdict]}")

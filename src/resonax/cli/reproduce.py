@@ -26,11 +26,11 @@ from resonax.cli.running import (
     wake,
 )
 from resonax.cli.show import show_line
-from resonax.cli.workers import Workers, processes, working
-from resonax.experiments.names import IDS, check_names
+from resonax.executors.processes import Workers, processes, working
+from resonax.paper.names import IDS, check_names
 
 if TYPE_CHECKING:
-    from resonax.experiments.runner import Outcome
+    from resonax.sweeps.runner import Outcome
 
 __all__ = ["reproduce"]
 
@@ -91,7 +91,7 @@ def reproduce(
         print(f"{words}; what is stored is kept", file=sys.stderr, flush=True)
         with _several(count) as workers:
             prepare()
-            from resonax.experiments.catalogue import catalogue
+            from resonax.paper.catalogue import catalogue
 
             experiments = [item for item in catalogue(ids, scale) if networks or not item.networks]
             if not experiments:
@@ -120,8 +120,8 @@ def _finish(
     as_json: bool,
 ) -> None:
     """Judge the claims, write the report, and say where everything is."""
-    from resonax.experiments.claims import judge
     from resonax.labels import versions
+    from resonax.paper.claims import judge
     from resonax.reports.reproduction import Report, plain_claims, write_claims, write_report
 
     claims = judge({outcome.experiment.id: outcome.dataset for outcome in outcomes})

@@ -19,15 +19,15 @@ from rich.progress import (
 )
 
 from resonax.checks import ArgumentError, suggest
-from resonax.cli.interrupts import at_once, held
+from resonax.executors.interrupts import at_once, held
 from resonax.results import clear, locked, make_folder
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from resonax.cli.workers import Workers
-    from resonax.experiments.catalogue import Experiment
-    from resonax.experiments.runner import Outcome, Run
+    from resonax.executors.processes import Workers
+    from resonax.sweeps.experiment import Experiment
+    from resonax.sweeps.runner import Outcome, Run
 
 __all__ = [
     "RunOptions",
@@ -147,7 +147,7 @@ def _draw(run: Run, out: Path) -> xr.Dataset:
 
 
 def _run_of(experiment: Experiment, options: RunOptions, kind: str) -> Run:
-    from resonax.experiments.runner import Run
+    from resonax.sweeps.runner import Run
 
     folder = make_folder(options.out / "results")
     return Run(experiment, folder, seed=options.seed, device=kind, double=options.double)
@@ -164,7 +164,7 @@ def _open(run: Run) -> tuple[int, ...]:
 
 def run_in_turn(experiments: list[Experiment], options: RunOptions) -> Iterator[Outcome]:
     """Run and draw experiments one after the other, each with a bar that shows the time left."""
-    from resonax.experiments.runner import Outcome
+    from resonax.sweeps.runner import Outcome
 
     with chosen_device(options.device) as (kind, _), _bars() as advance:
         runs = {item.id: _run_of(item, options, kind) for item in experiments}
@@ -194,15 +194,12 @@ class _Job(NamedTuple):
 
 def wake() -> None:
     """Load the libraries that every job of a worker needs."""
-    import resonax.experiments.catalogue
-    import resonax.experiments.runner
-    import resonax.figures  # noqa: F401
 
 
 def _make(job: _Job, advance: Callable[[float], None]) -> float:
     """Make parts of an experiment, or draw it; return the seconds that were computed."""
     job.prepare()
-    from resonax.experiments.catalogue import catalogue
+    from resonax.paper.catalogue import catalogue
 
     (experiment,) = catalogue((job.id,), job.scale)
     advance(0.0)  # it has begun
@@ -221,7 +218,7 @@ def run_side_by_side(
     prepare: Callable[[], None],
 ) -> Iterator[Outcome]:
     """Let workers run and draw experiments, the long ones first; give the outcomes in order."""
-    from resonax.experiments.runner import Outcome
+    from resonax.sweeps.runner import Outcome
 
     long_first = sorted(
         experiments, key=lambda item: (not item.networks, -item.cells * (item.runs or 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from resonax.cli.interrupts import leave, listen
+from resonax.executors.interrupts import leave, listen
 
 __all__ = ["main"]
 

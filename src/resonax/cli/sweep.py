@@ -11,7 +11,7 @@ from rich.console import Console
 from resonax.checks import ArgumentError, check_whole
 from resonax.cli.running import RunOptions, check_device, figure_path, holding, run_in_turn
 from resonax.cli.show import show_line
-from resonax.experiments.names import IDS
+from resonax.paper.names import IDS
 
 __all__ = ["sweep"]
 
@@ -27,8 +27,8 @@ def sweep(
     prepare: Callable[[], None],
 ) -> None:
     """Run a sweep of a person's own and draw it."""
-    from resonax.experiments.cost import check_cost
-    from resonax.experiments.specification import read_sweep
+    from resonax.sweeps.cost import check_cost
+    from resonax.sweeps.specification import read_sweep
 
     check_whole("seed", seed, low=0, high=2**63 - 1)
     check_device(device)
@@ -45,7 +45,7 @@ def sweep(
     with holding(out):
         show_line(f"{described.id}: {cost}", Console(stderr=True))
         prepare()
-        from resonax.experiments.catalogue import from_sweep
+        from resonax.sweeps.experiment import from_sweep
 
         options = RunOptions(out, device, seed, double)
         (outcome,) = run_in_turn([from_sweep(described)], options)
@@ -61,7 +61,7 @@ def _agree(name: str, cost: str, ask: bool) -> None:
     """Ask a person whether a large sweep is meant; where nobody can answer, refuse it."""
     if not ask:
         return
-    from resonax.experiments.cost import LARGE
+    from resonax.sweeps.cost import LARGE
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ArgumentError(f"{name}: {cost}, which is more than {LARGE}: add --yes to run it")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from resonax.diagnostics.answers import factor, pace
-from resonax.diagnostics.confirm import Remedy
-from resonax.diagnostics.intervals import BURST
-from resonax.diagnostics.result import Check
+from resonax.checking.answers import factor, pace
+from resonax.checking.confirm import Remedy
+from resonax.checking.result import Check
 from resonax.figures.check import plot_panels
 from resonax.labels import versions
+from resonax.passes.intervals import BURST
 from resonax.reports import Part, escape, number, page, picture, table, terms
 from resonax.results import replacing
 

@@ -11,7 +11,7 @@ from string import Template
 from typing import Any
 
 from resonax.checks import ArgumentError
-from resonax.experiments.judgement import (
+from resonax.paper.judgement import (
     OUTCOMES,
     Case,
     Claim,

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from resonax.diagnostics.guard import Met
-from resonax.diagnostics.passive import period_of
-from resonax.diagnostics.shadows import Energy
+from resonax.guards.alarm import period_of
+from resonax.guards.guard import Met
+from resonax.guards.shadows import Energy
 from resonax.torch.groups import Groups, dense_values
 from resonax.torch.products import gauss_newton, hessian
 from resonax.torch.shadows import Shadows

@@ -9,8 +9,8 @@ import numpy as np
 from torch import Tensor
 
 from resonax.checks import ArgumentError, check_number
-from resonax.diagnostics.guard import Rules, Watched, active, as_lists, from_lists
-from resonax.diagnostics.guard_report import Event
+from resonax.guards.guard import Rules, Watched, active, as_lists, from_lists
+from resonax.guards.report import Event
 
 __all__ = ["Saved", "as_dict", "from_dict"]
 

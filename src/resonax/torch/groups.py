@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from resonax.checks import ArgumentError
-from resonax.diagnostics.shadows import Gains, gains
+from resonax.guards.shadows import Gains, gains
 
 __all__ = ["Groups", "check_belonging", "check_optimizer", "dense_values"]
 

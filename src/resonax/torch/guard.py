@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from resonax.checks import ArgumentError, suggest
-from resonax.diagnostics.duty import Plan
-from resonax.diagnostics.guard import Rules
-from resonax.diagnostics.guard_report import GuardReport
-from resonax.diagnostics.policy import checked_policy
-from resonax.diagnostics.shadows import checked_candidates
+from resonax.guards.guard import Rules
+from resonax.guards.policy import checked_policy
+from resonax.guards.report import GuardReport
+from resonax.guards.schedule import Plan
+from resonax.guards.shadows import checked_candidates
 from resonax.torch.checkpoint import as_dict, from_dict
 from resonax.torch.groups import Groups, check_belonging, check_optimizer
 from resonax.torch.losses import check_closure, check_no_backward

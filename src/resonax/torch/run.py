@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from resonax.diagnostics.guard import Rules, Watched, active, begin, is_probing, observe
-from resonax.diagnostics.guard_report import Event, GuardReport, loss_lost, report_of
-from resonax.diagnostics.passive import STRIDE
+from resonax.guards.alarm import STRIDE
+from resonax.guards.guard import Rules, Watched, active, begin, is_probing, observe
+from resonax.guards.report import Event, GuardReport, loss_lost, report_of
 from resonax.torch.bursts import Burst
 from resonax.torch.checkpoint import Saved
 from resonax.torch.forwards import MOST_PASSES, Forwards

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from resonax.diagnostics.guard import Met
-from resonax.diagnostics.shadows import Energy, Gains, advance
+from resonax.guards.guard import Met
+from resonax.guards.shadows import Energy, Gains, advance
 
 __all__ = ["Shadows"]
 

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 import torch
 
 from resonax.checks import ArgumentError, suggest
-from resonax.diagnostics.policy import checked_policy
+from resonax.guards.policy import checked_policy
 from resonax.torch.groups import check_optimizer
 from resonax.torch.guard import Guard
 

@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from resonax.diagnostics.guard import Rules, Watched, is_probing
-from resonax.diagnostics.guard_report import (
+from resonax.guards.guard import Rules, Watched, is_probing
+from resonax.guards.report import (
     Event,
     ResonanceWarning,
     change,

@@ -1,0 +1,314 @@
+"""Will momentum blow up on these data? The check of a recording, before training."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from resonax.checking.answers import OnTheseRows, judge_more, judge_rows
+from resonax.checking.cause import Rhythm, Shuffles, find_rhythm, shuffle, strongest_stretch
+from resonax.checking.confirm import holds
+from resonax.checking.describe import facts_of, notes_of, settings_of
+from resonax.checking.limits import check_asked
+from resonax.checking.pictures import Findings, picture_data
+from resonax.checking.remedies import find_remedies, line_cells, safe
+from resonax.checking.result import Check
+from resonax.checking.series import worst_series
+from resonax.checks import ArgumentError
+from resonax.learners import (
+    Features,
+    Linear,
+    Momentum,
+    from_optax,
+    from_torch,
+    heavy_ball,
+    nesterov,
+    sgd,
+)
+from resonax.passes.feed import Model, fitted
+from resonax.passes.intervals import LEAST_STEPS, measure
+from resonax.passes.subject import Advance, Subject
+from resonax.probing.adapters import adapt
+from resonax.recordings.recording import Recording, read_recording
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import ArrayLike
+
+__all__ = ["OPTIMIZERS", "check"]
+
+Stage = Callable[[str, int], AbstractContextManager[Advance | None]]
+
+OPTIMIZERS: dict[str, Callable[..., Momentum]] = {
+    "heavy_ball": heavy_ball,
+    "nesterov": nesterov,
+    "sgd": lambda lr, _, **rest: sgd(lr, **rest),
+    "torch": from_torch,
+    "optax": from_optax,
+    "river": heavy_ball,
+}
+_RIVER_INTERCEPT_LR = 0.01  # the default of river's linear models
+_WIDE = 32.0  # the map reaches from the user's step size over this factor, both ways
+_MOST_WEIGHTS = 2000
+
+
+def check(
+    source: str | Path | pd.DataFrame | ArrayLike | Recording,
+    target: str | int | ArrayLike | None = None,
+    *,
+    lr: float,
+    momentum: float,
+    batch: int = 1,
+    features: str | Iterable[str | int] | None = None,
+    order_by: str | int | None = None,
+    group_by: str | int | None = None,
+    horizon: int | None = None,
+    drop_missing: bool = False,
+    separator: str | None = None,
+    decimal: str | None = None,
+    loss: str = "squared",
+    optimizer: str | Momentum = "heavy_ball",
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    basis: Features | Callable[[int], Features] | None = None,
+    bias: bool = True,
+    intercept_lr: float | None = None,
+    standardise: bool = True,
+    epochs: int = 1,
+    grid: int = 32,
+    level: float = 0.95,
+    seed: int = 0,
+    learner: Any = None,
+    stage: Stage | None = None,
+) -> Check:
+    r"""Say whether a linear model trained by SGD with momentum diverges on these rows, and why.
+
+    The loss is the squared error, with the gradient :math:`2(\hat y - y)\,\phi`. The growth does
+    not depend on the target; with one, the model is also trained, to confirm what is predicted.
+    With the logistic loss, :math:`(\sigma(z) - y)\,\phi`, it does: the curvature is that along the
+    trained run.
+
+    Parameters
+    ----------
+    source
+        A CSV, TSV, Parquet, NPY or NPZ file, a data frame, an array of rows x columns, or what
+        `read_recording` made of one of them; then all that is said of the data is said there.
+    target
+        Name or index of the column to predict, or its values.
+    lr, momentum, batch
+        Step size, momentum, and rows of one update.
+    features
+        Columns to learn from; all but the target by default.
+    order_by
+        Column of numbers or dates to sort the rows by.
+    group_by
+        Column that tells several series apart. Each is a run of its own, from the start: neither
+        a difference nor a batch nor a target crosses from one to the next. All that is found is of
+        the one where an error grows most, and a note says of how many it grows.
+    horizon
+        Predict the target column this many rows later; the column is then a feature as well.
+    drop_missing
+        Leave out rows with missing values.
+    separator, decimal
+        Of a text file: one character, and ``.`` or ``,``; guessed by default, which is noted.
+    loss
+        ``squared``, or ``logistic`` for a target of two values, of any kind.
+    optimizer
+        ``heavy_ball`` (also ``torch`` and ``optax``, which are the same without dampening),
+        ``nesterov``, ``sgd``, ``river``, whose linear models train the bias without momentum, or
+        a `Momentum`.
+    dampening, weight_decay
+        Of optimizers that have them.
+    basis
+        Features of the columns, or what makes them for a number of columns; `Linear` by default.
+    bias
+        Whether a linear model has one.
+    intercept_lr
+        Step size of a bias that is trained without momentum; for ``river`` 0.01, as there.
+    standardise
+        Bring all columns to mean 0 and variance 1 first.
+    epochs
+        Passes over the rows.
+    grid
+        Points along each axis of the map over momentum and step size.
+    level
+        Confidence level of the interval.
+    seed
+        Of shuffles and surrogates.
+    learner
+        One of your own, as for `replay`: it is trained on the prepared rows, in their order and
+        shuffled, and its curves are laid over the prediction.
+    stage
+        ``stage(name, steps)`` gives a context in which progress is shown.
+
+    Examples
+    --------
+    >>> hours = np.arange(4000)
+    >>> rng = np.random.default_rng(0)
+    >>> x = 1.2 * np.sin(2 * np.pi * hours / 24) + 0.5 * rng.normal(size=4000)
+    >>> found = check(x, lr=0.01, momentum=0.95, grid=8)
+    >>> found.verdict, found.cause, round(found.period)
+    ('diverges', 'order', 24)
+    """
+    stage = stage or _silent
+    check_asked(
+        optimizer=optimizer,
+        lr=lr,
+        momentum=momentum,
+        batch=batch,
+        epochs=epochs,
+        grid=grid,
+        seed=seed,
+        level=level,
+        intercept_lr=intercept_lr,
+        dampening=dampening,
+        weight_decay=weight_decay,
+        loss=loss,
+    )
+    chosen, intercept_lr, name = _optimizer(
+        optimizer, lr, momentum, intercept_lr, dampening=dampening, weight_decay=weight_decay
+    )
+    if basis is not None and not bias:
+        raise ArgumentError("bias belongs to the linear model: leave it as it is with a basis")
+    recording = (
+        source
+        if isinstance(source, Recording)
+        else read_recording(
+            source,
+            target,
+            features=features,
+            order_by=order_by,
+            group_by=group_by,
+            horizon=horizon,
+            drop_missing=drop_missing,
+            separator=separator,
+            decimal=decimal,
+            standardise=standardise,
+            labels=loss == "logistic",
+        )
+    )
+    if (loss == "logistic") != bool(recording.classes):
+        raise ArgumentError("the logistic loss needs a recording that was read with labels")
+    if basis is None:
+        basis = Linear(bias)
+    elif not isinstance(basis, Features):
+        basis = basis(recording.inputs.shape[1])
+    if not (isinstance(basis, Linear) and basis.bias):
+        intercept_lr = None
+    if learner is not None:
+        adapt(learner)  # one that cannot be used is told of before the work
+        if recording.target is None:
+            raise ArgumentError("a learner needs a target to learn: name one")
+    model = Model(basis, intercept_lr)
+
+    def make(part: Recording) -> Subject:
+        made = _subject(part, model, chosen, batch, epochs)
+        return replace(made, level=level, seed=seed, loss=loss)
+
+    series = worst_series(recording, make, batch * max(8, math.ceil(LEAST_STEPS / epochs)))
+    subject = series.worst
+
+    momenta, lrs = 1 - np.geomspace(1.0, 1e-3, grid), lr * np.geomspace(1 / _WIDE, _WIDE, grid)
+    along = line_cells(subject)
+    cells = [
+        np.concatenate([axis.ravel(), line])
+        for axis, line in zip(np.meshgrid(momenta, lrs, indexing="ij"), along, strict=True)
+    ]
+    everywhere = subject.with_optimizer(momentum=cells[0], lr=cells[1])
+    with stage("following the rows", subject.steps) as advance:
+        passed = everywhere.follow(everywhere.feed(), advance)
+    found = measure(passed, level, epochs)
+    with stage("multiplying the updates", 0):
+        exact = subject.follow_exactly()
+    on_rows = judge_rows(exact, subject.steps)
+    steps = subject.steps // epochs
+    on_more = judge_more(measure(exact.one_pass(), level), level, steps)
+    rows = strongest_stretch(subject, passed)
+    with stage("shuffling", 0):
+        shuffles = shuffle(subject)
+    rhythm = None
+    if on_rows.verdict == "diverges" and shuffles.low <= 0 and shuffles.above:
+        with stage("looking for the rhythm", 0):
+            rhythm = find_rhythm(subject, rows)
+    cause = _cause(on_rows, shuffles, rhythm)
+    with stage("looking for what would help", 3 * subject.steps) as advance:
+        lines = found[grid * grid :]
+        own = holds(exact) and bool(safe(lines)[-1])
+        remedies = find_remedies(subject, lines, own, shuffles, rows, advance)
+    with stage("drawing", 0):
+        findings = Findings(momenta, lrs, found[: grid * grid], shuffles, rhythm, rows)
+        dataset = picture_data(subject, findings, learner)
+    return Check(
+        on_these_rows=on_rows,
+        on_more=on_more,
+        cause=cause,
+        period=rhythm.period if rhythm else None,
+        rhythm=rhythm.kind if rhythm else None,
+        shuffled_rate=shuffles.rate,
+        shuffled_low=shuffles.low,
+        shuffled_high=shuffles.high,
+        remedies=remedies,
+        settings=settings_of(subject, name),
+        facts=(*facts_of(subject), *([("series", series.name)] if series.name else [])),
+        notes=(
+            *series.notes,
+            *notes_of(subject, on_rows, on_more, rows),
+            *series.notes_on(remedies),
+        ),
+        dataset=dataset,
+    )
+
+
+def _silent(name: str, steps: int) -> AbstractContextManager[None]:
+    del name, steps
+    return contextlib.nullcontext()
+
+
+def _optimizer(
+    given: str | Momentum,
+    lr: float,
+    momentum: float,
+    intercept_lr: float | None,
+    **rest: float,
+) -> tuple[Momentum, float | None, str]:
+    rest = {name: number for name, number in rest.items() if number}
+    if isinstance(given, Momentum):
+        return replace(given, lr=lr, momentum=momentum, **rest), intercept_lr, "momentum"
+    if given == "river" and intercept_lr is None:
+        intercept_lr = _RIVER_INTERCEPT_LR
+    return OPTIMIZERS[given](lr, momentum, **rest), intercept_lr, given
+
+
+def _subject(
+    recording: Recording, model: Model, optimizer: Momentum, batch: int, epochs: int
+) -> Subject:
+    rows = len(recording.inputs)
+    if 8 * batch > rows:
+        raise ArgumentError(
+            f"batch must be at most an eighth of the {rows} rows of {recording.source}, got {batch}"
+        )
+    need = LEAST_STEPS * batch
+    if rows * epochs < need:
+        raise ArgumentError(
+            f"{recording.source} has {rows} rows, and a batch of {batch} needs at least {need}: "
+            "use more rows" + (" or a smaller batch" if batch > 1 else "")
+        )
+    size = model.size(recording.inputs.shape[1])
+    if size > _MOST_WEIGHTS:
+        raise ArgumentError(f"at most {_MOST_WEIGHTS} weights can be followed, got {size}")
+    model, second, largest = fitted(model, recording.inputs)
+    return Subject(recording, model, second, largest, optimizer, batch, epochs)
+
+
+def _cause(found: OnTheseRows, shuffles: Shuffles, rhythm: Rhythm | None) -> str:
+    if found.verdict != "diverges":
+        return "none"
+    named = rhythm is not None and rhythm.period is not None
+    return "order" if shuffles.low <= 0 and (shuffles.order_matters or named) else "generic"

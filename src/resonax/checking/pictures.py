@@ -1,0 +1,159 @@
+"""The numbers behind the pictures of a check, as one labelled dataset."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from resonax.checking.cause import STRETCHES, Rhythm, Shuffles, spectrum, stretch_of
+from resonax.checks import ArgumentError
+from resonax.dynamics import Setting
+from resonax.passes.intervals import Measured
+from resonax.passes.subject import Subject
+from resonax.passes.surrogates import shuffled
+from resonax.probing.replay import replay
+from resonax.processes import Sinusoid
+from resonax.stability import tongues
+
+__all__ = ["Findings", "picture_data"]
+
+_POINTS = 300  # of a training curve
+_PRODUCTS = 300  # of columns, whose spectra are added
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the pictures show."""
+
+    momenta: np.ndarray
+    lrs: np.ndarray
+    map: Measured  # (momenta x lrs,)
+    shuffles: Shuffles
+    rhythm: Rhythm | None
+    rows: tuple[int, int]
+
+
+def picture_data(subject: Subject, found: Findings, learner: Any = None) -> xr.Dataset:
+    """Return map, spectra, surrogates and training curves, those of a given learner too."""
+    shape = (len(found.momenta), len(found.lrs))
+    data: dict[str, Any] = {
+        name: (("momentum", "lr"), getattr(found.map, name).reshape(shape))
+        for name in ("rate", "low", "high")
+    }
+    data["shuffled"] = ("shuffle", found.shuffles.rates)
+    coordinates: dict[str, Any] = {"momentum": found.momenta, "lr": found.lrs}
+    part = stretch_of(subject, found.rows)
+    frequency, columns, products = _spectra(part)
+    coordinates["period"] = 1 / frequency  # in steps
+    data["power"] = ("period", columns)
+    data["power_products"] = ("period", products)
+    attributes: dict[str, Any] = {"rows": list(found.rows)}
+    if found.rhythm is not None:
+        rhythm = found.rhythm
+        attributes["rate"] = rhythm.rate
+        coordinates |= {"band": rhythm.bands.center, "stretch": STRETCHES}
+        data |= {
+            "without_values": ("band", rhythm.bands.values),
+            "without_size": ("band", rhythm.bands.size),
+            "randomised": ("surrogate", rhythm.randomised),
+            "stretched": ("stretch", rhythm.stretched),
+        }
+        if rhythm.period is not None:
+            attributes["without"] = rhythm.without
+            bands = _tongues(part, rhythm.period)
+            data["tongues"] = (("tongue", "edge"), np.array(bands).reshape(-1, 2))
+    if part.recording.target is not None:
+        orders = _orders(part)
+        step, errors = _curves(part, orders)
+        coordinates |= {"step": step, "order": list(orders)}
+        data["error"] = (("order", "step"), errors)
+        if learner is not None:
+            replayed, bounded = _replayed(part, orders, learner, step)
+            data["learner_error"] = (("order", "step"), replayed)
+            data["learner_bounded"] = ("order", bounded)
+    return xr.Dataset(data, coordinates, attributes)
+
+
+def _spectra(part: Subject) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return frequencies per step, and the power of the columns and of their products."""
+    rows = part.model.apply(part.recording.inputs).astype(float)
+    steps = len(rows) // part.batch
+    rows = rows[: steps * part.batch].reshape(steps, part.batch, -1)
+    first, second = np.triu_indices(rows.shape[2])
+    if len(first) > _PRODUCTS:  # of many columns only the squares
+        first = second = np.arange(rows.shape[2])
+    frequency, power = spectrum(rows.mean(axis=1))
+    power_products = np.zeros_like(power)
+    for i, j in zip(first, second, strict=True):  # one by one, as together they are large
+        power_products += spectrum((rows[..., i] * rows[..., j]).mean(axis=1)[:, None])[1]
+    return frequency, power, power_products
+
+
+def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
+    """Return the bands of periods in which a pure rhythm of this strength would resonate.
+
+    The strength is that of the line in the spectrum, in one column of variance 1: the paper's
+    first experiment with the data's own numbers.
+    """
+    rows = part.recording.inputs.astype(float)
+    rows = rows / np.sqrt(np.mean(rows**2, axis=0))
+    phase = np.exp(-2j * np.pi * np.arange(len(rows)) / (period * part.batch))
+    line = np.max(2 * np.abs(phase @ rows / len(rows)) ** 2)  # variance of the largest line
+    share = float(np.clip(line, 0.05, 0.95))
+    part = part.at_bound() if part.is_logistic else part
+    numbers = {"momentum": float(part.optimizer.momentum), "lr": float(part.optimizer.lr)}
+    setting = Setting(
+        Sinusoid(period=period, amplitude=math.sqrt(2 * share), variance=1 - share),
+        replace(part.optimizer, **numbers),
+        batch=part.batch,
+    )
+    try:
+        low, high = max(2.0, period / 8), period * 8
+        points = int(min(481, max(61, 4 * (high - low))))
+        return [(band.low, band.high) for band in tongues(setting, low, high, points=points)]
+    except ArgumentError:
+        return []
+
+
+def _orders(part: Subject) -> dict[str, np.ndarray]:
+    rows = len(part.recording.inputs)
+    random = shuffled(rows, 1, np.random.default_rng([part.seed, 5]))
+    return {"chronological": np.arange(rows), "shuffled": random}
+
+
+def _curves(part: Subject, orders: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return steps, and the logarithm of the squared error in each order, base 10."""
+    squares = part.train(list(orders.values())).squares
+    assert squares is not None
+    curves = squares.T  # (orders, blocks)
+    count = curves.shape[1]
+    edges = np.linspace(0, count, min(count, _POINTS) + 1).astype(int)[:-1]
+    sums = np.logaddexp.reduceat(curves, edges, axis=1)
+    means = sums - np.log(np.diff(np.append(edges, count)))
+    middle = (edges + np.append(edges[1:], count)) / 2 * part.steps / count
+    return middle, means / math.log(10)
+
+
+def _replayed(
+    part: Subject, orders: dict[str, np.ndarray], learner: Any, step: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same curves of a learner of another library, and whether it stayed bounded.
+
+    A curve ends, with NaN, where its run did.
+    """
+    inputs, target = part.recording.inputs, part.recording.target
+    assert target is not None
+    edges = np.linspace(0, part.steps, len(step) + 1).round().astype(int)
+    curves, bounded = [], []
+    for order in orders.values():
+        found = replay(learner, inputs[order], target[order], batch=part.batch)
+        parts = (found.errors[first:last] for first, last in itertools.pairwise(edges))
+        means = [part.mean() if len(part) else np.nan for part in parts]
+        curves.append(np.log10(np.maximum(means, np.finfo(float).tiny)))
+        bounded.append(found.bounded)
+    return np.array(curves), np.array(bounded)

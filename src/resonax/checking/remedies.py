@@ -1,0 +1,252 @@
+"""What would help: the largest momentum, step size, the least batch and buffer that are safe.
+
+A cell is safe where no stretch of the recording lets an error grow more than `BURST` fold, where it
+ends smaller than it began, and where more of the same would not let it grow, as far as these rows
+can tell. Of the safe values the one nearest to what was asked for is given: where that is safe
+itself, how far it could go. What is given has passed the exact test of `confirm`, over many
+passes too. The boundary is sharp where just beyond it the error certainly grows, and soft
+otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from resonax.checking.cause import Shuffles, stretch_of
+from resonax.checking.confirm import Remedy, cells, confirmed, rounded_down
+from resonax.passes.intervals import BURST, Measured
+from resonax.passes.subject import Advance, Subject
+from resonax.passes.surrogates import buffered
+
+__all__ = ["find_remedies", "line_cells", "safe"]
+
+_LATER = 2.0  # fold: growth on as many rows more that these cannot exclude
+_MOMENTA = 1.0 - np.geomspace(1.0, 1e-3, 56)
+# Times the step size that was asked for, which is one of them.
+_LRS = np.concatenate([np.geomspace(1 / 400, 1.0, 48), np.geomspace(1.0, 40.0, 25)[1:]])
+_FINE = 32
+_MOST_ROWS = 2**17  # in which batch and buffer are looked for
+_SEEDS = 4  # orders that each buffer is tried with
+_BATCHES = sorted({round(2 ** (k / 3)) for k in range(37)})  # 1 to 4096
+
+
+def safe(found: Measured) -> np.ndarray:
+    """Return which cells are safe."""
+    return settled(found) & (found.later < math.log(_LATER))
+
+
+def settled(found: Measured) -> np.ndarray:
+    """Return which cells are safe on these rows, whatever more of them would do."""
+    return (found.rise < math.log(BURST)) & (found.total < 0)
+
+
+def line_cells(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
+    """Return momentum and step size of the cells along both axes through the user's point.
+
+    The last cell is that point.
+    """
+    momentum, lr = float(subject.optimizer.momentum), float(subject.optimizer.lr)
+    momenta, lrs = _momenta(momentum), lr * _LRS
+    return (
+        np.concatenate([momenta, np.full(len(lrs), momentum), [momentum]]),
+        np.concatenate([np.full(len(momenta), lr), lrs, [lr]]),
+    )
+
+
+def _momenta(own: float) -> np.ndarray:
+    return np.sort(np.append(_MOMENTA, own))
+
+
+def find_remedies(
+    subject: Subject,
+    lines: Measured,
+    own: bool,
+    shuffles: Shuffles,
+    rows: tuple[int, int],
+    advance: Advance | None = None,
+) -> tuple[Remedy, ...]:
+    """Return every remedy, confirmed by training the model with it where there is a target.
+
+    ``lines`` are the rates of `line_cells`, and ``own`` says whether what was asked for is safe;
+    batch and buffer of a long recording are looked for where the growth is strongest, around
+    ``rows``.
+    """
+    found = _on_lines(subject, lines, own, advance)
+    part = subject
+    if subject.rows > _MOST_ROWS:
+        length = min(_MOST_ROWS, len(subject.recording.inputs))
+        first = min(rows[0], len(subject.recording.inputs) - length)
+        part = stretch_of(subject, (first, first + length))
+    found.insert(2, _batch(part, own))
+    found.insert(3, _buffer(part, own, shuffles))
+    return confirmed(subject, found, own, advance)
+
+
+def _first_unsafe(fine: np.ndarray) -> int:
+    """Return how many values from the first on are safe."""
+    return len(fine) if fine.all() else int(np.argmin(fine))
+
+
+def _nearest(ok: np.ndarray, own: int) -> int | None:
+    """Return the place up to which values are safe: from the own one on, or next below it.
+
+    Where none is below, the end of the first ones that are safe above; None where none is.
+    """
+    if not ok.any():
+        return None
+    start = own if ok[own] else None
+    if start is None:
+        below = np.flatnonzero(ok[:own])
+        if len(below):
+            return int(below[-1])
+        start = own + int(np.argmax(ok[own:]))
+    return start + _first_unsafe(ok[start:]) - 1
+
+
+def _on_lines(
+    subject: Subject, lines: Measured, own_safe: bool, advance: Advance | None
+) -> list[Remedy]:
+    """Search both axes once more between the neighbours that were found."""
+    momentum, lr = float(subject.optimizer.momentum), float(subject.optimizer.lr)
+    axes = {"momentum": _momenta(momentum), "lr": lr * _LRS}
+    count, ok, needed = len(axes["momentum"]), safe(lines), not own_safe
+    good = {"momentum": ok[:count], "lr": ok[count:-1]}
+    own = {"momentum": int(np.searchsorted(axes["momentum"], momentum)), "lr": 47}
+    for name in axes:
+        good[name][own[name]] = own_safe
+    short = {"momentum": settled(lines)[:count].any(), "lr": settled(lines)[count:-1].any()}
+    places = {name: _nearest(good[name], own[name]) for name in axes}
+    best = int(np.argmin(np.where(good["momentum"], lines.rate[:count], np.inf)))
+
+    def between(name: str, place: int | None) -> np.ndarray:
+        values = axes[name]
+        first = values[place or 0]
+        last = values[min((place or 0) + 1, len(values) - 1)]
+        if name == "lr":
+            return np.geomspace(first, last, _FINE)
+        return 1 - np.geomspace(1 - first, 1 - last, _FINE)
+
+    around = axes["momentum"][max(best - 1, 0)], axes["momentum"][min(best + 1, count - 1)]
+    momenta, lrs = (between(name, places[name]) for name in axes)
+    fastest = np.linspace(*around, _FINE)
+    fine = subject.with_optimizer(
+        momentum=np.concatenate([momenta, np.full(_FINE, momentum), fastest]),
+        lr=np.concatenate([np.full(_FINE, lr), lrs, np.full(_FINE, lr)]),
+    ).measure(advance)
+    by = [fine[part * _FINE : (part + 1) * _FINE] for part in range(3)]
+    remedies = [
+        Remedy(name, None, unknown=bool(short["lr" if name == "lr" else "momentum"]))
+        for name in ("momentum", "lr", "fastest_momentum")
+    ]
+    for number, (name, values) in enumerate((("momentum", momenta), ("lr", lrs))):
+        place = places[name]
+        if place is None:
+            continue
+        last = max(_first_unsafe(safe(by[number])) - 1, 0)
+        remedies[number] = Remedy(
+            name,
+            rounded_down(values[last]),
+            float(by[number].rate[last]),
+            needed=needed,
+            least=place == len(axes[name]) - 1,
+        )
+    if good["momentum"][best]:
+        below = safe(by[2])
+        if remedies[0].value is not None and remedies[0].value >= around[0]:
+            below &= fastest <= remedies[0].value
+        place = int(np.argmin(np.where(below, by[2].rate, np.inf)))
+        value = round(float(fastest[place]), 4)
+        remedies[2] = Remedy("fastest_momentum", value, float(by[2].rate[place]), needed=needed)
+    return _sharpened(subject, remedies, advance)
+
+
+def _sharpened(subject: Subject, remedies: list[Remedy], advance: Advance | None) -> list[Remedy]:
+    """Say of momentum and step size whether 10% more certainly diverge."""
+    past = [None if remedy.name == "fastest_momentum" else remedy.past for remedy in remedies]
+    tried = [(remedy.name, value) for remedy, value in zip(remedies, past, strict=True) if value]
+    if not tried:
+        return remedies
+    words = iter(cells(subject, tried).measure(advance).words)
+    return [
+        replace(remedy, soft=bool(next(words) != "diverges")) if value else remedy
+        for remedy, value in zip(remedies, past, strict=True)
+    ]
+
+
+def _batch(subject: Subject, own: bool) -> Remedy:
+    """Return the least batch that is safe: the next one above the own, or how far below it."""
+
+    def judge(batch: int) -> Measured:
+        return replace(subject, batch=batch, filled=True).measure()
+
+    found, batch, unsafe = judge(subject.batch), subject.batch, 0
+    ladder = [size for size in _BATCHES if (size < batch if own else size > batch)]
+    if own:
+        for size in reversed(ladder):
+            tried = judge(size)
+            if not safe(tried)[0]:
+                unsafe = size
+                break
+            batch, found = size, tried
+    else:
+        unsafe = batch
+        for size in ladder:
+            if not subject.enough(size):
+                return Remedy("batch", None, unknown=bool(settled(found)[0]))
+            found, batch = judge(size), size
+            if safe(found)[0]:
+                break
+            unsafe = size
+        else:
+            return Remedy("batch", None)
+    while batch - unsafe > 1 and unsafe:  # between one that is not safe and one that is
+        middle = (batch + unsafe) // 2
+        between = judge(middle)
+        if safe(between)[0]:
+            batch, found = middle, between
+        else:
+            unsafe = middle
+    remedy = Remedy("batch", batch, float(found.rate[0]), needed=not own)
+    if remedy.past is None:
+        return remedy
+    return replace(remedy, soft=str(judge(int(remedy.past)).words[0]) != "diverges")
+
+
+def _buffer(subject: Subject, own: bool, shuffles: Shuffles) -> Remedy:
+    """Return the least shuffle buffer that is safe, and all larger ones with it.
+
+    How a buffer mixes is a matter of chance, so that its boundary is always soft: each size must
+    be safe in several orders.
+    """
+    name, rows = "shuffle_buffer", len(subject.recording.inputs)
+    if own:
+        return Remedy(name, 1, needed=False)
+    if shuffles.bursts > math.log(BURST) or shuffles.high > 0:
+        return Remedy(name, None, unknown=shuffles.rate < 0)
+
+    def judge(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        orders = [
+            buffered(rows, int(size), subject.epochs, np.random.default_rng([subject.seed, 3, i]))
+            for size in sizes
+            for i in range(_SEEDS)
+        ]
+        found = subject.measure_orders(orders)
+        good = np.all(safe(found).reshape(-1, _SEEDS), axis=1)
+        return np.asarray(good), found.rate.reshape(-1, _SEEDS).max(axis=1)
+
+    sizes = 2 ** np.arange(1, math.floor(math.log2(rows)) + 1)
+    good, worst = judge(sizes)
+    if not good[-1]:
+        return Remedy(name, None)
+    place = len(good) - _first_unsafe(good[::-1])  # first of the safe ones at the end
+    low, high, rate = int(sizes[place]) // 2, int(sizes[place]), float(worst[place])
+    between = np.unique(np.linspace(low, high, 9).round().astype(int))[1:-1]
+    if len(between):
+        good, worst = judge(between)
+        count = _first_unsafe(good[::-1])
+        if count:
+            high, rate = int(between[-count]), float(worst[-count])
+    return Remedy(name, high, rate, soft=True)

@@ -1,0 +1,156 @@
+"""What a check found, and how it is said to someone who trains."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from resonax.checking.answers import OnMore, OnTheseRows, number, pace
+from resonax.checking.confirm import Remedy
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["REMEDIES", "Check", "sentence"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """What one optimizer does on one recording, why, and what would help."""
+
+    on_these_rows: OnTheseRows  # exact: the verdict
+    on_more: OnMore  # as far as these rows can tell
+    cause: str  # order, generic or none
+    period: float | None  # of the responsible rhythm, in steps
+    rhythm: str | None  # "values" or "size" of the rows: what has the period
+    shuffled_rate: float
+    shuffled_low: float
+    shuffled_high: float
+    remedies: tuple[Remedy, ...]
+    settings: dict[str, Any]  # lr, momentum, batch, optimizer and what else was asked for
+    facts: tuple[tuple[str, str], ...]  # what was read and done, as name and text
+    notes: tuple[str, ...]  # what a reader has to know before relying on it
+    dataset: xr.Dataset  # the numbers behind the pictures
+
+    @property
+    def verdict(self) -> str:
+        """What happens on these rows: converges, diverges or marginal."""
+        return self.on_these_rows.verdict
+
+    @property
+    def rate(self) -> float:
+        """Growth per step along one pass."""
+        return self.on_more.rate
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval of the rate on more of the same."""
+        return self.on_more.low
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval of the rate on more of the same."""
+        return self.on_more.high
+
+    @property
+    def pass_radius(self) -> float | None:
+        """What each further pass multiplies an error by; None if unknown or beyond all numbers."""
+        return number(self.on_these_rows.log_pass_radius)
+
+    @property
+    def safe(self) -> dict[str, float | int | None]:
+        """The safe values, None where there is none."""
+        return {remedy.name: remedy.value for remedy in self.remedies}
+
+    @property
+    def learner_bounded(self) -> dict[str, bool] | None:
+        """Whether the learner that was given stayed bounded, in each order."""
+        if "learner_bounded" not in self.dataset:
+            return None
+        kept = self.dataset.learner_bounded
+        return {str(order): bool(kept.sel(order=order)) for order in kept.order.values}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        return {
+            "verdict": self.verdict,
+            "on_these_rows": asdict(self.on_these_rows),
+            "on_more": asdict(self.on_more),
+            "rate": self.rate,
+            "low": self.low,
+            "high": self.high,
+            "cause": self.cause,
+            "period": self.period,
+            "rhythm": self.rhythm,
+            "shuffled_rate": self.shuffled_rate,
+            "shuffled_low": self.shuffled_low,
+            "shuffled_high": self.shuffled_high,
+            "pass_radius": self.pass_radius,
+            "safe": self.safe,
+            "at_least": {remedy.name: remedy.least for remedy in self.remedies},
+            "soft": {remedy.name: remedy.soft for remedy in self.remedies},
+            "confirmed": {remedy.name: remedy.confirmed for remedy in self.remedies},
+            "learner_bounded": self.learner_bounded,
+            "settings": self.settings,
+            "facts": dict(self.facts),
+            "notes": list(self.notes),
+        }
+
+    def meaning(self) -> str:
+        """Return the verdict as a sentence: what happens on these rows."""
+        return self.on_these_rows.meaning()
+
+    def explanation(self) -> str:
+        """Return the cause as a sentence."""
+        if self.cause == "none":
+            if self.verdict == "converges":
+                return "it converges, so there is none to look for"
+            return "an error does not end larger, so none was looked for"
+        if self.cause == "generic" and self.shuffled_low <= 0:
+            return (
+                "not the order, as far as so many steps can tell: shuffled rows do about the same"
+            )
+        if self.cause == "generic":
+            return (
+                "the same rows in random order diverge as well: this step size with this momentum "
+                "is too much for them, whatever their order"
+            )
+        random = f"in random order the error {pace(self.shuffled_rate)}"
+        if self.period is None:
+            return f"the order of the rows, no single rhythm; {random}"
+        what = "a rhythm" if self.rhythm == "values" else "a rhythm in the size of the rows"
+        return f"the order of the rows, {what} of {self.period:.3g} steps; {random}"
+
+    def __str__(self) -> str:
+        """Return verdict, cause and remedies, a line each."""
+        lines = [f"{self.verdict}: {self.meaning()}.", f"{self.on_more.meaning()}."]
+        if self.cause != "none":
+            lines.append(f"cause: {self.explanation()}.")
+        lines += [f"{sentence(remedy)}." for remedy in self.remedies]
+        return "\n".join(lines)
+
+
+REMEDIES = {
+    "momentum": "largest safe momentum",
+    "lr": "largest safe step size",
+    "batch": "smallest safe batch",
+    "shuffle_buffer": "smallest safe shuffle buffer",
+    "fastest_momentum": "momentum that converges fastest",
+}
+
+
+def sentence(remedy: Remedy) -> str:
+    """Return one remedy as a line."""
+    word = REMEDIES[remedy.name]
+    if remedy.value is None and remedy.unknown:
+        return f"{word}: so few rows cannot tell one"
+    if remedy.value is None:
+        return f"{word}: there is none"
+    if remedy.name == "shuffle_buffer" and remedy.value <= 1:
+        return f"{word}: none is needed"
+    text = f"{word}: {'at least ' if remedy.least else ''}{remedy.value:.4g}"
+    if remedy.name == "fastest_momentum" and remedy.rate is not None:
+        text += f", with which a difference {pace(remedy.rate)}"
+    if remedy.soft:
+        text += " (a soft boundary: just beyond it the error need not grow)"
+    return text

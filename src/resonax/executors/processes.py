@@ -1,0 +1,187 @@
+"""Processes that work side by side: jobs go out, progress and results come back.
+
+jax compiles and runs most of a sweep on one core, and two threads of one process must not run it at
+once. So experiments are shared out among processes, each with a jax of its own. Each talks with the
+caller through a pipe of its own: there is no lock that a killed process could keep, and nothing
+that would be left behind.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from resonax.checks import ArgumentError
+from resonax.executors.interrupts import held
+
+__all__ = ["Workers", "processes", "working"]
+
+_MOST = 16  # more would ask for more memory than they save time
+
+Job = Any
+Advance = Callable[[float], None]
+
+
+def processes(jobs: int) -> int:
+    """Return how many processes to share some jobs among."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(jobs, cores or 1, _MOST)
+
+
+def _serve(pipe: Connection) -> None:
+    """Do what comes through the pipe until it is closed, or until the caller has ended."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
+    threading.Thread(target=follow, daemon=True).start()
+    with suppress(EOFError, OSError):
+        while True:
+            data = pipe.recv_bytes()
+            try:
+                function, job = pickle.loads(data)
+                answer = "done", function(job, lambda share: pipe.send(("share", share)))
+            except Exception as error:
+                answer = "failed", error
+            try:
+                pipe.send(answer)
+            except Exception:  # it cannot be sent
+                pipe.send(("failed", RuntimeError(traceback.format_exc())))
+
+
+def _wake(function: Callable[[], None], _: Advance) -> None:
+    function()
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A process, the pipe to it, and the job it is at."""
+
+    process: BaseProcess
+    pipe: Connection
+    job: Job = None
+    is_busy: bool = False
+
+    def give(self, function: Callable[[Job, Advance], Any], job: Job) -> None:
+        with _told_of_its_end():
+            self.pipe.send((function, job))
+        self.job, self.is_busy = job, True
+
+    def take(self) -> tuple[str, Any]:
+        with _told_of_its_end():
+            return self.pipe.recv()
+
+
+class Workers:
+    """Processes that wait for jobs; make them with `working`."""
+
+    def __init__(self, workers: Sequence[_Worker]) -> None:
+        self._workers = {worker.pipe: worker for worker in workers}
+
+    def wake(self, function: Callable[[], None]) -> None:
+        """Let the workers prepare themselves, while the caller does the same."""
+        for worker in self._workers.values():
+            worker.give(_wake, function)
+
+    def run(
+        self,
+        function: Callable[[Job, Advance], Any],
+        jobs: Sequence[Job],
+        advance: Callable[[Job, float], None],
+        then: Callable[[Job, Any], Sequence[Job]],
+    ) -> None:
+        """Let the workers do some jobs, and those that follow from them.
+
+        ``advance`` is told a job and the share of it just finished, ``then`` a job and its result;
+        the jobs that it returns are done as well.
+        """
+        waking = {worker.pipe for worker in self._workers.values() if worker.is_busy}
+        waiting = deque(jobs)
+        while True:
+            for worker in self._workers.values():
+                if waiting and not worker.is_busy:
+                    worker.give(function, waiting.popleft())
+            busy = [worker.pipe for worker in self._workers.values() if worker.is_busy]
+            if not waiting and waking.issuperset(busy):
+                return
+            for pipe in wait(busy):
+                worker = self._workers[pipe]  # pyright: ignore[reportArgumentType]
+                kind, content = worker.take()
+                if kind == "failed":
+                    raise content
+                if kind == "share":
+                    advance(worker.job, content)
+                    continue
+                worker.is_busy = False
+                if worker.pipe in waking:
+                    waking.remove(worker.pipe)
+                else:
+                    waiting.extend(then(worker.job, content))
+
+
+@contextmanager
+def _told_of_its_end() -> Iterator[None]:
+    """Turn the end of a pipe, which is that of a worker, into a sentence."""
+    try:
+        yield
+    except (EOFError, ConnectionError):
+        raise ArgumentError(
+            "a worker was ended from outside, perhaps for want of memory: run the same command "
+            "again, for fewer figures at a time; what was stored is kept"
+        ) from None
+
+
+@contextmanager
+def working(count: int) -> Iterator[Workers]:
+    """Give some workers; whatever goes wrong ends them at once."""
+    # Not forked: a process that has begun to use jax cannot be copied.
+    context = multiprocessing.get_context("spawn")
+    workers: list[_Worker] = []
+    try:
+        # A worker that is half started would complain.
+        with held():
+            _start(context, workers, count)
+        yield Workers(workers)
+    except BaseException:
+        for worker in workers:
+            worker.process.terminate()
+        raise
+    finally:
+        for worker in workers:
+            worker.pipe.close()
+        for worker in workers:
+            worker.process.join()
+
+
+def _start(context: Any, workers: list[_Worker], count: int) -> None:
+    """Start workers with interrupts blocked, which from the keyboard reach all processes.
+
+    A process cannot ignore them before its first line, but it inherits what is blocked.
+    """
+    resource_tracker.ensure_running()
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        for _ in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            process.start()
+            theirs.close()
+            workers.append(_Worker(process, ours))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)

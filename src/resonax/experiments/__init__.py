@@ -1,1 +1,0 @@
-"""Experiments: the paper as declarative specifications."""

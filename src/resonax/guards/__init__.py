@@ -1,0 +1,1 @@
+"""Guards: the core of watching a training run, without any framework."""

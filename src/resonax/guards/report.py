@@ -1,0 +1,210 @@
+"""What a guard says: events, the report of a run, and the warning."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from resonax.guards.growth import BLOCK, LEAST, estimates
+from resonax.guards.guard import Rules, Watched, usual
+from resonax.guards.schedule import first_burst
+
+__all__ = [
+    "Candidate",
+    "Event",
+    "GuardReport",
+    "ResonanceWarning",
+    "change",
+    "loss_lost",
+    "numbers_of",
+    "report_of",
+    "resonance",
+]
+
+
+class ResonanceWarning(UserWarning):
+    """The momentum of a training run makes it grow on this stream, or the run was lost."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened at a step.
+
+    Its kind is ``resonance``, ``momentum``, ``lost``, ``blind``, ``crowded`` or ``unseen``.
+    """
+
+    step: int
+    kind: str
+    text: str
+    momentum: float | None = None
+    period: float | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What is known of one momentum; rates are per step, and None while little is known."""
+
+    momentum: float
+    rate: float | None
+    low: float | None
+    high: float | None
+    verdict: str  # diverges, converges, marginal or unknown
+
+    def __str__(self) -> str:
+        if self.rate is None:
+            return f"{self.momentum:8.4g}  not known yet"
+        shown = f"{self.rate:+9.5f}  [{self.low:+.5f}, {self.high:+.5f}]  {self.verdict}"
+        return f"{self.momentum:8.4g}  {shown}"
+
+
+@dataclass(frozen=True)
+class GuardReport:
+    """State of a guarded run; `str` of it is readable, `to_dict` is for machines."""
+
+    step: int
+    policy: str
+    momentum: float  # in use
+    own_momentum: float  # the user's
+    probed: int  # steps in which shadows were followed
+    period: float | None
+    candidates: tuple[Candidate, ...]
+    events: tuple[Event, ...]
+    unseen: str | None = None  # why nothing is known of the run, if nothing is
+
+    def _has(self, kind: str) -> bool:
+        return any(event.kind == kind for event in self.events)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, such as JSON can hold."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lowered = self.momentum < self.own_momentum
+        what = f", lowered from {self.own_momentum:g}" if lowered else ""
+        lines = [
+            f"step {self.step}, policy {self.policy}: momentum {self.momentum:g}{what}",
+            f"{self.probed} steps probed"
+            + (f", resonant period about {self.period:.1f} steps" if self.period else ""),
+            *([self.unseen] if self.unseen and not self._has("unseen") else []),
+            "momentum       rate  interval              verdict",
+            *(str(candidate) for candidate in self.candidates),
+            *(f"step {event.step}: {event.text}" for event in self.events),
+        ]
+        return "\n".join(lines)
+
+
+def report_of(
+    state: Watched,
+    rules: Rules,
+    *,
+    momentum: float,
+    own: float,
+    probed: int = 0,
+    period: float | None = None,
+    events: tuple[Event, ...] = (),
+    missed: int = 0,
+) -> GuardReport:
+    """Return the report of a run; ``missed`` are steps of bursts without a loss.
+
+    Examples
+    --------
+    >>> from resonax.guards.guard import begin
+    >>> rules = Rules("safe", (0.9, 0.5))
+    >>> print(report_of(begin(rules), rules, momentum=0.9, own=0.9))
+    step 0, policy safe: momentum 0.9
+    0 steps probed
+    momentum       rate  interval              verdict
+         0.9  not known yet
+         0.5  not known yet
+    """
+    found = estimates(state.growth)
+    made = []
+    for place, candidate in enumerate(rules.candidates):
+        if not found.known[place]:
+            made.append(Candidate(candidate, None, None, None, "unknown"))
+            continue
+        word = "diverges" if found.grows[place] else "marginal"
+        word = "converges" if found.falls[place] else word
+        rate, low, high = (float(part[place]) for part in (found.rate, found.low, found.high))
+        made.append(Candidate(candidate, rate, low, high, word))
+    unseen = None if found.known.any() else _unseen(state, rules, probed, missed, events)
+    return GuardReport(
+        int(state.step), rules.policy, momentum, own, probed, period, tuple(made), events, unseen
+    )
+
+
+def _unseen(
+    state: Watched, rules: Rules, probed: int, missed: int, events: tuple[Event, ...]
+) -> str | None:
+    """Return the sentence on a run of which no rate is known, once it has made a step."""
+    step = int(state.step)
+    if step == 0 or any(event.kind == "blind" for event in events):  # which has said so
+        return None
+    if missed > probed:
+        return (
+            f"the guard never saw this run: it wanted to follow {missed} steps and was shown no "
+            "loss; train with guard.step(closure), or call guard.observe(loss) before backward"
+        )
+    if probed:
+        return (
+            f"the guard followed {probed} of {step} steps and knows no rate yet, which takes "
+            f"{int(BLOCK * (LEAST + 1))} steps in a row; give it a longer run, warmup or burst"
+        )
+    first = first_burst(rules.plan, usual(rules))
+    when = f"comes after {first} steps" if math.isfinite(first) else "never comes with budget 0"
+    return (
+        f"the guard never looked at this run of {step} steps: nothing alarmed it, and a first look "
+        f"without an alarm {when}; give it a warmup or a larger budget"
+    )
+
+
+def change(before: Watched, after: Watched, rules: Rules, period: float | None) -> Event:
+    """Return the event of a momentum that was changed."""
+    old, new = int(before.current), int(after.current)
+    first, second = rules.candidates[old], rules.candidates[new]
+    larger = min(old, new)
+    rate = float(estimates(after.growth).rate[larger])
+    period = period if new > old else None
+    rhythm = f", period about {period:.1f} steps" if period else ""
+    text = f"momentum {'lowered' if new > old else 'raised'} from {first:g} to {second:g}"
+    text += f" (rate of {max(first, second):g}: {rate:+.4f} per step{rhythm})"
+    return Event(int(after.step), "momentum", text, second, period)
+
+
+def resonance(before: Watched, after: Watched, rules: Rules, period: float | None) -> Event | None:
+    """Return the event of an action that ``safe`` would take now and ``watch`` does not, or None.
+
+    It is told once, and again after the momentum in use has surely fallen in between.
+    """
+    current, advised = int(after.current), int(after.advised)
+    if advised == current or int(before.advised) != int(before.current):
+        return None
+    found = estimates(after.growth)
+    own, better = rules.candidates[current], rules.candidates[advised]
+    rate, other = float(found.rate[current]), float(found.rate[advised])
+    seems = "" if found.grows[current] else "seems to "
+    what = f"{seems}grow{'' if seems else 's'} by" if rate > 0 else "falls by only"
+    then = "grow less" if other > 0 else "fall" if rate > 0 else "fall more"
+    then = f"would {then}" if found.falls[advised] else f"seems to {then}"
+    text = f"momentum {own:g} {what} {rate:+.4f} per step on this stream"
+    text += f", resonant period about {period:.1f} steps" if period else ""
+    return Event(int(after.step), "resonance", f"{text}; {better:g} {then}", better, period)
+
+
+def loss_lost(state: Watched) -> Event:
+    """Return the event of a loss that is infinite or not a number."""
+    began = int(state.passive.began)
+    text = f"the loss is not finite any more; the growth began at about step {began}"
+    return Event(int(state.step), "lost", text)
+
+
+def numbers_of(state: Watched, rules: Rules) -> dict[str, Any]:
+    """Return what a log wants: the step, the momentum in use and the known rates."""
+    found = estimates(state.growth)
+    rates = {
+        f"rate/{momentum:g}": float(rate)
+        for momentum, rate, known in zip(rules.candidates, found.rate, found.known, strict=True)
+        if known
+    }
+    return {"step": int(state.step), "momentum": rules.candidates[int(state.current)], **rates}

@@ -1,0 +1,1 @@
+"""The paper: its figures and its claims, each with its judge."""

@@ -1,0 +1,223 @@
+"""Claims on maps: where training diverges. Thresholds stand here, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.ndimage import maximum_filter, minimum_filter
+
+from resonax.paper.inference import LEVEL, agreement, mean_interval
+from resonax.paper.judgement import Case, Claim
+from resonax.paper.theory_maps import BEST_STEP
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = [
+    "judge_best_momentum",
+    "judge_contour",
+    "judge_own_boundary",
+    "judge_step_size",
+    "run_areas",
+]
+
+Datasets = Mapping[str, "xr.Dataset"]
+_AGREE, _SIDE = 0.99, 0.95
+
+
+def run_areas(panel: xr.Dataset) -> np.ndarray:
+    """Return for each run the share of the cells of a map at which it grew."""
+    return (panel.run_rate > 0).mean([dim for dim in panel.run_rate.dims if dim != "run"]).values
+
+
+def _signs(panel: xr.Dataset, criterion: str) -> np.ndarray:
+    """Return the sign of a criterion at each cell, 0 where it is interpolated across a change."""
+    if f"{criterion}_low" in panel:
+        low, high = panel[f"{criterion}_low"].values, panel[f"{criterion}_high"].values
+        return np.where(low > 0, 1, np.where(high < 0, -1, 0))
+    return np.sign(panel[f"{criterion}_rate"].values)
+
+
+def _line_cases(
+    words: str, panel: xr.Dataset, criterion: str, error: float, decide: tuple[str, ...]
+) -> Iterator[Case]:
+    """Give the cases of one line in one map; ``decide`` names those that count.
+
+    Cells next to the line are those whose eight neighbours do not all have their sign.
+    """
+    signs = _signs(panel, criterion)
+    away = (minimum_filter(signs, 3) == maximum_filter(signs, 3)) & (signs != 0)
+    rates = panel.run_rate.values
+    for name, kept, least in (("not next to the line", away, _AGREE), ("all", signs != 0, _SIDE)):
+        share, decided, cells = agreement(rates[kept], signs[kept], error)
+        yield Case(
+            f"{words}: decided cells that agree, {name} ({decided:,} of {cells:,} decided)",
+            share.value,
+            ">=",
+            least,
+            decides="cells" in decide and least == _AGREE,
+            interval=share.interval,
+        )
+    for name, sign, verb in (("inside", 1, "grow"), ("outside", -1, "fall")):
+        cells = away & (signs == sign)
+        if cells.any():
+            found = mean_interval((rates[cells] * sign > 0).mean(axis=0), error)
+            yield Case(
+                f"{words}: runs that {verb} {name} the line, not next to it",
+                found.value,
+                ">=",
+                _SIDE,
+                decides="runs" in decide,
+                interval=(max(found.low, 0.0), min(found.high, 1.0)),
+            )
+
+
+def _other_steps(data: Datasets) -> list[tuple[str, xr.Dataset]]:
+    """Return the maps of other step sizes; the first panel is `sinusoid-map` again, to the bit."""
+    if "smaller-step" not in data:
+        return []
+    dataset = data["smaller-step"]
+    return [(f"{name}", dataset.sel(panel=name)) for name in dataset.panel.values[1:]]
+
+
+def judge_contour(data: Datasets) -> Claim:
+    """Judge whether the flow's line of radius 1 separates what converges from what diverges."""
+    maps = [(name, data[f"{name}-map"].isel(panel=0)) for name in ("sinusoid", "ar2")]
+    error = LEVEL / 6
+    cases = [
+        case
+        for place, (words, panel) in enumerate([*maps, *_other_steps(data)])
+        for case in _line_cases(
+            words, panel, "flow", error, ("cells", "runs") if place < len(maps) else ()
+        )
+    ]
+    return Claim(
+        id="contour-separates",
+        claim="The flow's line of spectral radius 1 separates what converges from what diverges, "
+        "for the sinusoid and for AR(2).",
+        quantity="agreement of simulated growth with the flow's line",
+        reason="Two figures for each map. Of the cells whose growth is known, by Student's "
+        f"interval over the runs, {_AGREE:.0%} are to agree. A map of few runs leaves many cells "
+        "unknown, most of them on the smaller side, and so on each side of the line "
+        f"{_SIDE:.0%} of all runs are to do what it says; their interval is Student's over the "
+        "runs, each of which has a map of its own.",
+        cases=tuple(cases),
+        level=LEVEL,
+        note=_contour_note(maps[1][1], cases),
+    )
+
+
+def _contour_note(panel: xr.Dataset, cases: list[Case]) -> str:
+    """Return what the map of AR(2) shows, where it fails."""
+    text = (
+        "The paper draws the sinusoid's line in the map of AR(2) and says that it aligns; the "
+        "boundary of AR(2) itself is judged by own-boundary."
+    )
+    inside = [case for case in cases if case.decides and "ar2: runs that grow inside" in case.case]
+    if inside and inside[0].holds is False:
+        line, own = (float((panel[f"{name}_rate"] > 0).mean()) for name in ("flow", "lyapunov"))
+        text += (
+            f" Inside the sinusoid's line, away from it, {inside[0].measured:.0%} of the AR(2) "
+            f"runs grow: the line encloses {line:.1%} of the map, the boundary of AR(2) {own:.1%}."
+        )
+    return text
+
+
+def judge_own_boundary(data: Datasets) -> Claim:
+    """Judge whether each process's own exact boundary separates what converges and diverges."""
+    maps = [
+        ("sinusoid", data["sinusoid-map"].isel(panel=0)),
+        ("ar2", data["ar2-map"].isel(panel=0)),
+        *_other_steps(data),
+    ]
+    cases = []
+    for words, panel in maps:
+        criterion = "lyapunov" if words.startswith("ar2") else "map"
+        cases += _line_cases(
+            f"{words}, {criterion}", panel, criterion, LEVEL / len(maps), ("cells",)
+        )
+    return Claim(
+        id="own-boundary",
+        claim="The boundary of each process itself separates what converges from what diverges: "
+        "that of the expected update for the sinusoid, that of almost every run for AR(2). "
+        "(This claim is ours, not the paper's.)",
+        quantity="cells where simulation and the process's own boundary agree, both known",
+        reason=f"{_AGREE:.0%}, as for the flow's line. A cell is known when Student's interval of "
+        "its growth excludes 0 and its theory is not interpolated across a change of sign.",
+        cases=tuple(cases),
+        level=LEVEL,
+    )
+
+
+def judge_step_size(data: Datasets) -> Claim:
+    """Judge whether the divergent region shrinks with the step size."""
+    dataset = data["smaller-step"]
+    steps = ("0.01", "0.005", "0.001")
+    cases = []
+    for process in ("sinusoid", "ar2"):
+        panels = [dataset.sel(panel=f"{process}, lr {lr}") for lr in steps]
+        areas = [run_areas(panel) for panel in panels]
+        for number, (before, after) in enumerate(pairwise(steps)):
+            found = mean_interval(areas[number + 1] - areas[number], LEVEL / 4)
+            words = f"{process}, simulation: area at {after} less area at {before}"
+            cases.append(Case(words, found.value, "<", 0.0, interval=found.interval))
+        if process == "sinusoid":
+            enclosed = [float((panel.flow_rate > 0).mean()) for panel in panels]
+            for number, (before, after) in enumerate(pairwise(steps)):
+                words = f"{process}, flow: area at {after} less area at {before}"
+                cases.append(Case(words, enclosed[number + 1] - enclosed[number], "<", 0.0))
+    return Claim(
+        id="step-size-shrinks",
+        claim="The divergent region shrinks with the step size, in theory and in simulation.",
+        quantity="change of the divergent share of the map from one step size to the next",
+        reason="It shrinks if the change is below 0. In simulation it is that of the share of "
+        "cells at which a run grows, with Student's interval over the runs.",
+        cases=tuple(cases),
+        level=LEVEL,
+    )
+
+
+def judge_best_momentum(data: Datasets) -> Claim:
+    """Judge whether one momentum is fastest for nearly all periods."""
+    dataset = data["theory-maps"]
+    cases, places = [], []
+    for lr in dataset.lr.values:
+        best = dataset.best_momentum.sel(lr=lr)
+        swing = 2 * np.pi / np.sqrt(2 * lr)  # of the slowest direction: B is 2 there
+        slow = best.where(best.wide_period >= swing, drop=True)
+        for words, values in (
+            (f"the periods above {swing:.0f} steps", slow),
+            ("all periods", best),
+        ):
+            spread = float(values.quantile(0.9) - values.quantile(0.1))
+            cases.append(
+                Case(
+                    f"lr {lr:g}: spread of the fastest momentum over {words}",
+                    spread,
+                    "<=",
+                    0.05,
+                    decides=values is slow,
+                    interval=(spread - BEST_STEP, spread + BEST_STEP),
+                )
+            )
+        places.append(float(slow.median()))
+        cases.append(Case(f"lr {lr:g}: where it lies (median)", places[-1], ">", 0.0, False))
+    rise = float(np.min(np.diff(places)))
+    cases.append(Case("it rises as lr falls: least difference", rise, ">", 0.0))
+    return Claim(
+        id="best-momentum",
+        claim="A nearly horizontal band of least radius: one momentum is fastest for nearly all "
+        "periods, with minor deviations where the data approach iid, and where it lies depends on "
+        "the step size.",
+        quantity="width (10% to 90%) over the periods of the momentum that converges fastest",
+        reason="0.05 is a twentieth of the axis: nearly horizontal to the eye. The paper excepts "
+        "the shortest periods, where the data approach iid. To weights that swing once in "
+        "2π/sqrt(2η) steps inputs are as good as iid when they change faster than that: these "
+        "periods are left out. The figure with them stands beside. The interval is the step of "
+        "the search.",
+        cases=tuple(cases),
+        level=0.0,
+    )

@@ -1,0 +1,212 @@
+r"""The growth on these rows, exactly: no chance, no direction chosen at random, 64-bit numbers.
+
+One update is linear in the weights and the velocity of a difference between two runs, so that a
+pass over the rows is the product :math:`P = M_{n-1}\cdots M_0` of matrices that the rows alone
+determine. All runs that start at rest, one for each weight, are followed together. The growth of an
+error is the root of their mean energy, over that at the start: what becomes of two models with
+random initial weights, in the root mean square.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy.special import logsumexp
+
+from resonax.algebra import double_precision
+from resonax.learners import Momentum
+from resonax.passes.feed import Feed
+from resonax.passes.recursion import Pass
+from resonax.passes.update import Weights, energy, pull, residuals
+
+__all__ = ["PASSES", "Exact", "follow_rows"]
+
+PASSES = 20  # over which an error must not grow where something is called safe
+_CHUNK = 1024
+_BLOCK = 4  # steps between two rescalings
+_PLAIN_STEPS = 2**14  # up to here compiling takes longer than a plain loop
+_MOST_WORK = 1e10  # steps x weights^2 up to which runs from all starts are followed
+_SOME = 8  # runs that are followed otherwise
+_SEGMENTS = 512
+_STILL = 1e-6  # of a pass: weights that nothing moves have a radius of 1, up to rounding
+
+
+@dataclass(frozen=True)
+class Exact:
+    """What becomes of an error on given rows, as logarithms of its size over that at the start."""
+
+    path: np.ndarray  # after each few steps
+    lengths: np.ndarray  # in steps, of the parts that the path has
+    passes: np.ndarray  # after 1, 2, ... passes; at least those that were asked for
+    epochs: int
+    log_radius: float | None  # of the product of one pass; None where there are too many weights
+
+    @property
+    def log_growth(self) -> float:
+        """After the passes that were asked for."""
+        return float(self.passes[self.epochs - 1])
+
+    @property
+    def log_rise(self) -> float:
+        """The largest growth between any two moments."""
+        path = np.concatenate([[0.0], self.path])
+        return float(np.max(path - np.minimum.accumulate(path)))
+
+    @property
+    def never_grows(self) -> bool:
+        """Whether the error ends no larger, after the passes asked for and after more."""
+        later = self.passes[self.epochs - 1 :]
+        return bool(later.max() <= 0) and (self.log_radius is None or self.log_radius < _STILL)
+
+    def one_pass(self) -> Pass:
+        """Return the growth along the first pass, in segments."""
+        count = round(len(self.path) / self.epochs)
+        path, lengths = self.path[:count], self.lengths[:count]
+        edges = np.unique(np.linspace(0, count, min(count, _SEGMENTS) + 1).astype(int))
+        growth = np.diff(np.concatenate([[0.0], path])[edges])
+        rise = Exact(path, lengths, self.passes, 1, None).log_rise
+        return Pass(
+            growth[:, None], np.array([rise]), np.add.reduceat(lengths, edges[:-1]).astype(float)
+        )
+
+
+class _Run(NamedTuple):
+    """Runs side by side, (size, runs): weights, velocity, and the weights one step before."""
+
+    here: Any
+    velocity: Any
+    before: Any
+
+
+def _steps(run: _Run, rows: Any, numbers: dict[str, Any], xp: Any) -> tuple[_Run, Any]:
+    """Make a few updates in the canonical form of `resonax.learners.optimizers`, and rescale."""
+    here, velocity, before = run
+    moved, plain = numbers["moved"], numbers["plain"]
+    for factor in rows:
+        gradient = pull(factor, residuals(factor, here))
+        decayed = moved * (gradient + numbers["decay"] * here)
+        velocity = moved * numbers["momentum"] * velocity - numbers["alpha"] * decayed
+        move = numbers["kappa"] * velocity - numbers["beta"] * decayed - plain * gradient
+        here, before = here + move, here
+    size = xp.sqrt(energy(here, before, numbers["curvature"], numbers["gain"], xp))
+    # A velocity that has not moved its weight has no energy, but is not nothing.
+    size = xp.where(size > 0, size, abs(velocity).max(axis=0))
+    size = xp.maximum(size, np.finfo(float).tiny)
+    return _Run(here / size, velocity / size, before / size), xp.log(size)
+
+
+@jax.jit
+def _advance(run: _Run, factors: Array, numbers: dict[str, Array]) -> tuple[_Run, Array]:
+    shaped = factors.reshape(-1, _BLOCK, *factors.shape[1:])
+    return jax.lax.scan(lambda at, rows: _steps(at, rows, numbers, jnp), run, shaped)
+
+
+def _numbers(optimizer: Momentum, weights: Weights) -> dict[str, Any]:
+    moved, plain, curvature = weights.columns(float)
+    decay = float(optimizer.weight_decay)
+    numbers = {
+        name: np.float64(getattr(optimizer, name))
+        for name in ("momentum", "alpha", "kappa", "beta")
+    }
+    gain = numbers["kappa"] * numbers["alpha"] + numbers["beta"]
+    return numbers | {
+        "moved": moved,
+        "plain": plain,
+        "decay": np.float64(decay),
+        "curvature": curvature + moved * decay,
+        "gain": moved * gain + plain,
+    }
+
+
+def _follow(
+    run: _Run, feed: Feed, numbers: dict[str, Any]
+) -> tuple[_Run, list[np.ndarray], list[int]]:
+    """Follow runs over one pass; return them rescaled, their growth in parts, and the parts."""
+    odd = feed.steps % _CHUNK if feed.steps > _PLAIN_STEPS else feed.steps
+    logs, lengths = [], []
+    for first in range(0, odd, _CHUNK):
+        rows = feed.factors(first, min(first + _CHUNK, odd), float)
+        for start in range(0, len(rows), _BLOCK):
+            part = rows[start : start + _BLOCK]
+            run, grown = _steps(run, part, numbers, np)
+            logs.append(grown[None])
+            lengths.append(len(part))
+    for first in range(odd, feed.steps, _CHUNK):
+        rows = feed.factors(first, first + _CHUNK, float)
+        run, grown = _advance(run, rows, numbers)  # pyright: ignore[reportArgumentType]
+        logs.append(np.asarray(grown))
+        lengths += [_BLOCK] * len(logs[-1])
+    return _Run(*(np.asarray(part) for part in run)), logs, lengths
+
+
+@double_precision
+def follow_rows(
+    feed: Feed, optimizer: Momentum, weights: Weights, *, epochs: int = 1, seed: int = 0
+) -> Exact:
+    """Follow an error over passes of one stream, from all starts at rest together.
+
+    Where there are too many weights for that, a few starts are drawn from ``seed``, and the product
+    of a pass stays unknown.
+    """
+    size, numbers = feed.size, _numbers(optimizer, weights)
+    whole = feed.steps * epochs * size**2 <= _MOST_WORK
+    # First runs that start at rest; the others, with a velocity only, complete the product.
+    if whole:
+        rest, columns = size, 2 * size
+        starts = np.eye(size)
+    else:
+        rest = columns = _SOME
+        starts = np.random.default_rng(seed).normal(size=(size, rest))
+    here = np.zeros((size, columns))
+    here[:, :rest] = starts
+    velocity = np.zeros((size, columns))
+    velocity[:, rest:] = np.eye(size)[:, : columns - rest]
+    run, scale = _Run(here, velocity, here), np.zeros(columns)
+    begun = math.log(float(np.sum(numbers["curvature"] * starts**2)))
+
+    paths, lengths, matrix = [], [], None
+    for _ in range(epochs):
+        run, logs, parts = _follow(run, feed, numbers)
+        path = scale + np.cumsum(np.concatenate(logs), axis=0)
+        scale = path[-1]
+        paths.append((logsumexp(2 * path[:, :rest], axis=1) - begun) / 2)
+        lengths += parts
+        if whole and matrix is None:
+            matrix = np.concatenate(run), scale
+    grown = np.array([path[-1] for path in paths])
+    log_radius = None
+    if matrix is not None:
+        more, log_radius = _repeated(*matrix, numbers, begun)
+        grown = np.concatenate([grown, more[epochs:]])
+    return Exact(np.concatenate(paths), np.array(lengths), grown, epochs, log_radius)
+
+
+def _repeated(
+    columns: np.ndarray, scale: np.ndarray, numbers: dict[str, Any], begun: float
+) -> tuple[np.ndarray, float]:
+    """Return the growth after 1, 2, ... passes over the same rows, and the log radius of one.
+
+    ``columns`` holds weights, velocity and the weights one step before at the end of a pass, each
+    column with the logarithm of its scale.
+    """
+    size = columns.shape[1] // 2
+    shift = float(scale.max())
+    columns = columns * np.exp(scale - shift)
+    product = columns[: 2 * size]
+    radius = float(np.max(np.abs(np.linalg.eigvals(product))))
+    state, grown, log_scale = np.eye(2 * size)[:, :size], [], 0.0
+    for _ in range(PASSES):
+        reached = columns @ state
+        here, before = reached[:size], reached[2 * size :]
+        ends = energy(here, before, numbers["curvature"], numbers["gain"], np).sum()
+        log_scale += shift
+        grown.append((math.log(max(ends, np.finfo(float).tiny)) - begun) / 2 + log_scale)
+        largest = max(float(np.abs(reached).max()), np.finfo(float).tiny)
+        state, log_scale = reached[: 2 * size] / largest, log_scale + math.log(largest)
+    return np.array(grown), math.log(max(radius, np.finfo(float).tiny)) + shift

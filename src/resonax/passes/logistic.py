@@ -1,0 +1,194 @@
+r"""The logistic loss: a difference between two runs, along the run that is trained.
+
+With :math:`z = \langle\theta, \phi\rangle` and a target :math:`y` of 0 or 1 the gradient of the
+loss :math:`\log(1 + e^z) - yz` is :math:`(\sigma(z) - y)\,\phi`, and its curvature
+:math:`\sigma'(z)\,\phi\phi^\top`, that of a generalised linear model. It depends on the weights, so
+that the model itself is trained, from zero, beside each difference :math:`u`: to first order two
+runs that start close to each other differ by what obeys
+
+.. math:: h_k = \tfrac1n \sum_i \sigma'(z_i)\,\phi_i\phi_i^\top u_k + \lambda u_k
+
+in place of the decayed gradient. As :math:`\sigma' \le 1/4`, with equality at zero weights, the
+curvature is at most a quarter of that of the rows (the Gauss-Newton bound).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy.special import logsumexp
+
+from resonax.algebra import double_precision
+from resonax.learners import Momentum
+from resonax.passes.exact import Exact
+from resonax.passes.feed import Feed
+from resonax.passes.recursion import Pass
+from resonax.passes.update import Weights, energy, pull, residuals
+
+__all__ = ["BOUND", "follow_rows_logistic", "walk_logistic"]
+
+BOUND = 0.25  # the largest value of the derivative of the logistic function
+_BLOCK = 4  # steps between two rescalings
+_CHUNK = 1024
+_SEGMENTS = 512
+
+
+class _Run(NamedTuple):
+    """A model and a difference in each lane, (size, lanes), each with its velocity."""
+
+    model: Any
+    speed: Any
+    here: Any
+    velocity: Any
+    before: Any
+
+
+def _steps(run: _Run, rows: Any, numbers: dict[str, Any], xp: Any) -> tuple[_Run, tuple[Any, ...]]:
+    """Make a few updates of the model and of the difference, and rescale the latter."""
+    model, speed, here, velocity, before = run
+    moved, plain = numbers["moved"], numbers["plain"]
+    loss = 0.0
+
+    def step(weights: Any, pace: Any, gradient: Any) -> tuple[Any, Any]:
+        decayed = moved * (gradient + numbers["decay"] * weights)
+        pace = moved * numbers["momentum"] * pace - numbers["alpha"] * decayed
+        move = numbers["kappa"] * pace - numbers["beta"] * decayed - plain * gradient
+        return weights + move, pace
+
+    for row in rows:
+        phi, target = row[:, :-1], -row[:, -1]
+        z = residuals(phi, model)
+        chance = 0.5 * (1.0 + xp.tanh(0.5 * z))
+        loss = loss + (xp.logaddexp(0.0, z) - target * z).mean(axis=0)
+        bend = chance * (1.0 - chance) * residuals(phi, here)
+        ahead, velocity = step(here, velocity, pull(phi, bend / len(row)))
+        model, speed = step(model, speed, pull(phi, (chance - target) / len(row)))
+        here, before = ahead, here
+    size = xp.sqrt(energy(here, before, numbers["curvature"], numbers["gain"], xp))
+    # A velocity that has not moved its weight has no energy, but is not nothing.
+    size = xp.where(size > 0, size, abs(velocity).max(axis=0))
+    size = xp.maximum(size, np.finfo(float).tiny)
+    found = (xp.log(size), loss / len(rows), xp.sqrt((model * model).sum(axis=0)))
+    return _Run(model, speed, here / size, velocity / size, before / size), found
+
+
+@jax.jit
+def _advance(run: _Run, rows: Array, numbers: dict[str, Array]) -> tuple[_Run, tuple[Array, ...]]:
+    shaped = rows.reshape(-1, _BLOCK, *rows.shape[1:])
+    return jax.lax.scan(lambda at, part: _steps(at, part, numbers, jnp), run, shaped)
+
+
+def _numbers(optimizer: Momentum, weights: Weights) -> dict[str, Any]:
+    moved, plain, curvature = weights.columns(float)
+    numbers = {
+        name: np.asarray(getattr(optimizer, name), dtype=float)
+        for name in ("momentum", "alpha", "kappa", "beta")
+    }
+    decay = np.asarray(optimizer.weight_decay, dtype=float)
+    gain = numbers["kappa"] * numbers["alpha"] + numbers["beta"]
+    return numbers | {
+        "moved": moved,
+        "plain": plain,
+        "decay": decay,
+        "curvature": curvature + moved * decay,
+        "gain": moved * gain + plain,
+    }
+
+
+def _parts(run: _Run, feed: Feed, numbers: dict[str, Any]) -> Any:
+    """Yield, over all steps, the run, steps of a block, and what was found in some blocks."""
+    odd = feed.steps % _CHUNK
+    for first in range(0, odd, _BLOCK):  # too few to be compiled for
+        rows = feed.factors(first, min(first + _BLOCK, odd), float)
+        run, found = _steps(run, rows, numbers, np)
+        yield run, len(rows), tuple(np.asarray(part)[None] for part in found)
+    for first in range(odd, feed.steps, _CHUNK):
+        rows = feed.factors(first, first + _CHUNK, float)
+        run, found = _advance(run, rows, numbers)  # pyright: ignore[reportArgumentType]
+        yield run, _BLOCK, tuple(np.asarray(part) for part in found)
+
+
+def _start(differences: np.ndarray) -> _Run:
+    """Return models of zero weights, and differences at rest."""
+    zeros = np.zeros_like(differences)
+    return _Run(zeros, zeros, differences, zeros, differences)
+
+
+@double_precision
+def walk_logistic(
+    feed: Feed,
+    optimizer: Momentum,
+    weights: Weights,
+    *,
+    seed: int = 0,
+    advance: Callable[[int], None] | None = None,
+) -> Pass:
+    """Train the model in each lane, and follow a difference along its run.
+
+    A lane is a cell of a grid or a stream, and the feed has the target as its last column. The
+    ``squares`` of the pass are the logarithms of the mean loss, the ``sizes`` those of the norm of
+    the trained weights.
+    """
+    numbers = _numbers(optimizer, weights)
+    lanes = max(feed.streams, *(np.size(numbers[name]) for name in ("momentum", "alpha", "decay")))
+    size = feed.size - 1
+    start = np.random.default_rng(seed).normal(size=size)
+    here = np.repeat(start[:, None], lanes, axis=1)
+    here = here / np.sqrt(energy(here, here, numbers["curvature"], numbers["gain"], np))
+    reached, lowest, rise = np.zeros(lanes), np.zeros(lanes), np.zeros(lanes)
+    each = max(1, math.ceil(feed.steps / _SEGMENTS))  # steps of a segment
+    count = math.ceil(feed.steps / each)
+    growth, lengths = np.zeros((count, lanes)), np.zeros(count)
+    losses, sizes, done = [], [], 0
+    for _, block, (logs, loss, norms) in _parts(_start(here), feed, numbers):
+        place = (done + block * np.arange(len(logs))) // each
+        np.add.at(growth, place, logs)
+        np.add.at(lengths, place, block)
+        path = reached + np.cumsum(logs, axis=0)
+        low = np.minimum(np.minimum.accumulate(path, axis=0), lowest)
+        rise = np.maximum(rise, np.max(path - low, axis=0))
+        reached, lowest = path[-1], low[-1]
+        losses.append(loss)
+        sizes.append(norms)
+        done += block * len(logs)
+        if advance:
+            advance(block * len(logs))
+    kept = lengths > 0
+    tiny = np.finfo(float).tiny
+    return Pass(
+        growth[kept],
+        rise,
+        lengths[kept],
+        np.log(np.maximum(np.concatenate(losses), tiny)),
+        np.log(np.maximum(np.concatenate(sizes), tiny)),
+    )
+
+
+@double_precision
+def follow_rows_logistic(
+    feed: Feed, optimizer: Momentum, weights: Weights, *, epochs: int = 1
+) -> Exact:
+    """Follow an error along the trained run, from all starts together, over several passes.
+
+    The product of one pass depends on where the run is, so that there is none to give.
+    """
+    numbers = _numbers(optimizer, weights)
+    size = feed.size - 1
+    run = _start(np.eye(size))
+    begun = math.log(float(np.sum(numbers["curvature"] * np.eye(size))))
+    scale, paths, lengths, grown = np.zeros(size), [], [], []
+    for _ in range(epochs):
+        start = run
+        for reached, block, (logs, _, _) in _parts(start, feed, numbers):
+            path = scale + np.cumsum(logs, axis=0)
+            run, scale = reached, path[-1]
+            paths.append((logsumexp(2 * path, axis=1) - begun) / 2)
+            lengths += [block] * len(logs)
+        grown.append(paths[-1][-1])
+    return Exact(np.concatenate(paths), np.array(lengths), np.array(grown), epochs, None)

@@ -1,0 +1,299 @@
+r"""One compiled pass over the rows: many optimizers at once, on several streams at once.
+
+With the decayed gradient :math:`h_k = F_k^\top F_k\,u_k + \lambda u_k` of a difference :math:`u`
+of two runs, the canonical recursion of `resonax.learners.optimizers` reads, without its velocity,
+
+.. math:: u_{k+1} = u_k + \mu\,(u_k - u_{k-1}) - (\kappa\alpha+\beta)\,h_k + \mu\beta\,h_{k-1} .
+
+The pair :math:`(u_k, u_{k-1})` is rescaled every few steps and the logarithm of its size kept, so
+that nothing overflows. Its size is that of `resonax.passes.update.energy`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from resonax.checks import ArgumentError
+from resonax.learners import Momentum
+from resonax.passes.feed import Feed
+from resonax.passes.update import Weights, energy, pull, residuals
+
+__all__ = ["Pass", "is_small", "walk"]
+
+# The weights, those one step before, the residuals and the factor of that step. A lane is a cell
+# of a grid or a stream; either there is one stream, or one cell.
+State = tuple[Array, Array, Array, Array]
+
+_SEGMENTS = 512  # of a pass, for which the growth is kept
+_CHUNKS = (256, 2048)  # steps handed to the compiled loop at once
+# Growth without rescaling whose energy is still a number of 32 and of 64 bits.
+_LARGEST = {np.float32: 1e15, np.float64: 1e120}
+_FEW = 96  # cells of a pass, of which there are at least as many if the model is small
+_SMALL = 64  # numbers in the rows of a step
+_BLOCKS = (8, 2, 1)  # steps between two rescalings
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass found in each lane, a cell or a stream."""
+
+    growth: np.ndarray  # (segments, lanes): logarithmic growth
+    rise: np.ndarray  # (lanes,): the largest between any two blocks
+    lengths: np.ndarray  # (segments,) in steps
+    squares: np.ndarray | None = None  # (blocks, lanes): log of the mean squared residual
+    sizes: np.ndarray | None = None  # (blocks, lanes): log of the norm of the weights
+
+    def first(self, count: int) -> Pass:
+        """Return the first few lanes alone."""
+        squares, sizes = (
+            None if part is None else part[:, :count] for part in (self.squares, self.sizes)
+        )
+        return Pass(self.growth[:, :count], self.rise[:count], self.lengths, squares, sizes)
+
+    @property
+    def total(self) -> np.ndarray:
+        """Logarithm of the growth of the whole pass."""
+        return self.growth.sum(axis=0)
+
+
+class Shape(NamedTuple):
+    """Which terms an update has, which shapes the compiled code."""
+
+    lookahead: bool
+    decays: bool
+    alike: bool  # whether all weights move alike
+
+    @classmethod
+    def of(cls, optimizer: Momentum, weights: Weights) -> Shape:
+        """Return the terms that are not zero."""
+        decays = bool(np.any(np.asarray(optimizer.weight_decay) > 0))
+        alike = bool(weights.moved.all() and not weights.plain.any())
+        return cls(optimizer.lookahead, decays, alike)
+
+
+@functools.partial(jax.jit, static_argnames=("shape", "block", "record"))
+def _advance(
+    state: State,
+    factors: Array,
+    live: Array,
+    gains: tuple[Array, ...],
+    moved: Array,
+    plain: Array,
+    curvature: Array,
+    *,
+    shape: Shape,
+    block: int,
+    record: bool,
+) -> tuple[State, tuple[Array, ...]]:
+    momentum, gradient_gain, last_gain, decay = gains
+    # Products of a column and a row, not their table: that would be read at each step.
+    share = 1.0 if shape.alike else moved
+
+    def size_of(here: Array, before: Array) -> Array:
+        if record:  # a learner, with the constant beneath its weights
+            return jnp.sqrt(jnp.sum(here * here + before * before, axis=0))
+        stiff = curvature + share * decay if shape.decays else curvature
+        gain = gradient_gain if shape.alike else moved * gradient_gain + plain
+        return jnp.sqrt(energy(here, before, stiff, gain))
+
+    def steps(state: State, given: tuple[Array, Array]) -> tuple[State, tuple[Array, ...]]:
+        here, before, errors, last = state
+        squares = jnp.zeros_like(here[0])
+        for factor, (now, earlier) in zip(*given, strict=True):
+            new = residuals(factor, here)
+            if record:
+                squares = squares + jnp.sum(new * new, axis=0)
+            ahead = here + (share * momentum) * (here - before)
+            # The gain goes with the residuals, of which there are fewer than weights.
+            ahead = ahead - share * pull(factor, gradient_gain * new)
+            if not shape.alike:
+                ahead = ahead - plain * pull(factor, new)
+            if shape.decays:
+                ahead = ahead - (share * gradient_gain * decay * now) * here
+            if shape.lookahead:
+                pulled = pull(last, errors)
+                pulled = pulled + decay * earlier * before if shape.decays else pulled
+                ahead = ahead + (share * last_gain) * pulled
+            here, before, errors, last = ahead, here, new, factor
+        size = jnp.maximum(size_of(here, before), jnp.finfo(here.dtype).tiny)
+        found = (jnp.log(size),)
+        if record:
+            trained = jnp.sum(jnp.where((moved > 0) | (plain > 0), here * here, 0.0), axis=0)
+            found += (jnp.log(squares / (2 * block)), 0.5 * jnp.log(trained))
+        return (here / size, before / size, errors / size, last), found
+
+    shaped = factors.reshape(-1, block, *factors.shape[1:]), live.reshape(-1, block, 2)
+    return jax.lax.scan(steps, state, shaped)
+
+
+def _gains(optimizer: Momentum) -> tuple[float, float, float, float]:
+    """Return what multiplies the last move, the gradient, the gradient before, and the decay."""
+    return (
+        optimizer.momentum,
+        optimizer.kappa * optimizer.alpha + optimizer.beta,
+        optimizer.momentum * optimizer.beta,
+        optimizer.weight_decay,
+    )
+
+
+def _room(optimizer: Momentum, feed: Feed, plain: np.ndarray) -> tuple[type, int]:
+    r"""Return the numbers to count with, and how many steps go without rescaling them.
+
+    Whatever the rows are, one step multiplies the pair by at most
+    :math:`3 + (\kappa\alpha + 2\beta + \pi)(2 L^2 + \lambda)`, where no row is longer than L and
+    :math:`\pi` is the largest step size of a weight without momentum.
+    """
+    gain = np.max(optimizer.kappa * optimizer.alpha + 2 * optimizer.beta) + np.max(plain)
+    steep = 2 * feed.largest**2 + np.max(optimizer.weight_decay)
+    step = 3.0 + float(gain) * float(steep)
+    for dtype, limit in _LARGEST.items():
+        for count in _BLOCKS:
+            if step < limit ** (1 / count):
+                return dtype, count
+    raise ArgumentError(
+        f"one step can multiply an error by {step:.0e}, which exceeds what can be counted: use a "
+        "smaller step size or weight decay, or rows brought to variance 1"
+    )
+
+
+def walk(
+    feed: Feed,
+    optimizer: Momentum,
+    weights: Weights,
+    *,
+    start: np.ndarray | None = None,
+    record: bool = False,
+    seed: int = 0,
+    advance: Callable[[int], None] | None = None,
+) -> Pass:
+    """Follow a difference of weights, or a learner, over all steps of a feed.
+
+    Parameters
+    ----------
+    feed
+        The rows.
+    optimizer
+        Its numbers may be arrays, one entry for each cell.
+    weights
+        How each weight moves.
+    start
+        (size,) where all begin; a random direction by default.
+    record
+        Whether to keep residuals and norms of the weights as well.
+    seed
+        Of the random direction.
+    advance
+        Called with the number of steps made.
+    """
+    dtype, block = _room(optimizer, feed, weights.plain)
+    cells = max(np.size(number) for number in _gains(optimizer))
+    if feed.streams == 1 and cells < _FEW and is_small(feed):
+        optimizer = _repeated(optimizer, cells)
+    if max(cells, feed.streams) <= _FEW:  # steps take little, and a block is compiled as a whole
+        block = min(block, _BLOCKS[1])
+    with jax.enable_x64(dtype is np.float64):
+        found = _walk(feed, optimizer, weights, start, record, seed, advance, dtype, block)
+    return found.first(max(cells, feed.streams))
+
+
+def is_small(feed: Feed) -> bool:
+    """Whether more lanes cost less than to compile for their number."""
+    return feed.size * feed.rank <= _SMALL
+
+
+def _repeated(optimizer: Momentum, cells: int) -> Momentum:
+    """Return the cells with the last one repeated: passes of few cells share a compiled loop."""
+    numbers = {}
+    for name in ("momentum", "lr", "weight_decay"):
+        each = np.broadcast_to(getattr(optimizer, name), (cells,))
+        if name != "weight_decay" or np.size(optimizer.weight_decay) > 1:
+            numbers[name] = np.pad(each, (0, _FEW - cells), mode="edge")
+    return replace(optimizer, **numbers)
+
+
+def _walk(
+    feed: Feed,
+    optimizer: Momentum,
+    weights: Weights,
+    start: np.ndarray | None,
+    record: bool,
+    seed: int,
+    advance: Callable[[int], None] | None,
+    dtype: type,
+    block: int,
+) -> Pass:
+    cells = max(np.size(number) for number in _gains(optimizer))
+    gains = tuple(
+        np.broadcast_to(np.asarray(number, dtype), (cells,)) for number in _gains(optimizer)
+    )
+    chunk = _CHUNKS[feed.steps > 4 * _CHUNKS[0]]
+
+    if start is None:
+        start = np.random.default_rng(seed).normal(size=feed.size)
+    lanes = max(cells, feed.streams)
+    assert 1 in (cells, feed.streams)
+    here = np.broadcast_to(np.asarray(start, float)[:, None], (feed.size, lanes))
+    if not record:  # of energy 1
+        stiff = weights.curvature[:, None] + weights.moved[:, None] * optimizer.weight_decay
+        here = here / np.sqrt(np.sum(stiff * here**2, axis=0))
+    here = jnp.asarray(here, dtype)
+    state = (
+        here,
+        here,
+        jnp.zeros((feed.rank, lanes), dtype),
+        jnp.zeros((feed.rank, feed.size, feed.streams), dtype),
+    )
+    # Rows of zeros before the first one fill the chunks: without decay, a pair at rest stays.
+    padding = -feed.steps % chunk
+    skipped = padding // block
+    blocks = (feed.steps + padding) // block - skipped
+    per = math.ceil(blocks / _SEGMENTS)  # blocks of a segment
+    growth = np.zeros((math.ceil(blocks / per), lanes))
+    records: list[tuple[np.ndarray, ...]] = []
+    reached, lowest, rise = np.zeros(lanes), np.zeros(lanes), np.zeros(lanes)
+    for first in range(-padding, feed.steps, chunk):
+        factors = feed.factors(max(first, 0), first + chunk, dtype)
+        if first < 0:
+            zeros = np.zeros((-first, *factors.shape[1:]), factors.dtype)
+            factors = np.concatenate([zeros, factors])
+        places = np.arange(first, first + chunk)
+        live = np.stack([places >= 0, places >= 1], axis=1).astype(dtype)
+        state, found = _advance(
+            state,
+            factors,
+            live,
+            gains,
+            *weights.columns(dtype),
+            block=block,
+            shape=Shape.of(optimizer, weights),
+            record=record,
+        )
+        logs, *rest = (np.asarray(part, dtype=float) for part in found)
+        place = (np.arange(len(logs)) + (first + padding) // block - skipped) // per
+        kept = logs[place >= 0]
+        np.add.at(growth, place[place >= 0], kept)
+        path = reached + np.cumsum(kept, axis=0)
+        low = np.minimum(np.minimum.accumulate(path, axis=0), lowest)
+        rise = np.maximum(rise, np.max(path - low, axis=0))
+        reached, lowest = path[-1], low[-1]
+        if record:
+            records.append((logs, *rest))
+        if advance:
+            advance(first + chunk - max(first, 0))
+    lengths = np.full(len(growth), float(per * block))
+    lengths[0] -= padding - skipped * block
+    lengths[-1] += feed.steps - lengths.sum()
+    if not record:
+        return Pass(growth, rise, lengths)
+    logs, squares, sizes = (np.concatenate(parts) for parts in zip(*records, strict=True))
+    scale = np.cumsum(logs, axis=0) - logs  # before each block
+    return Pass(growth, rise, lengths, (squares + 2 * scale)[skipped:], (sizes + scale)[skipped:])

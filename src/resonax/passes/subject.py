@@ -1,0 +1,204 @@
+"""Who learns what from which recording: the argument of everything that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from resonax.learners import Momentum
+from resonax.passes.exact import Exact, follow_rows
+from resonax.passes.feed import Feed, Model, feed_of
+from resonax.passes.intervals import LEAST_STEPS, Measured, joined, measure
+from resonax.passes.logistic import BOUND, follow_rows_logistic, walk_logistic
+from resonax.passes.recursion import Pass, is_small, walk
+from resonax.passes.update import Weights
+from resonax.recordings.recording import Recording
+
+__all__ = ["Advance", "Order", "Subject"]
+
+Advance = Callable[[int], None]
+Order = np.ndarray  # indices of rows, one for each row that is trained on
+
+_TOGETHER = 16  # streams in one pass: all passes of this kind share one compiled loop
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model, its optimizer and the recording."""
+
+    recording: Recording
+    model: Model
+    second: np.ndarray  # second moment of the features
+    largest: float  # length of the longest row of features
+    optimizer: Momentum
+    batch: int
+    epochs: int = 1
+    level: float = 0.95
+    seed: int = 0
+    filled: bool = False  # whether batches of all sizes share one compiled loop
+    loss: str = "squared"  # or logistic, whose curvature is that along the trained run
+
+    @property
+    def rows(self) -> int:
+        """Rows that are trained on, all epochs together: an incomplete last batch is left out."""
+        return len(self.recording.inputs) // self.batch * self.batch * self.epochs
+
+    @property
+    def steps(self) -> int:
+        """Updates in all epochs."""
+        return self.rows // self.batch
+
+    def with_optimizer(self, **numbers: object) -> Subject:
+        """Return the same with other numbers in the optimizer, arrays for many cells."""
+        return replace(self, optimizer=replace(self.optimizer, **numbers))
+
+    def weights(self, *, target: bool = False) -> Weights:
+        """Return how each weight moves."""
+        assert self.model.curvature is not None
+        # that of the model is of the squared error, 2 E[phi phi^T]
+        share = BOUND / 2 if self.is_logistic else 1.0
+        return Weights.of(share * self.model.curvature, self.model.intercept_lr, target=target)
+
+    @property
+    def is_logistic(self) -> bool:
+        """Whether the target is a class."""
+        return self.loss == "logistic"
+
+    def at_bound(self) -> Subject:
+        """Return the subject with the largest curvature that the logistic loss can have.
+
+        A quarter of that of the rows, which is that of the squared error with an eighth of the step
+        size; it is reached where the weights are zero.
+        """
+        share, optimizer, lr = BOUND / 2, self.optimizer, self.model.intercept_lr
+        return replace(
+            self,
+            loss="squared",
+            model=replace(self.model, intercept_lr=None if lr is None else share * lr),
+            optimizer=replace(
+                optimizer, lr=share * optimizer.lr, weight_decay=optimizer.weight_decay / share
+            ),
+        )
+
+    def feed(self, orders: Sequence[Order] | None = None, *, target: bool = False) -> Feed:
+        """Return the rows in their own order, or in several others side by side."""
+        inputs, outputs = self.recording.inputs, self.recording.target
+        target = target or self.is_logistic
+        rows = self.rows if orders is None else len(orders[0])
+        largest = self.largest
+        if target:
+            assert outputs is not None
+            largest = float(np.hypot(largest, np.abs(outputs).max()))
+
+        used = self.rows // self.epochs
+
+        def places(first: int, last: int) -> np.ndarray:
+            if orders is None:
+                return (np.arange(first, last) % used)[:, None]
+            return np.stack([order[first:last] for order in orders], axis=1)
+
+        def fetch(first: int, last: int) -> np.ndarray:
+            start, stop = first % used, (last - 1) % used + 1
+            if orders is None and stop - start == last - first:
+                return inputs[start:stop, :, None]  # no copy by indices, which is slow on disk
+            return np.moveaxis(inputs[places(first, last)], 1, -1)
+
+        def targets(first: int, last: int) -> np.ndarray:
+            assert outputs is not None
+            return outputs[places(first, last)]
+
+        return feed_of(
+            self.model,
+            fetch,
+            rows,
+            inputs.shape[1],
+            batch=self.batch,
+            streams=1 if orders is None else len(orders),
+            targets=targets if target else None,
+            rank=self.model.size(inputs.shape[1]) + target if self.filled else None,
+            largest=largest,
+            logistic=self.is_logistic,
+        )
+
+    def follow(self, feed: Feed, advance: Advance | None = None) -> Pass:
+        """Follow a difference between two runs."""
+        if self.is_logistic:
+            return walk_logistic(
+                feed, self.optimizer, self.weights(), seed=self.seed, advance=advance
+            )
+        return walk(feed, self.optimizer, self.weights(), seed=self.seed, advance=advance)
+
+    def follow_exactly(self, order: Order | None = None) -> Exact:
+        """Follow an error in 64 bits, from all starts; over one order, or the rows in their own."""
+        orders = None if order is None else [order]
+        once = replace(self, epochs=1 if order is None else self.epochs)
+        epochs = self.epochs if order is None else 1
+        if self.is_logistic:
+            return follow_rows_logistic(
+                once.feed(orders), self.optimizer, self.weights(), epochs=epochs
+            )
+        return follow_rows(
+            once.feed(orders), self.optimizer, self.weights(), epochs=epochs, seed=self.seed
+        )
+
+    def measure(self, advance: Advance | None = None) -> Measured:
+        """Return the rates of all cells on the recording, (cells,)."""
+        return measure(self.follow(self.feed(), advance), self.level)
+
+    def measure_orders(self, orders: Sequence[Order], advance: Advance | None = None) -> Measured:
+        """Return the rates of the same rows in several orders, (orders,)."""
+        found = []
+        for first in range(0, len(orders), _TOGETHER):
+            some = list(orders[first : first + _TOGETHER])
+            filled = [*some, *[some[-1]] * (_TOGETHER - len(some))]
+            passed = self.follow(self.feed(filled), advance)
+            found.append(measure(passed, self.level)[: len(some)])
+        return joined(found)
+
+    def measure_rows(
+        self, variants: Sequence[Callable[[], np.ndarray]], advance: Advance | None = None
+    ) -> Measured:
+        """Return the rates of several variants of the rows, which are made when needed."""
+        found = []
+        for first in range(0, len(variants), _TOGETHER):
+            made = [variant() for variant in variants[first : first + _TOGETHER]]
+            rows = np.stack([*made, *[made[-1]] * (_TOGETHER - len(made))], axis=-1)
+            longest = max(
+                float(np.sqrt(np.max(np.sum(self.model.apply(one) ** 2, axis=1)))) for one in made
+            )
+            outputs = self.recording.target if self.is_logistic else None
+            feed = feed_of(
+                self.model,
+                lambda start, stop, rows=rows: rows[start:stop],
+                len(rows),
+                rows.shape[1],
+                batch=self.batch,
+                streams=_TOGETHER,
+                targets=None
+                if outputs is None
+                else lambda start, stop, y=outputs: np.repeat(y[start:stop, None], _TOGETHER, 1),
+                largest=longest,
+                logistic=self.is_logistic,
+            )
+            found.append(measure(self.follow(feed, advance), self.level)[: len(made)])
+        return joined(found)
+
+    def train(self, orders: Sequence[Order] | None = None, advance: Advance | None = None) -> Pass:
+        """Train the model itself, from zero weights, and keep residuals and sizes."""
+        feed = self.feed(orders, target=True)
+        if self.is_logistic:
+            return self.follow(feed, advance)
+        lanes = feed.streams
+        if orders is not None and lanes < _TOGETHER and is_small(feed):
+            feed = self.feed([*orders, *[orders[-1]] * (_TOGETHER - lanes)], target=True)
+        start = np.zeros(feed.size)
+        start[-1] = 1.0
+        weights = self.weights(target=True)
+        found = walk(feed, self.optimizer, weights, start=start, record=True, advance=advance)
+        return found if orders is None else found.first(lanes)
+
+    def enough(self, batch: int) -> bool:
+        """Whether batches of this size leave enough steps to judge."""
+        return self.rows // batch >= LEAST_STEPS

@@ -1,0 +1,1 @@
+"""Probing: other people's learners, replayed on rows and measured."""

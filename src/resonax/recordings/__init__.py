@@ -1,0 +1,1 @@
+"""Recordings: from files, frames and arrays to rows that can be trained on."""

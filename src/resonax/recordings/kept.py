@@ -1,0 +1,134 @@
+"""What is kept of the rows as they are read: the values, their spread, the classes of a target."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import weakref
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import numpy as np
+
+from resonax.checks import ArgumentError
+from resonax.labels import plain
+from resonax.recordings.table import listed
+
+__all__ = ["Classes", "RowStore", "Spread"]
+
+_MOST_CLASSES = 9  # that are told apart, to be named
+
+
+class RowStore:
+    """Rows that grow in memory, and move to a nameless temporary file beyond a limit.
+
+    As the file has no name, it is gone with the last array that maps it, even after a kill.
+    """
+
+    def __init__(self, memory: int, columns: int, dtype: type) -> None:
+        self.memory, self.columns, self.dtype = memory, columns, dtype
+        self.file: IO[bytes] = io.BytesIO()
+
+    def append(self, block: np.ndarray) -> None:
+        data = np.ascontiguousarray(block, self.dtype).data
+        held = self.file
+        try:
+            if isinstance(held, io.BytesIO) and held.tell() + data.nbytes > self.memory:
+                self.file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the store
+                weakref.finalize(self, self.file.close)
+                self.file.write(held.getbuffer())
+            self.file.write(data)
+            self.file.flush()
+        except OSError as error:
+            raise ArgumentError(
+                f"the temporary folder {tempfile.gettempdir()} cannot hold the data "
+                f"({error.strerror}): set TMPDIR to a folder with more room"
+            ) from None
+
+    def array(self) -> np.ndarray:
+        """Return what was stored, (rows, columns); nothing may be appended afterwards."""
+        if isinstance(self.file, io.BytesIO):
+            array = np.frombuffer(self.file.getbuffer(), self.dtype)
+        else:
+            array = np.memmap(self.file, self.dtype, mode="r")
+        array.flags.writeable = False
+        return array.reshape(-1, self.columns)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Of each column the first value, the mean less the first value, and the variance.
+
+    With differences to the first row no digits are lost to a large offset.
+    """
+
+    rows: int
+    first: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+
+    @classmethod
+    def of(cls, block: np.ndarray, first: np.ndarray) -> Spread:
+        off = block - first
+        mean = off.mean(axis=0)
+        return cls(len(block), first, mean, np.square(off - mean).mean(axis=0))
+
+    def merged(self, other: Spread) -> Spread:
+        """Return the spread of the rows of both, as Chan, Golub and LeVeque (1979) do."""
+        rows = self.rows + other.rows
+        share = other.rows / rows
+        gap = other.mean - self.mean
+        variance = self.variance + share * (other.variance - self.variance + (1 - share) * gap**2)
+        return Spread(rows, self.first, self.mean + share * gap, variance)
+
+    def check(self, names: tuple[str, ...], target: str | None) -> None:
+        """Raise `ArgumentError` if a column is constant, or is but for its last digits."""
+        size = np.abs(self.first + self.mean)
+        flat = np.sqrt(self.variance) <= np.maximum(2 * np.finfo(float).eps * size, 1e-150)
+        for name in np.array(names)[flat].tolist():
+            if name == target:
+                raise ArgumentError(f"the target {name!r} is constant: there is nothing to learn")
+            raise ArgumentError(
+                f"column {name!r} is constant: leave it out, a bias is added anyway"
+            )
+
+
+@dataclass
+class Classes:
+    """The different values of a target, as long as there are few."""
+
+    values: list[Any] = field(default_factory=list)  # in the order in which they came
+
+    def take(self, column: Any) -> np.ndarray:
+        """Take more values in; return the place of each in ``values``, NaN where it is missing."""
+        import pandas as pd
+
+        places: list[int] = []
+        codes, found = pd.factorize(column) if len(self.values) <= _MOST_CLASSES else ([], [])
+        for value in found[: _MOST_CLASSES + 1]:
+            key = value.strip() if isinstance(value, str) else value
+            if key not in self.values:
+                self.values.append(key)
+            places.append(self.values.index(key))
+        if len(self.values) > _MOST_CLASSES:
+            return np.zeros(len(column))
+        return np.where(np.asarray(codes) < 0, np.nan, np.append(places, 0.0)[codes])
+
+    def names(self, target: str | None) -> tuple[str, ...]:
+        """Return what 0 and 1 stand for; `ArgumentError` unless there are two values."""
+        if len(self.values) != 2:
+            many = len(self.values) > _MOST_CLASSES
+            shown = listed([plain(value, 20) for value in self.values], 4)
+            count = f"more than {_MOST_CLASSES}" if many else len(self.values)
+            what = f"the target {target!r} has {count} values ({shown}), and the logistic loss"
+            if len(self.values) < 2:
+                raise ArgumentError(f"the target {target!r} is constant: there is nothing to learn")
+            raise ArgumentError(f"{what} learns two: make it a column that says whether it is one")
+        return tuple(plain(value, 40) for value in self._sorted())
+
+    def coded(self, places: np.ndarray) -> np.ndarray:
+        """Return 1 for the later of two values in order, and 0 for the other."""
+        return np.equal(places, self.values.index(self._sorted()[1]))
+
+    def _sorted(self) -> list[Any]:
+        return sorted(self.values, key=lambda value: (isinstance(value, str), value))

@@ -1,0 +1,185 @@
+"""Sources of data, opened as tables: files, data frames and arrays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from resonax.checks import ArgumentError
+from resonax.labels import plain
+from resonax.recordings.delimited import open_csv
+from resonax.recordings.table import MOST_PACKED, PIECE, SMALL_ENOUGH, Table, listed, reading
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["open_table"]
+
+_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".npy", ".npz")
+
+
+def open_table(source: Any, separator: str | None = None, decimal: str | None = None) -> Table:
+    """Open a file, a data frame or an array (rows x columns); `ArgumentError` if that fails.
+
+    Names of columns with characters that cannot be shown have escapes in their place.
+    """
+    if isinstance(source, str | Path):
+        table = _open_file(Path(source), separator, decimal)
+    elif separator is not None or decimal is not None:
+        raise ArgumentError("separator and decimal are of text files: leave them out")
+    elif hasattr(source, "to_pandas"):  # polars, pyarrow, xarray
+        try:
+            table = open_table(source.to_pandas())
+        except ImportError as error:
+            package = error.name or "pyarrow"
+            raise ArgumentError(f"this table needs {package}: pip install {package}") from None
+    elif hasattr(source, "iloc"):
+        table = _frame(source if source.ndim == 2 else source.to_frame())
+    else:
+        table = _array(source, "array")
+    shown = tuple(plain(name) for name in table.columns)
+    table = table if shown == table.columns else table.renamed(shown)
+    name, count = max(Counter(table.columns).items(), key=lambda item: item[1], default=("", 0))
+    if count > 1:
+        raise ArgumentError(f"{table.source} has {count} columns named {name!r}: rename them")
+    return table
+
+
+def _check_path(path: Path) -> None:
+    """Raise `ArgumentError` unless this is a file with one of the endings."""
+    if path.is_dir():
+        raise ArgumentError(f"{plain(path)} is a folder: give a file, {', '.join(_ENDINGS)}")
+    if not path.exists():
+        raise ArgumentError(f"there is no file {plain(path)}: check its name and folder")
+    if not path.is_file():  # a pipe would be waited for, and can be read only once
+        raise ArgumentError(f"{plain(path)} is a pipe or a device: save the data as a file first")
+    if not path.name.lower().endswith(_ENDINGS):
+        raise ArgumentError(f"{plain(path.name)} must end in one of {', '.join(_ENDINGS)}")
+
+
+def _open_file(path: Path, separator: str | None, decimal: str | None) -> Table:
+    with reading(path):
+        _check_path(path)
+        name = path.name.lower()
+        given = "separator" if separator is not None else "decimal" if decimal is not None else ""
+        if given and name.endswith((".parquet", ".npy", ".npz")):
+            raise ArgumentError(f"{plain(path.name)} is no text and has no {given}: leave it out")
+        if name.endswith(".parquet"):
+            _check_start(path, b"PAR1", "a Parquet file")
+            return _parquet(path)
+        if name.endswith(".npy"):
+            _check_start(path, b"\x93NUMPY", "a NumPy array")
+            return _array(np.load(path, mmap_mode="r", allow_pickle=False), plain(path.name))
+        if name.endswith(".npz"):
+            _check_start(path, b"PK", "an archive of NumPy arrays")
+            return _npz(path)
+        if name.endswith(".gz"):
+            _check_start(path, b"\x1f\x8b", "a gzip file")
+        usual = "\t" if name.removesuffix(".gz").endswith(".tsv") else ","
+        return open_csv(path, usual, separator, decimal)
+
+
+def _check_start(path: Path, start: bytes, kind: str) -> None:
+    with open(path, "rb") as file:
+        found = file.read(len(start))
+    if not found:
+        raise ArgumentError(f"{plain(path.name)} is empty")
+    if not start.startswith(found):
+        raise ArgumentError(f"{plain(path.name)} is not {kind}, whatever its name says")
+
+
+def _pieces(rows: int, columns: Sequence[str]) -> Iterator[slice]:
+    step = max(1, PIECE // max(1, len(columns)))
+    return (slice(start, start + step) for start in range(0, rows, step))
+
+
+def _frame(frame: pd.DataFrame) -> Table:
+    names = tuple(str(label) for label in frame.columns)
+
+    def pieces(columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        chosen = frame.set_axis(names, axis=1)[list(columns)].reset_index(drop=True)
+        return (chosen.iloc[rows] for rows in _pieces(len(chosen), columns))
+
+    return Table(names, "table", pieces)
+
+
+def _array(values: Any, source: str) -> Table:
+    name = "the array" if source == "array" else source
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.ma.filled(values.astype(float), np.nan)  # else what is masked would count
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentError(f"{name} must have rows of equal length") from None
+    if array.dtype.kind == "c":
+        raise ArgumentError(f"{name} holds complex numbers: give real ones")
+    if array.dtype.kind not in "buif":
+        raise ArgumentError(
+            f"{name} must hold numbers, got values of type {array.dtype}: "
+            "give an array, a data frame or the name of a file"
+        )
+    if array.ndim not in (1, 2):
+        raise ArgumentError(f"{name} must be rows x columns, got {array.ndim} axes")
+    if array.ndim == 1:
+        array = array[:, None]
+    names = tuple(str(index) for index in range(array.shape[1]))
+
+    def pieces(columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        chosen = slice(None) if tuple(columns) == names else [int(name) for name in columns]
+        for rows in _pieces(len(array), columns):
+            with np.errstate(over="ignore"):  # a long double becomes infinite, which is found
+                numbers = np.asarray(array[rows][:, chosen], dtype=float)
+            yield pd.DataFrame(numbers, columns=list(columns))
+
+    return Table(names, source, pieces, numbered=True)
+
+
+def _npz(path: Path) -> Table:
+    source = plain(path.name)
+    # numpy leaves a damaged file open unless the file is opened for it
+    with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+        size = sum(info.file_size for info in archive.zip.infolist())
+        if size > max(MOST_PACKED * path.stat().st_size, SMALL_ENOUGH):
+            raise ArgumentError(
+                f"{source} unpacks to more than {MOST_PACKED} times its size: save it as .npy"
+            )
+        loaded = {name: archive[name] for name in archive.files}
+    # whatever else lies in an archive is given as bytes
+    arrays = {name: part for name, part in loaded.items() if isinstance(part, np.ndarray)}
+    known = [name for name in ("X", "x", "data") if name in arrays]
+    tables = [name for name, array in arrays.items() if array.ndim == 2]
+    found = known or tables or [name for name in arrays if name != "y"]
+    if len(found) != 1:
+        raise ArgumentError(
+            f"{source} must hold one table named X, and a target named y if there is one; "
+            f"it has {listed([plain(name) for name in arrays]) or 'no arrays'}"
+        )
+    table = _array(arrays[found[0]], source)
+    return table.beside("y", arrays["y"]) if "y" in arrays and found != ["y"] else table
+
+
+def _parquet(path: Path) -> Table:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise ArgumentError("Parquet files need pyarrow: pip install pyarrow") from None
+    with parquet.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+    names = tuple(name for name in names if not name.startswith("__index_level_"))
+
+    def pieces(columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        rows = max(1, PIECE // max(1, len(columns)))
+        # without buffering ahead, as a file may be a single group of rows
+        options = {"pre_buffer": False, "buffer_size": 2**16}
+        with reading(path), parquet.ParquetFile(path, **options) as file:
+            for batch in file.iter_batches(rows, columns=list(columns), use_threads=False):
+                # without the metadata, which would make a column the index again
+                yield batch.replace_schema_metadata(None).to_pandas()[list(columns)]
+
+    return Table(names, plain(path.name), pieces)

@@ -1,0 +1,1 @@
+"""Sweeps: grids of trainings as declarative files, computed into stores."""

@@ -1,0 +1,105 @@
+"""From the tables of a specification, which are valid, to what simulation and theory take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import optax
+
+from resonax.dynamics import Setting
+from resonax.learners import (
+    Features,
+    Fourier,
+    Linear,
+    Momentum,
+    Polynomial,
+    Radial,
+    heavy_ball,
+    nesterov,
+    sgd,
+)
+from resonax.processes import PROCESSES, Process
+from resonax.simulation import Network, Training, Transform, adam
+from resonax.sweeps.schema import Sweep
+from resonax.sweeps.tables import varying
+from resonax.sweeps.validation import Cell, resolve
+
+__all__ = ["build_setting", "build_training"]
+
+_MODELS: dict[str, Any] = {
+    "linear": Linear,
+    "polynomial": Polynomial,
+    "fourier": Fourier.of,
+    "radial": Radial.of,
+    "network": Network,
+}
+_OPTIMIZERS: dict[str, Any] = {
+    "heavy_ball": heavy_ball,
+    "nesterov": nesterov,
+    "sgd": sgd,
+    "adam": adam,
+}
+_PERIOD = 2.0  # until an axis sets it
+
+
+def _filled(part: str, table: Mapping[str, Any], axes: Mapping[str, float]) -> dict[str, Any]:
+    """Return the entries of a table, and those that axes set."""
+    given = {name: entry for name, entry in table.items() if name != "kind"}
+    return given | {name: axes[name] for name in varying(part, table["kind"]) if name in axes}
+
+
+def _process(table: Mapping[str, Any], axes: Mapping[str, float]) -> Process:
+    given = _filled("process", table, axes)
+    if "dim" in given:
+        given["dim"] = int(given["dim"])
+    return PROCESSES[table["kind"]](**given)
+
+
+def _model(table: Mapping[str, Any]) -> Features | Network:
+    given = {name: entry for name, entry in table.items() if name != "kind"}
+    if "hidden" in given:
+        given["hidden"] = tuple(given["hidden"])
+    return _MODELS[table.get("kind", "linear")](**given)
+
+
+def _optimizer(table: Mapping[str, Any], axes: Mapping[str, float]) -> Any:
+    kind, numbers = table["kind"], _filled("optimizer", table, axes)
+    if kind in _OPTIMIZERS:
+        return _OPTIMIZERS[kind](**numbers)
+    return Transform.of(getattr(optax, kind.removeprefix("optax.")), numbers)
+
+
+def build_training(sweep: Sweep, number: int) -> Training:
+    """Return what a panel simulates; numbers that an axis sets have the axis' largest value."""
+    return _training(resolve(sweep, number), sweep)
+
+
+def _training(cell: Cell, sweep: Sweep) -> Training:
+    axes = {name: float(points.max()) for name, points in sweep.points().items()}
+    if "period" in axes:
+        axes["period"] = _PERIOD
+    return Training(
+        process=_process(cell.process, axes),
+        optimizer=_optimizer(cell.optimizer, axes),
+        model=_model(cell.model),
+        **cell.train.model_dump(),
+    )
+
+
+def build_setting(sweep: Sweep, number: int, *, theory: bool = False) -> Setting:
+    """Return what the theory judges in a panel, on its own process or on that of ``theory``."""
+    training = build_training(sweep, number)
+    assert isinstance(training.optimizer, Momentum)
+    assert isinstance(training.model, Features)
+    process = training.process
+    if theory and sweep.theory:
+        process = _process(sweep.theory.process, {"period": _PERIOD})
+    return Setting(
+        process=process,
+        optimizer=training.optimizer,
+        batch=training.batch,
+        noise=training.noise,
+        features=training.model,
+        reduction=training.reduction,
+    )

@@ -1,0 +1,224 @@
+"""What a sweep will take, before anything of it is made: time and memory, to a factor of about 3.
+
+The memory follows from what the compiled loops hold: `tests/test_cost.py` compares it with what the
+compiler says. The time follows from the number of products, at the speed of two cores.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from resonax.checks import ArgumentError
+from resonax.sweeps.schema import Sweep
+from resonax.sweeps.tables import MOMENTUM_KINDS, count_weights, varying
+from resonax.sweeps.validation import Cell, resolve, rows_drawn
+
+__all__ = ["LARGE", "Estimate", "check_cost", "estimate"]
+
+GB = 10**9
+ASK_SECONDS, ASK_BYTES = 600.0, 4 * GB  # above these a person is asked
+MOST_SECONDS, MOST_BYTES = 30 * 86_400.0, 256 * GB  # above these a sweep is refused
+LARGE = f"{ASK_SECONDS / 60:g} minutes or {ASK_BYTES / GB:g} GB"
+MOST_SINGLE = 1_000_000  # steps in 32 bits: beyond, the phase of a short period is rounded away
+
+_LIBRARIES = GB // 2  # what the libraries take before anything is computed
+_BLOCK, _LANES = 20, 64  # steps drawn at once, and streams are a multiple of this
+_COMPONENTS = 64  # of the law of inputs in random order, at most
+_TEST_ROWS = 10  # of a network, in each step of the window
+_COMPILE, _COMPILE_ROW = 10.0, 0.1  # seconds for each program, and for each feature that it lists
+_SPEED = 3e9  # products a second
+# Seconds that a criterion takes for a cell of 2 weights; those of the last two are computed on the
+# points of the table theory.
+_CRITERIA = {"flow": 1e-3, "map": 1e-3, "mean_square": 0.02, "lyapunov": 0.1}
+
+
+class Estimate(NamedTuple):
+    """How large a sweep is."""
+
+    cells: int  # of all panels
+    runs: int
+    steps: int  # of the longest run
+    seconds: float
+    engine: int  # bytes of the largest task while it runs
+    stored: int  # bytes of the results
+
+    @property
+    def bytes(self) -> int:
+        """Memory in all: the libraries, the largest task, and the results twice, to be drawn."""
+        return _LIBRARIES + self.engine + 2 * self.stored
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is worth a question."""
+        return self.seconds > ASK_SECONDS or self.bytes > ASK_BYTES
+
+    def __str__(self) -> str:
+        return (
+            f"{self.cells:,} cells, {self.runs:,} runs of {self.steps:,} steps each: "
+            f"about {_time(self.seconds)} and {self.bytes / GB:.2g} GB of memory"
+        )
+
+
+def _time(seconds: float) -> str:
+    """Return a time in words, to one digit or two.
+
+    Examples
+    --------
+    >>> [_time(seconds) for seconds in (3.2, 250, 9000, 1e6)]
+    ['a few seconds', '4 minutes', '2 hours', '12 days']
+    """
+    if seconds < 30:
+        return "a few seconds"
+    units = (("minutes", 60, 90), ("hours", 3600, 36), ("days", 86_400, 1e300))
+    unit, length, _ = next(unit for unit in units if seconds < unit[1] * unit[2])
+    count = max(round(seconds / length), 1)
+    return f"{count:.3g} {unit if count > 1 else unit[:-1]}"
+
+
+class _Work(NamedTuple):
+    """What one panel takes."""
+
+    bytes: float
+    products: float
+    compile: float = _COMPILE  # seconds
+
+
+def _linear(
+    cell: Cell, streams: int, inner: int, rows: int, dim: int, varies: bool, mixed: bool
+) -> _Work:
+    """Return the work of a linear model; ``inner`` are the cells that share a stream."""
+    weights = count_weights(cell.model, dim)
+    gram = not varies and weights <= 2 * rows
+    entries = weights * (weights + 3) // 2 if gram else rows * (weights + 1)
+    laws = inner if varies else 1
+    numbers = rows * (dim + 2) + 2 * dim + (_COMPONENTS * rows * laws if mixed else 0)
+    slots = 3 if cell.optimizer["kind"] in MOMENTUM_KINDS else 5  # error, memory, solution
+    state = inner * (slots * weights + 3)
+    block = _BLOCK * (numbers + laws * (entries + (2 * dim if varies else 0)))
+    drawing = 20 * numbers + laws * rows * weights**2  # one number takes about 20 products
+    stepping = inner * ((weights**2 if gram else 2 * rows * weights) + 4 * slots * weights)
+    return _Work(
+        streams * (1.7 * state + block),
+        streams * (drawing + stepping),
+        _COMPILE + _COMPILE_ROW * rows * weights,
+    )
+
+
+def _network(cell: Cell, streams: int, inner: int, rows: int, dim: int, varies: bool) -> _Work:
+    """Return the work of a network."""
+    weights = count_weights(cell.model, dim)
+    hidden = sum(cell.model.get("hidden", (20, 20))) + 1
+    laws = inner if varies else 1
+    slots = 8 if cell.optimizer["kind"] in MOMENTUM_KINDS else 10
+    state = inner * (slots * weights + 4 * rows * hidden)
+    drawn = 6 * _BLOCK * laws * (rows + _TEST_ROWS) * (dim + 2)
+    law = 2 * laws * (_BLOCK + _COMPONENTS // 2) * dim**2
+    products = inner * (6 * rows + slots) * weights + 20 * rows * (dim + 2)
+    return _Work(streams * (state + drawn + law), streams * products)
+
+
+def _panel(sweep: Sweep, number: int, points: Mapping[str, np.ndarray], item: int) -> _Work:
+    """Return the bytes of a panel's largest task, and the products of all of them."""
+    cell = resolve(sweep, number)
+    first, _second = points
+    panel = sweep.panels[number]
+    lengths = []
+    for name, array in points.items():
+        low, high = panel.limits.get(name, (-np.inf, np.inf))
+        lengths.append(int(((array >= low) & (array <= high)).sum()))
+    chunk = lengths[1] if sweep.theory else min(sweep.chunk, lengths[1])
+    inner, columns = (lengths[0], chunk) if sweep.share else (1, lengths[0] * chunk)
+    streams = -(-columns * cell.run.runs // _LANES) * _LANES
+    own = (*varying("optimizer", cell.optimizer["kind"]), "start", "batch", "dim")
+    varies = sweep.share and first not in own
+    mixed = bool((points.get("period", np.ones(1)) == 0).any())
+    rows, dim = rows_drawn(sweep, cell, points), cell.dim(points)
+    work = (
+        _network(cell, streams, inner, rows, dim, varies)
+        if cell.is_network
+        else _linear(cell, streams, inner, rows, dim, varies, mixed)
+    )
+    tasks = lengths[1] / chunk
+    return _Work(item * work.bytes, tasks * work.products * cell.run.steps, work.compile)
+
+
+def _theory_seconds(sweep: Sweep, points: Mapping[str, np.ndarray]) -> float:
+    """Return the time that the criteria of one panel take."""
+    if sweep.theory is None:
+        return 0.0
+    cells = [len(array) for array in points.values()]
+    few = [min(pair) for pair in zip(cells, sweep.theory.points, strict=True)]
+    # A period of more steps has more matrices to multiply.
+    slow = max(1.0, float(np.max(points.get("period", np.ones(1)))) / 1000)
+    return slow * sum(
+        _CRITERIA[name] * float(np.prod(few if name in ("mean_square", "lyapunov") else cells))
+        for name in sweep.theory.criteria
+    )
+
+
+def estimate(sweep: Sweep, *, double: bool = False) -> Estimate:
+    """Return what a sweep will take.
+
+    Examples
+    --------
+    >>> from resonax.sweeps.specification import parse_sweep
+    >>> sweep = parse_sweep({
+    ...     "id": "mine",
+    ...     "process": {"kind": "sinusoid"},
+    ...     "optimizer": {"kind": "heavy_ball", "lr": 0.01},
+    ...     "axes": {"momentum": {"values": [0.9, 0.95]}, "period": {"values": [20, 30]}},
+    ... })
+    >>> print(estimate(sweep))
+    4 cells, 10 runs of 10,000 steps each: about a few seconds and 0.5 GB of memory
+    """
+    points = sweep.points()
+    panels = [
+        _panel(sweep, number, points, 8 if double else 4) for number in range(len(sweep.panels))
+    ]
+    cells = int(np.prod([len(array) for array in points.values()])) * len(panels)
+    criteria = len(sweep.theory.criteria) if sweep.theory else 0
+    kinds = 1
+    if "batch" in points and not (sweep.share and next(iter(points)) == "batch"):
+        kinds = len(points["batch"])
+    return Estimate(
+        cells=cells,
+        runs=sweep.run.runs,
+        steps=max(resolve(sweep, number).run.steps for number in range(len(panels))),
+        seconds=sum(panel.products / _SPEED + kinds * panel.compile for panel in panels)
+        + len(panels) * _theory_seconds(sweep, points),
+        engine=int(max(panel.bytes for panel in panels)),
+        stored=8 * cells * (8 + 2 * sweep.run.runs + 3 * criteria),
+    )
+
+
+def _memory() -> int:
+    """Return the memory of this machine in bytes, or 0 where it cannot be asked."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 0
+
+
+def check_cost(sweep: Sweep, *, double: bool = False) -> Estimate:
+    """Return what a sweep will take; raise `ArgumentError` where that is out of reach."""
+    found = estimate(sweep, double=double)
+    if found.steps > MOST_SINGLE and not double:
+        raise ArgumentError(
+            f"run.steps must be at most {MOST_SINGLE:,} in 32 bits, got {found.steps:,}: "
+            "add --double"
+        )
+    room = min(_memory() or MOST_BYTES, MOST_BYTES)
+    if found.bytes > room:
+        raise ArgumentError(
+            f"{found}, and there are {room / GB:.2g} GB: use a smaller chunk or model, or fewer "
+            "runs, points or samples"
+        )
+    if found.seconds > MOST_SECONDS:
+        raise ArgumentError(
+            f"{found}, and {_time(MOST_SECONDS)} are the most: use fewer points, runs or steps"
+        )
+    return found

@@ -1,0 +1,263 @@
+"""A sweep: its layout in a store, and what one task of it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.interpolate import RegularGridInterpolator
+
+from resonax.algebra import on_the_cpu
+from resonax.labels import CRITERIA, LABELS
+from resonax.results import Layout, Variable
+from resonax.simulation import STATISTICS, Responses, simulate, summarise
+from resonax.stability import stability_map
+from resonax.sweeps.build import build_setting, build_training
+from resonax.sweeps.schema import Panel, Sweep
+from resonax.sweeps.validation import resolve
+
+__all__ = ["compute_sweep", "sweep_groups", "sweep_layout", "sweep_specification"]
+
+_COSTLY = ("mean_square", "lyapunov")  # computed on a coarser grid, and interpolated
+_RUN = {
+    "run_log_response": "logarithm of the response of each run",
+    "run_rate": "growth per step of each run, from the middle to the end",
+}
+
+
+def sweep_specification(sweep: Sweep) -> dict[str, Any]:
+    """Return what decides the numbers of a sweep, as plain values."""
+    words = {"title", "paper", "caption", "deviations", "smoke"}
+    table = sweep.model_dump(mode="json", exclude=words)
+    for panel in table["panels"]:
+        del panel["reading"], panel["smoke"]
+    table["axes"] = {name: points.tolist() for name, points in sweep.points().items()}
+    return table
+
+
+def sweep_layout(sweep: Sweep) -> Layout:
+    """Return how a sweep is stored: a task is one panel, or a part of one."""
+    points = sweep.points()
+    first, second = points
+    dims = ("panel", first, second)
+    variables = {
+        name: Variable(dims, "float64", {"long_name": words}) for name, words in STATISTICS.items()
+    }
+    for name, words in _RUN.items():
+        variables[name] = Variable((*dims, "run"), "float64", {"long_name": words})
+    for criterion in sweep.theory.criteria if sweep.theory else ():
+        words = f"rate per step by the criterion {criterion}: {CRITERIA[criterion]}"
+        variables[f"{criterion}_rate"] = Variable(dims, "float64", {"long_name": words})
+        for end in ("low", "high") if criterion in _COSTLY else ():
+            words = f"{end} end of what the computed points around a cell allow for {criterion}"
+            variables[f"{criterion}_{end}"] = Variable(dims, "float64", {"long_name": words})
+    for number in range(len(sweep.panels)):
+        build_training(sweep, number)  # what cannot be built is said before anything is written
+    return Layout(
+        coords={
+            "panel": np.array([panel.name for panel in sweep.panels]),
+            **points,
+            "run": np.arange(sweep.run.runs),
+        },
+        chunks={"panel": 1, second: len(points[second]) if sweep.theory else sweep.chunk},
+        variables=variables,
+        coord_attributes={name: _label(name) for name in points},
+    )
+
+
+def sweep_groups(sweep: Sweep) -> tuple[tuple[int, ...], ...]:
+    """Return the tasks of a sweep in groups that are best made together.
+
+    Those of a group run the same compiled loop. It depends on words and whole numbers; fractions
+    are given to it, and so is whether a loss is summed. Where theory is asked for, that takes
+    longer than to compile, and each task is a group of its own.
+    """
+    tasks = sweep_layout(sweep).tasks()
+    if sweep.theory:
+        return tuple((task.number,) for task in tasks)
+    groups: dict[str, list[int]] = {}
+    for task in tasks:
+        panel = sweep.panels[task.region["panel"].start if "panel" in task.region else 0]
+        words = [
+            {key: value for key, value in sorted(table.items()) if not isinstance(value, float)}
+            for name in ("process", "model", "optimizer", "train", "run")
+            for table in [sweep.merged(panel, name)]
+        ]
+        words[3].pop("reduction", None)
+        groups.setdefault(repr((words, panel.limits)), []).append(task.number)
+    return tuple(tuple(numbers) for numbers in groups.values())
+
+
+def _label(name: str) -> dict[str, str]:
+    meaning, symbol, unit = LABELS.get(name, (name, "", "1"))
+    return {"long_name": meaning, "symbol": symbol, "units": unit}
+
+
+def _inside(panel: Panel, name: str, points: np.ndarray) -> np.ndarray:
+    """Return the places of an axis that a panel computes."""
+    low, high = panel.limits.get(name, (-np.inf, np.inf))
+    return np.flatnonzero((points >= low) & (points <= high))
+
+
+def compute_sweep(
+    sweep: Sweep,
+    region: Mapping[str, slice],
+    *,
+    seed: int,
+    double: bool = False,
+    advance: Callable[[float], None] | None = None,
+) -> dict[str, np.ndarray]:
+    """Return the variables of one task; cells outside a panel's limits are nan.
+
+    ``advance`` is told the share of the task just finished.
+    """
+    number = region["panel"].start if "panel" in region else 0
+    panel = sweep.panels[number]
+    points = sweep.points()
+    first, second = points
+    part = points[second][region.get(second, slice(None))]
+    offset = region[second].start if second in region else 0
+    rows, columns = _inside(panel, first, points[first]), _inside(panel, second, part)
+    shape = (len(points[first]), len(part))
+    runs = sweep.run.runs
+    values = {name: np.full((1, *shape), np.nan) for name in STATISTICS}
+    values |= {name: np.full((1, *shape, runs), np.nan) for name in _RUN}
+    if len(rows) and len(columns):
+        inner = {first: points[first][rows], second: part[columns]}
+        labels = cell_labels(number, len(rows), columns + offset, share=sweep.share)
+        found = _simulate(sweep, number, inner, labels, seed, double, advance)
+        place = np.ix_(rows, columns)
+        for name, array in summarise(found).items():
+            values[name][0][place] = array
+        values["run_log_response"][0][place] = found.log_response
+        values["run_rate"][0][place] = found.rate
+    for criterion in sweep.theory.criteria if sweep.theory else ():
+        values |= {
+            f"{criterion}_{name}": array[None]
+            for name, array in _theory(sweep, number, criterion).items()
+        }
+    return values
+
+
+def cell_labels(panel: int, rows: int, columns: np.ndarray, *, share: bool) -> np.ndarray:
+    """Return the labels by which cells get their random numbers, no two of them equal.
+
+    Shared: one for each column. Not shared: one for each cell, row by row; the lower words have
+    8 bits of the panel, 12 of the row and 12 of the column, and what is above these goes to the
+    upper words.
+
+    Examples
+    --------
+    >>> [hex(label) for label in cell_labels(1, 2, np.array([5, 4096]), share=False)]
+    ['0x1000005', '0x101000000', '0x1001005', '0x101001000']
+    """
+    columns = np.asarray(columns, np.int64)
+    if share:
+        return panel * 2**20 + columns
+    row, column = np.arange(rows)[:, None], columns[None, :]
+    lower = panel % 2**8 * 2**24 + row % 2**12 * 2**12 + column % 2**12
+    upper = (panel >> 8) * 2**20 + (row >> 12) * 2**10 + (column >> 12)
+    return (upper * 2**32 + lower).ravel()
+
+
+def _simulate(
+    sweep: Sweep,
+    number: int,
+    points: Mapping[str, np.ndarray],
+    labels: np.ndarray,
+    seed: int,
+    double: bool,
+    advance: Callable[[float], None] | None,
+) -> Responses:
+    """Return the responses with the first axis first."""
+    first, second = points
+    training = build_training(sweep, number)
+    columns, shared = {second: points[second]}, {first: points[first]}
+    if not sweep.share:
+        grid = np.meshgrid(points[first], points[second], indexing="ij")
+        columns, shared = {first: grid[0].ravel(), second: grid[1].ravel()}, {}
+    found = simulate(
+        training,
+        columns,
+        shared,
+        **resolve(sweep, number).run.model_dump(),
+        seed=seed,
+        labels=labels,
+        double=double,
+        advance=advance,
+    )
+    shape = (len(points[first]), len(points[second]), -1)
+    if sweep.share:
+        return Responses(*(array.swapaxes(0, 1) for array in found))
+    return Responses(*(array.reshape(shape) for array in found))
+
+
+@on_the_cpu
+def _theory(sweep: Sweep, number: int, criterion: str) -> dict[str, np.ndarray]:
+    """Return the rate of a criterion at every cell; nan where it does not apply.
+
+    The Lyapunov criterion judges the panel's own process. The others need a periodic law: where
+    the panel's is not, they judge the process that the table ``theory`` names.
+
+    A costly criterion is computed at some cells and interpolated to the others. Beside ``rate`` it
+    has ``low`` and ``high``: the range of the computed points around a cell, intervals included. A
+    sign that is the same at both ends is not interpolated.
+    """
+    assert sweep.theory is not None
+    points: dict[str, Any] = {**sweep.points()}
+    own = build_setting(sweep, number)
+    names = ("rate", "low", "high") if criterion in _COSTLY else ("rate",)
+    shape = tuple(len(array) for array in points.values())
+    nothing = {name: np.full(shape, np.nan) for name in names}
+    if criterion == "lyapunov":
+        if own.process.periodic:
+            return nothing
+    elif not own.process.periodic:
+        if criterion != "flow" or not sweep.theory.process:
+            return nothing
+        own = build_setting(sweep, number, theory=True)
+    if criterion not in _COSTLY:
+        return {"rate": stability_map(own, criterion, **points).rate.values}
+    places = [
+        np.unique(np.linspace(0, size - 1, most).round().astype(int))
+        for size, most in zip(shape, sweep.theory.points, strict=True)
+    ]
+    coarse = {
+        name: array[place] for (name, array), place in zip(points.items(), places, strict=True)
+    }
+    found = stability_map(own, criterion, **coarse)
+    # Frequency is the axis along which the tongues have about the same width.
+    scales = [1 / array if name == "period" else array for name, array in coarse.items()]
+    targets = [1 / array if name == "period" else array for name, array in points.items()]
+    order = tuple(slice(None, None, -1) if name == "period" else slice(None) for name in coarse)
+    between = RegularGridInterpolator(
+        tuple(np.sort(scale) for scale in scales), found.rate.values[order], method="linear"
+    )
+    low, high = (found.get(end, found.rate).values for end in ("low", "high"))
+    return {
+        "rate": between(np.stack(np.meshgrid(*targets, indexing="ij"), axis=-1)),
+        "low": _over_corners(np.min, low, places, shape),
+        "high": _over_corners(np.max, high, places, shape),
+    }
+
+
+def _over_corners(
+    reduce: Callable[..., np.ndarray],
+    values: np.ndarray,
+    places: Sequence[np.ndarray],
+    shape: tuple[int, ...],
+) -> np.ndarray:
+    """Return the least or largest of the computed values around each cell of a map.
+
+    ``places`` says of each axis which of its points were computed; one of them has its own value.
+    """
+    sides = [
+        (
+            np.searchsorted(place, np.arange(size), side="right") - 1,
+            np.searchsorted(place, np.arange(size), side="left"),
+        )
+        for place, size in zip(places, shape, strict=True)
+    ]
+    corners = [values[np.ix_(row, column)] for row in sides[0] for column in sides[1]]
+    return reduce(corners, axis=0)
