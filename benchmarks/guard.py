@@ -28,8 +28,8 @@ def timed(guarded: bool, steps: int, options: dict) -> tuple[float, int, int]:
         x, y = batches[step % 200]
         if guard is not None:
             guard.step(lambda x=x, y=y: nn.functional.cross_entropy(model(x), y))
-            if guard._burst.shadows is not None:
-                held = max(held, sum(2 * part.numel() for part in guard._burst.shadows.places))
+            if guard._run.burst.shadows is not None:
+                held = max(held, sum(2 * part.numel() for part in guard._run.burst.shadows.places))
             continue
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(x), y).backward()

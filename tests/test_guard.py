@@ -11,19 +11,27 @@ import pytest
 
 from resonax import ArgumentError, heavy_ball
 from resonax.guards.alarm import period_of
-from resonax.guards.growth import BLOCK, Estimates, estimates, forgotten, fresh, taken
+from resonax.guards.growth import BLOCK, Estimates, estimates, start_burst
+from resonax.guards.growth import init as init_growth
+from resonax.guards.growth import update as update_growth
 from resonax.guards.guard import (
-    Met,
-    Rules,
+    GuardConfig,
+    ShadowStep,
     active,
     as_lists,
-    begin,
     from_lists,
     is_probing,
-    observe,
+)
+from resonax.guards.guard import (
+    init as init_guard,
+)
+from resonax.guards.guard import (
+    update as update_guard,
 )
 from resonax.guards.policy import HOLD, POLICIES, checked_policy, decide
-from resonax.guards.schedule import IDLE, Plan, rested, turn, waiting
+from resonax.guards.schedule import IDLE, Plan, update_idle
+from resonax.guards.schedule import init as init_schedule
+from resonax.guards.schedule import update as update_schedule
 from resonax.guards.shadows import (
     Energy,
     advance,
@@ -37,7 +45,7 @@ CANDIDATES = np.array([0.95, 0.9, 0.85, 0.75, 0.5, 0.0])
 
 def follow(curvatures, lr=0.01, momenta=CANDIDATES, **options):
     """Rates of all candidates along a sequence of curvature matrices."""
-    growth = fresh(len(momenta))
+    growth = init_growth(len(momenta))
     size = len(curvatures[0])
     place = np.tile(np.ones(size) / math.sqrt(size), (len(momenta), 1))
     velocity = np.zeros_like(place)
@@ -54,7 +62,7 @@ def follow(curvatures, lr=0.01, momenta=CANDIDATES, **options):
         met = np.sum(place * pull, axis=1) / length
         place = moved
         after = energy()
-        growth = taken(growth, before, after, met, np.ones(len(momenta), bool))
+        growth = update_growth(growth, before, after, met, np.ones(len(momenta), bool))
         scale = np.sqrt(after.places + after.velocities)[:, None]
         place, velocity = place / scale, velocity / scale
     return estimates(growth)
@@ -136,13 +144,13 @@ def test_intervals_hold_the_long_run_but_are_not_idle():
 
 
 def test_older_bursts_count_less_but_are_not_lost():
-    growth = fresh(1)
+    growth = init_growth(1)
     for rate, steps in ((0.05, 20 * BLOCK), (-0.05, 20 * BLOCK)):
-        growth = forgotten(growth, 0.5, skip=0)
+        growth = start_burst(growth, 0.5, skip=0)
         after = Energy(np.full(1, math.exp(2 * rate)), np.zeros(1))
         for _ in range(steps):
             one = Energy(np.ones(1), np.zeros(1))
-            growth = taken(growth, one, after, np.ones(1), np.ones(1, bool))
+            growth = update_growth(growth, one, after, np.ones(1), np.ones(1, bool))
     assert -0.05 < estimates(growth).rate[0] < 0.0
 
 
@@ -207,16 +215,16 @@ def noisy(seed, count=4):
             mean = (0.01 if step % 320 == 0 else -0.05) + np.linspace(0.01, -0.02, count)
         growth = mean + rng.normal(scale=0.05) + rng.normal(scale=0.03, size=count)
         size = min(max(size * math.exp(growth[0]), 1e-3), 1e3)
-        yield size, Met(Energy(ones, none), Energy(np.exp(2 * growth), none), ones)
+        yield size, ShadowStep(Energy(ones, none), Energy(np.exp(2 * growth), none), ones)
 
 
 @functools.cache
 def changes(policy, seed):
     """Steps at which the guard acts, or would, with the place before and the one after."""
-    rules = Rules(policy, (0.95, 0.9, 0.75, 0.0), Plan(budget=1e9))
-    state, made = begin(rules), []
+    config = GuardConfig(policy, (0.95, 0.9, 0.75, 0.0), Plan(budget=1e9))
+    state, made = init_guard(config), []
     for size, met in noisy(seed):
-        after = observe(state, rules, size, met if is_probing(state) else None)
+        after = update_guard(state, config, size, met if is_probing(state) else None)
         if (after.current, after.advised) != (state.current, state.advised):
             made.append((int(after.step), int(state.current), int(after.advised)))
         state = after
@@ -260,40 +268,42 @@ def test_policies_are_the_same_in_compiled_code():
 
 def test_an_idle_step_is_the_general_one():
     plan = Plan(budget=1.7)
-    one = other = waiting(plan)
+    one = other = init_schedule(plan)
     for _ in range(100):
         if one.mode != IDLE:
             break
-        one, begins = rested(one, plan, 1)
-        other, begun = turn(other, plan, 0, np.bool_(False), usual=1, undecided=np.bool_(False))
+        one, begins = update_idle(one, plan, 1)
+        other, begun = update_schedule(
+            other, plan, 0, np.bool_(False), usual=1, undecided=np.bool_(False)
+        )
         assert [float(part) for part in one] == pytest.approx([float(part) for part in other])
         assert bool(begins) == bool(begun)
     assert one.mode != IDLE
 
 
 def test_the_work_stays_within_the_budget():
-    rules = Rules("safe", (0.9, 0.5, 0.0), Plan(budget=0.1))
-    state, work, steps = begin(rules), 0.0, 30_000
+    config = GuardConfig("safe", (0.9, 0.5, 0.0), Plan(budget=0.1))
+    state, work, steps = init_guard(config), 0.0, 30_000
     calm = Energy(np.ones(3), np.zeros(3)), Energy(np.full(3, 0.98), np.zeros(3))
     for _ in range(steps):
         met = None
         if is_probing(state):
-            work += 2.0 + 1.4 * active(state, rules).sum()
-            met = Met(*calm, np.ones(3))
-        state = observe(state, rules, 1.0, met)
+            work += 2.0 + 1.4 * active(state, config).sum()
+            met = ShadowStep(*calm, np.ones(3))
+        state = update_guard(state, config, 1.0, met)
     assert 0.05 < work / steps < 0.105
     assert int(state.current) == 0
 
 
 def test_states_survive_as_lists():
-    rules = Rules("safe", (0.9, 0.0))
-    state = begin(rules)
+    config = GuardConfig("safe", (0.9, 0.0))
+    state = init_guard(config)
     for step in range(100):
-        state = observe(state, rules, 1.0 + step)
-    again = from_lists(as_lists(state), rules)
+        state = update_guard(state, config, 1.0 + step)
+    again = from_lists(as_lists(state), config)
     for wrong in (as_lists(state)[:-1], [*as_lists(state)[:-1], "many"], as_lists(state)[::-1]):
         with pytest.raises(ValueError, match="its "):
-            from_lists(wrong, rules)
+            from_lists(wrong, config)
     for one, other in zip(as_lists(again), as_lists(state), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -301,7 +311,7 @@ def test_states_survive_as_lists():
 def rhythm(steps, growth):
     """Return what shadows meet whose lengths grow by the same factors in each step."""
     ones, none = np.ones(len(growth)), np.zeros(len(growth))
-    met = Met(Energy(ones, none), Energy(np.exp(2 * np.asarray(growth)), none), ones)
+    met = ShadowStep(Energy(ones, none), Energy(np.exp(2 * np.asarray(growth)), none), ones)
     return [met] * steps
 
 
@@ -315,13 +325,13 @@ def rhythm(steps, growth):
 )
 @pytest.mark.parametrize("policy", ["safe", "watch"])
 def test_a_warm_up_ends_with_the_largest_momentum_that_does_not_grow(policy, growth, expected):
-    rules = Rules(policy, (0.95, 0.9, 0.75, 0.0), Plan(warmup=128))
-    state, places = begin(rules), []
+    config = GuardConfig(policy, (0.95, 0.9, 0.75, 0.0), Plan(warmup=128))
+    state, places = init_guard(config), []
     for met in rhythm(128, growth):
         assert is_probing(state)
-        assert active(state, rules).all()
+        assert active(state, config).all()
         places.append(int(state.current))
-        state = observe(state, rules, 1.0, met)
+        state = update_guard(state, config, 1.0, met)
     small = 0 if policy == "watch" else 2
     if growth[2] < 0:  # else the guard need not wait for the end
         assert places == [small] * 128
@@ -333,10 +343,10 @@ def test_a_warm_up_is_long_enough_or_not_at_all():
     assert Plan(warmup=0).checked().warmup == 0
     with pytest.raises(ArgumentError, match="warmup must be 0 or at least 96 steps, got 64"):
         Plan(warmup=64).checked()
-    rules = Rules("safe", (0.95, 0.0), Plan(warmup=96))
-    state = begin(rules)
+    config = GuardConfig("safe", (0.95, 0.0), Plan(warmup=96))
+    state = init_guard(config)
     for met in rhythm(96, (-0.02, -0.03)):
-        state = observe(state, rules, 1.0, met)
+        state = update_guard(state, config, 1.0, met)
     assert estimates(state.growth).known.all()
 
 

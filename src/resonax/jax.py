@@ -18,20 +18,22 @@ import optax
 from jax import Array
 
 from resonax.checks import ArgumentError, check_number
-from resonax.guards.guard import Met, Rules, Watched, active, begin, observe
+from resonax.guards.guard import GuardConfig, GuardState, ShadowStep, active
+from resonax.guards.guard import init as init_guard
+from resonax.guards.guard import update as update_guard
 from resonax.guards.policy import POLICIES, checked_policy
 from resonax.guards.report import GuardReport, change, report_of, resonance
 from resonax.guards.schedule import IDLE, Plan
 from resonax.guards.shadows import Energy, Gains, advance, checked_candidates, gains
 
-__all__ = ["GuardState", "guard", "report"]
+__all__ = ["GuardedState", "guard", "report"]
 
 
-class GuardState(NamedTuple):
+class GuardedState(NamedTuple):
     """Velocity of the run, what is known of it, and the shadows, (candidates, *shape) each."""
 
     velocity: optax.Updates
-    watched: Watched
+    watched: GuardState
     places: optax.Updates
     velocities: optax.Updates
     candidates: Array
@@ -48,13 +50,13 @@ class GuardState(NamedTuple):
 _LOGGER = logging.getLogger("resonax")
 
 
-def _tell(rules: Rules, before: Watched, after: Watched) -> None:
+def _tell(config: GuardConfig, before: GuardState, after: GuardState) -> None:
     """Write a line on what changed in a step, on the host; under `jax.vmap` nothing may have."""
     before, after = (jax.tree.map(np.asarray, state) for state in (before, after))
     if int(after.current) != int(before.current):
-        event = change(before, after, rules, None)
+        event = change(before, after, config, None)
     else:
-        event = resonance(before, after, rules, None)
+        event = resonance(before, after, config, None)
     if event is not None:
         _LOGGER.warning("step %d: %s", event.step, event.text)
 
@@ -88,8 +90,8 @@ def _gauss_newton(output_fn: Any, loss_fn: Any, params: Any) -> Callable[[Any], 
 
 
 def _follow(
-    product: Callable[[Any], Any], state: GuardState, direction: Any, by: Gains
-) -> tuple[Any, Any, Met]:
+    product: Callable[[Any], Any], state: GuardedState, direction: Any, by: Gains
+) -> tuple[Any, Any, ShadowStep]:
     """Move all shadows by one step; return them rescaled, and what they met."""
     count = len(state.candidates)
     size = jnp.maximum(optax.tree.norm(direction), 1e-30)
@@ -117,7 +119,7 @@ def _follow(
     places, velocities = (
         jax.tree.map(lambda part: part * _lanes(scale, part), tree) for tree in (places, velocities)
     )
-    return places, velocities, Met(before, after, met)
+    return places, velocities, ShadowStep(before, after, met)
 
 
 def guard(
@@ -184,31 +186,31 @@ def guard(
     check_number("momentum", momentum, low=0, high=1, open_high=True)
     plan = Plan(min(budget, 1e9), burst, search, warmup).checked()
     kept = tuple(one for one in checked_candidates(candidates, momentum) if one <= momentum)
-    rules = Rules(checked_policy(policy), kept, plan, every=True)
+    config = GuardConfig(checked_policy(policy), kept, plan, every=True)
 
-    def init(params: Any) -> GuardState:
+    def init(params: Any) -> GuardedState:
         stacked = jax.tree.map(lambda leaf: jnp.zeros((len(kept), *leaf.shape), leaf.dtype), params)
-        return GuardState(
+        return GuardedState(
             velocity=optax.tree.zeros_like(params),
-            watched=jax.tree.map(jnp.asarray, begin(rules)),
+            watched=jax.tree.map(jnp.asarray, init_guard(config)),
             places=stacked,
             velocities=stacked,
             candidates=jnp.asarray(kept),
             probed=jnp.zeros((), jnp.int32),
-            policy=jnp.asarray(POLICIES.index(rules.policy)),
+            policy=jnp.asarray(POLICIES.index(config.policy)),
             plan=jax.tree.map(jnp.asarray, plan),
         )
 
     def update(
         updates: Any,
-        state: GuardState,
+        state: GuardedState,
         params: Any = None,
         *,
         value_fn: Callable[[Any], Array] | None = None,
         output_fn: Callable[[Any], Any] | None = None,
         loss_fn: Callable[[Any], Array] | None = None,
         **extra: Any,
-    ) -> tuple[Any, GuardState]:
+    ) -> tuple[Any, GuardedState]:
         del extra
         if params is None:
             raise ArgumentError("update needs the params, where the curvature is taken")
@@ -224,25 +226,25 @@ def guard(
         moving = optax.tree.norm(state.velocity) > 0
         direction = jax.tree.map(lambda v, g: jnp.where(moving, v, g), state.velocity, updates)
 
-        def probe(state: GuardState) -> tuple[Any, Any, Met]:
+        def probe(state: GuardedState) -> tuple[Any, Any, ShadowStep]:
             return _follow(product, state, direction, gains(lr, state.candidates, **options))
 
-        def rest(state: GuardState) -> tuple[Any, Any, Met]:
+        def rest(state: GuardedState) -> tuple[Any, Any, ShadowStep]:
             ones = jnp.ones_like(state.candidates)
             energy = Energy(ones, ones)
-            return state.places, state.velocities, Met(energy, energy, ones)
+            return state.places, state.velocities, ShadowStep(energy, energy, ones)
 
-        places, velocities, met = jax.lax.cond(watched.duty.mode != IDLE, probe, rest, state)
+        places, velocities, met = jax.lax.cond(watched.schedule.mode != IDLE, probe, rest, state)
         by = gains(lr, state.momentum, **options)
         decayed = jax.tree.map(lambda g, p: g + by.decay * p, updates, params)
         velocity = jax.tree.map(lambda v, h: by.momentum * v + h, state.velocity, decayed)
         moves = jax.tree.map(lambda v, h: -by.kappa * v - by.beta * h, velocity, decayed)
-        after = observe(watched, rules, optax.tree.norm(velocity), met, jnp)
+        after = update_guard(watched, config, optax.tree.norm(velocity), met, jnp)
         after = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, watched)
-        probed = state.probed + jnp.any(active(watched, rules, jnp))
+        probed = state.probed + jnp.any(active(watched, config, jnp))
         if speak:
             news = (after.current != watched.current) | (after.advised != watched.advised)
-            tell = functools.partial(jax.debug.callback, functools.partial(_tell, rules))
+            tell = functools.partial(jax.debug.callback, functools.partial(_tell, config))
             jax.lax.cond(news, tell, lambda *_: None, watched, after)
         made = state._replace(
             velocity=velocity, watched=after, places=places, velocities=velocities, probed=probed
@@ -252,11 +254,11 @@ def guard(
     return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
 
 
-def _states_in(tree: Any) -> list[GuardState]:
+def _states_in(tree: Any) -> list[GuardedState]:
     """Return the states of guards in a tree, wherever a wrapper has put them."""
 
     def found(part: Any) -> bool:
-        return isinstance(part, GuardState)
+        return isinstance(part, GuardedState)
 
     return [leaf for leaf in jax.tree.leaves(tree, is_leaf=found) if found(leaf)]
 
@@ -291,12 +293,12 @@ def report(state: Any) -> GuardReport:
             f"this is the state of {len(states[0].probed)} runs; take one of them, "
             "jax.tree.map(lambda leaf: leaf[0], state)"
         )
-    made: GuardState = jax.tree.map(np.asarray, states[0])
+    made: GuardedState = jax.tree.map(np.asarray, states[0])
     kept = tuple(round(float(one), 6) for one in made.candidates)
     plan = Plan(*(np.asarray(part).item() for part in made.plan))
     return report_of(
         made.watched,
-        Rules(POLICIES[int(made.policy)], kept, plan, every=True),
+        GuardConfig(POLICIES[int(made.policy)], kept, plan, every=True),
         momentum=kept[int(made.watched.current)],
         own=kept[0],
         probed=int(made.probed),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["STRIDE", "Passive", "heard", "period_of", "quiet"]
+__all__ = ["STRIDE", "Alarm", "init", "period_of", "update"]
 
 STRIDE = 4  # steps between two looks
 _WINDOW = 8  # looks of a window
@@ -25,7 +25,7 @@ _DEPTH = math.log(12.0)  # what is this far below the peak is noise of a run tha
 _PEAK = 8.0  # of the spectrum over its median, for a rhythm
 
 
-class Passive(NamedTuple):
+class Alarm(NamedTuple):
     """Floor and open window of the signal, and the step at which the growth began."""
 
     floor: Any
@@ -37,20 +37,20 @@ class Passive(NamedTuple):
     peak: Any  # of the windows so far; it sinks slowly
 
 
-def quiet(step: int = 0, xp: Any = np) -> Passive:
-    """Return the state before anything was heard."""
+def init(step: int = 0, xp: Any = np) -> Alarm:
+    """Return the state before anything was update."""
     zero = xp.zeros(())
-    return Passive(zero + xp.inf, zero + step, zero, zero, zero, zero, zero - xp.inf)
+    return Alarm(zero + xp.inf, zero + step, zero, zero, zero, zero, zero - xp.inf)
 
 
-def heard(passive: Passive, size: Any, step: Any, xp: Any = np) -> tuple[Passive, Any]:
+def update(passive: Alarm, size: Any, step: Any, xp: Any = np) -> tuple[Alarm, Any]:
     """Return the state after one more look, and whether it is an alarm.
 
     Examples
     --------
-    >>> passive, alarms = quiet(), []
+    >>> passive, alarms = init(), []
     >>> for step in range(0, 4000, STRIDE):
-    ...     passive, alarm = heard(passive, math.exp(0.01 * max(step - 2000, 0)), step)
+    ...     passive, alarm = update(passive, math.exp(0.01 * max(step - 2000, 0)), step)
     ...     alarms += [step] if alarm else []
     >>> int(passive.began), alarms[0]
     (2076, 2204)
@@ -70,7 +70,7 @@ def heard(passive: Passive, size: Any, step: Any, xp: Any = np) -> tuple[Passive
     near = full & (level <= settled + _NEAR)
     began = xp.where(near | (windows <= _SETTLING), step, passive.began)
     return (
-        Passive(
+        Alarm(
             floor=settled,
             began=began,
             open=xp.where(full, 0.0, total),

@@ -22,7 +22,7 @@ import numpy as np
 
 from resonax.guards.shadows import Energy
 
-__all__ = ["BLOCK", "LEAST", "Estimates", "Growth", "estimates", "forgotten", "fresh", "taken"]
+__all__ = ["BLOCK", "LEAST", "Estimates", "Growth", "estimates", "init", "start_burst", "update"]
 
 BLOCK = 16  # steps
 LEAST = 4.0  # blocks before anything is said of a candidate
@@ -76,12 +76,12 @@ class Estimates(NamedTuple):
         return self.known & (self.high < 0)
 
 
-def fresh(count: int, xp: Any = np) -> Growth:
+def init(count: int, xp: Any = np) -> Growth:
     """Return the state in which nothing is known."""
     return Growth(*(xp.zeros(count) for _ in Growth._fields))
 
 
-def forgotten(growth: Growth, share: float, skip: int = BLOCK, xp: Any = np) -> Growth:
+def start_burst(growth: Growth, share: float, skip: int = BLOCK, xp: Any = np) -> Growth:
     """Return the growth at the start of a burst: older bursts count less, the first steps not.
 
     The correlation of neighbours is not followed across the gap.
@@ -101,7 +101,7 @@ def forgotten(growth: Growth, share: float, skip: int = BLOCK, xp: Any = np) -> 
     )
 
 
-def taken(
+def update(
     growth: Growth, before: Energy, after: Energy, met: Any, active: Any, xp: Any = np
 ) -> Growth:
     """Return the growth with one step more, of the candidates that are active.
@@ -123,10 +123,10 @@ def taken(
 
     Examples
     --------
-    >>> growth = fresh(1)
+    >>> growth = init(1)
     >>> for _ in range(10 * BLOCK):  # lengths grow by 1% in each step, energies by 2%
     ...     one, more = Energy(np.ones(1), np.zeros(1)), Energy(np.full(1, 1.01**2), np.zeros(1))
-    ...     growth = taken(growth, one, more, np.ones(1), np.ones(1, bool))
+    ...     growth = update(growth, one, more, np.ones(1), np.ones(1, bool))
     >>> print(f"{estimates(growth).rate[0]:.5f}")
     0.00995
     """

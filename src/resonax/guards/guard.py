@@ -1,6 +1,6 @@
 """The guard without a framework: one pure step from what a run shows to the momentum it should use.
 
-An adapter feeds `observe` after every step of the optimizer with the size of the velocity and, in a
+An adapter feeds `update` after every step of the optimizer with the size of the velocity and, in a
 burst, with what the shadows met; it reads from the state which candidates to follow next and which
 momentum to train with.
 """
@@ -11,22 +11,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from resonax.guards.alarm import STRIDE, Passive, heard, quiet
-from resonax.guards.growth import Estimates, Growth, estimates, forgotten, fresh, taken
+from resonax.guards.alarm import STRIDE, Alarm
+from resonax.guards.alarm import init as init_alarm
+from resonax.guards.alarm import update as update_alarm
+from resonax.guards.growth import Estimates, Growth, estimates, start_burst
+from resonax.guards.growth import init as init_growth
+from resonax.guards.growth import update as update_growth
 from resonax.guards.policy import HOLD, decide, taken_up, warm
-from resonax.guards.schedule import IDLE, WATCH, Duty, Plan, followed, rested, turn, waiting
+from resonax.guards.schedule import IDLE, WATCH, Plan, Schedule, followed, update_idle
+from resonax.guards.schedule import init as init_schedule
+from resonax.guards.schedule import update as update_schedule
 from resonax.guards.shadows import Energy
 
 __all__ = [
-    "Met",
-    "Rules",
-    "Watched",
+    "GuardConfig",
+    "GuardState",
+    "ShadowStep",
     "active",
     "as_lists",
-    "begin",
     "from_lists",
+    "init",
     "is_probing",
-    "observe",
+    "update",
     "usual",
 ]
 
@@ -34,7 +40,7 @@ _PLENTY = 1e6  # budget with which all candidates are followed all the time
 _OLDER = 0.7  # weight of the bursts before, at the start of a burst
 
 
-class Rules(NamedTuple):
+class GuardConfig(NamedTuple):
     """What a guard may do: the policy, the candidates from the largest down, and the plan."""
 
     policy: str
@@ -43,7 +49,7 @@ class Rules(NamedTuple):
     every: bool = False  # whether each burst follows all candidates
 
 
-class Met(NamedTuple):
+class ShadowStep(NamedTuple):
     """What the shadows met in one step, an entry for each candidate; others are ignored."""
 
     before: Energy
@@ -51,12 +57,12 @@ class Met(NamedTuple):
     curvature: Any
 
 
-class Watched(NamedTuple):
+class GuardState(NamedTuple):
     """All that a guard knows."""
 
     growth: Growth
-    passive: Passive
-    duty: Duty
+    passive: Alarm
+    schedule: Schedule
     current: Any  # place of the candidate in use
     advised: Any  # place that ``safe`` would move to; other than the current under ``watch`` only
     held: Any  # steps with shadows since a change was due, up to `HOLD`
@@ -65,43 +71,45 @@ class Watched(NamedTuple):
     step: Any
 
 
-def begin(rules: Rules, xp: Any = np) -> Watched:
+def init(config: GuardConfig, xp: Any = np) -> GuardState:
     """Return the state of a run that begins."""
     no = xp.zeros((), dtype=bool)
     zero = xp.zeros((), dtype=int)
-    growth = forgotten(fresh(len(rules.candidates), xp), _OLDER, xp=xp)
-    duty = waiting(rules.plan, xp)
-    warms = rules.plan.warmup > 0
-    current = zero + (warm(rules.policy, rules.candidates) if warms else 0)
+    growth = start_burst(init_growth(len(config.candidates), xp), _OLDER, xp=xp)
+    schedule = init_schedule(config.plan, xp)
+    warms = config.plan.warmup > 0
+    current = zero + (warm(config.policy, config.candidates) if warms else 0)
     held = zero + HOLD
-    return Watched(growth, quiet(0, xp), duty, current, current, held, no, no | warms, zero)
+    return GuardState(
+        growth, init_alarm(0, xp), schedule, current, current, held, no, no | warms, zero
+    )
 
 
-def active(state: Watched, rules: Rules, xp: Any = np) -> Any:
+def active(state: GuardState, config: GuardConfig, xp: Any = np) -> Any:
     """Return which candidates are followed in the next step."""
-    every = _every(rules)
-    return followed(state.duty, len(rules.candidates), state.current, every=every, xp=xp)
+    every = _every(config)
+    return followed(state.schedule, len(config.candidates), state.current, every=every, xp=xp)
 
 
-def _every(rules: Rules) -> bool:
-    return rules.every or rules.policy == "fastest" or rules.plan.budget >= _PLENTY
+def _every(config: GuardConfig) -> bool:
+    return config.every or config.policy == "fastest" or config.plan.budget >= _PLENTY
 
 
-def usual(rules: Rules) -> int:
+def usual(config: GuardConfig) -> int:
     """Return how many candidates a burst without an alarm follows."""
-    return len(rules.candidates) if _every(rules) else min(2, len(rules.candidates))
+    return len(config.candidates) if _every(config) else min(2, len(config.candidates))
 
 
-def observe(
-    state: Watched, rules: Rules, size: Any, met: Met | None = None, xp: Any = np
-) -> Watched:
+def update(
+    state: GuardState, config: GuardConfig, size: Any, met: ShadowStep | None = None, xp: Any = np
+) -> GuardState:
     """Return the state after one step of the run.
 
     Parameters
     ----------
     state
         The state before.
-    rules
+    config
         What the guard may do.
     size
         Norm of the velocity; it is looked at every `STRIDE` steps only.
@@ -110,88 +118,88 @@ def observe(
     xp
         `numpy`, or `jax.numpy` in compiled code.
     """
-    if xp is np and met is None and state.duty.mode == IDLE and (state.step + 1) % STRIDE:
-        duty, begins = rested(state.duty, rules.plan, usual(rules))
+    if xp is np and met is None and state.schedule.mode == IDLE and (state.step + 1) % STRIDE:
+        schedule, begins = update_idle(state.schedule, config.plan, usual(config))
         if not begins:
-            return state._replace(duty=duty, begins=False, step=state.step + 1)
-    on = active(state, rules, xp)
+            return state._replace(schedule=schedule, begins=False, step=state.step + 1)
+    on = active(state, config, xp)
     growth = state.growth
     if met is not None:
-        growth = taken(growth, met.before, met.after, met.curvature, on, xp)
+        growth = update_growth(growth, met.before, met.after, met.curvature, on, xp)
     found = estimates(growth, xp)
     step = state.step + 1
     looks = step % STRIDE == 0
-    passive, rang = heard(state.passive, size, step, xp)
-    passive = Passive(*(xp.where(looks, a, b) for a, b in zip(passive, state.passive, strict=True)))
-    rang = (rang & looks) | (found.grows[state.current] & (state.duty.mode == WATCH))
-    if rules.policy == "watch":  # what is known need not be searched for again
-        rang = rang & ~(found.grows[state.current] & (state.duty.mode == IDLE))
+    passive, rang = update_alarm(state.passive, size, step, xp)
+    passive = Alarm(*(xp.where(looks, a, b) for a, b in zip(passive, state.passive, strict=True)))
+    rang = (rang & looks) | (found.grows[state.current] & (state.schedule.mode == WATCH))
+    if config.policy == "watch":  # what is known need not be searched for again
+        rang = rang & ~(found.grows[state.current] & (state.schedule.mode == IDLE))
     alarm = state.alarm | rang
-    decided = _next(rules, found, state, alarm, xp)
+    decided = _next(config, found, state, alarm, xp)
     due = decided != state.current
-    current = state.current if rules.policy == "watch" else decided
+    current = state.current if config.policy == "watch" else decided
     moved = current != state.current
     undecided = alarm & ~due & ~found.falls[state.current]
     shadows = xp.sum(on)
     more = (shadows > 0) & (met is not None)
     held = xp.where(due, 0, xp.minimum(state.held + more, HOLD))
     # What ``watch`` has said stands until its momentum surely falls, for as long as a change holds.
-    stands = ~(found.falls[state.current] & (held >= HOLD)) & (rules.policy == "watch")
+    stands = ~(found.falls[state.current] & (held >= HOLD)) & (config.policy == "watch")
     advised = xp.where(due, decided, xp.where(stands, state.advised, current))
-    duty, begins = turn(
-        state.duty, rules.plan, shadows, rang, usual=usual(rules), undecided=undecided, xp=xp
+    schedule, begins = update_schedule(
+        state.schedule, config.plan, shadows, rang, usual=usual(config), undecided=undecided, xp=xp
     )
-    ended = (state.duty.mode != IDLE) & (duty.mode == IDLE)
+    ended = (state.schedule.mode != IDLE) & (schedule.mode == IDLE)
     # After a closer look, or with another momentum, growth counts from here.
     again = (ended & alarm) | moved
     passive = passive._replace(
         floor=xp.where(again, xp.where(moved, xp.inf, passive.level), passive.floor),
         windows=xp.where(moved, xp.zeros_like(passive.windows), passive.windows),
     )
-    older = forgotten(growth, _OLDER, xp=xp)
+    older = start_burst(growth, _OLDER, xp=xp)
     growth = Growth(*(xp.where(begins, a, b) for a, b in zip(older, growth, strict=True)))
     alarm = alarm & ~ended & ~due
-    return Watched(growth, passive, duty, current, advised, held, alarm, begins, step)
+    return GuardState(growth, passive, schedule, current, advised, held, alarm, begins, step)
 
 
-def _next(rules: Rules, found: Estimates, state: Watched, alarm: Any, xp: Any) -> Any:
+def _next(config: GuardConfig, found: Estimates, state: GuardState, alarm: Any, xp: Any) -> Any:
     """Return the place of the candidate for the next step, in the warm-up and after it."""
     current, step, steady = state.current, state.step + 1, state.held >= HOLD
-    momenta = xp.asarray(rules.candidates)
-    decided = decide(rules.policy, found, momenta, current, alarm, steady, xp)
-    if not rules.plan.warmup or rules.policy == "watch":
+    momenta = xp.asarray(config.candidates)
+    decided = decide(config.policy, found, momenta, current, alarm, steady, xp)
+    if not config.plan.warmup or config.policy == "watch":
         return decided
     first = taken_up(found, xp)  # and, at once, what is done where that one is strained
-    first = decide(rules.policy, found, momenta, first, xp.asarray(False), True, xp)
-    decided = xp.where(step == rules.plan.warmup, first, decided)
-    return xp.where((step < rules.plan.warmup) & ~found.grows[current], current, decided)
+    first = decide(config.policy, found, momenta, first, xp.asarray(False), True, xp)
+    decided = xp.where(step == config.plan.warmup, first, decided)
+    return xp.where((step < config.plan.warmup) & ~found.grows[current], current, decided)
 
 
-def is_probing(state: Watched) -> bool:
+def is_probing(state: GuardState) -> bool:
     """Return whether the next step is part of a burst."""
-    return bool(state.duty.mode != IDLE)
+    return bool(state.schedule.mode != IDLE)
 
 
-def as_lists(state: Watched) -> list[Any]:
+def as_lists(state: GuardState) -> list[Any]:
     """Return the state as plain numbers and lists."""
-    parts = [*state.growth, *state.passive, *state.duty, *state[3:]]
+    parts = [*state.growth, *state.passive, *state.schedule, *state[3:]]
     return [np.asarray(part).tolist() for part in parts]
 
 
-def from_lists(parts: list[Any], rules: Rules) -> Watched:
+def from_lists(parts: list[Any], config: GuardConfig) -> GuardState:
     """Return the state that `as_lists` wrote, or raise `ValueError` where it cannot be one."""
-    like = [np.asarray(part) for part in as_lists(begin(rules))]
+    like = [np.asarray(part) for part in as_lists(init(config))]
     made = [np.asarray(part) for part in parts]
     if [part.shape for part in made] != [part.shape for part in like] or not all(
         np.issubdtype(part.dtype, np.number) or part.dtype == bool for part in made
     ):
         raise ValueError("its numbers are not those of a guard with such candidates")
     first = len(Growth._fields)
-    second = first + len(Passive._fields)
-    third = second + len(Duty._fields)
-    growth, passive, duty = made[:first], made[first:second], made[second:third]
-    state = Watched(Growth(*growth), Passive(*passive), Duty(*duty), *made[third:])
-    places = range(len(rules.candidates))
+    second = first + len(Alarm._fields)
+    third = second + len(Schedule._fields)
+    growth, passive, schedule = made[:first], made[first:second], made[second:third]
+    state = GuardState(Growth(*growth), Alarm(*passive), Schedule(*schedule), *made[third:])
+    places = range(len(config.candidates))
     if state.current not in places or state.advised not in places or state.step < 0:
         raise ValueError("its candidate in use is none of them")
     return state

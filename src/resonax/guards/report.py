@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from resonax.guards.growth import BLOCK, LEAST, estimates
-from resonax.guards.guard import Rules, Watched, usual
+from resonax.guards.guard import GuardConfig, GuardState, usual
 from resonax.guards.schedule import first_burst
 
 __all__ = [
@@ -95,8 +95,8 @@ class GuardReport:
 
 
 def report_of(
-    state: Watched,
-    rules: Rules,
+    state: GuardState,
+    config: GuardConfig,
     *,
     momentum: float,
     own: float,
@@ -109,9 +109,9 @@ def report_of(
 
     Examples
     --------
-    >>> from resonax.guards.guard import begin
-    >>> rules = Rules("safe", (0.9, 0.5))
-    >>> print(report_of(begin(rules), rules, momentum=0.9, own=0.9))
+    >>> from resonax.guards.guard import init as init_guard
+    >>> config = GuardConfig("safe", (0.9, 0.5))
+    >>> print(report_of(init_guard(config), config, momentum=0.9, own=0.9))
     step 0, policy safe: momentum 0.9
     0 steps probed
     momentum       rate  interval              verdict
@@ -120,7 +120,7 @@ def report_of(
     """
     found = estimates(state.growth)
     made = []
-    for place, candidate in enumerate(rules.candidates):
+    for place, candidate in enumerate(config.candidates):
         if not found.known[place]:
             made.append(Candidate(candidate, None, None, None, "unknown"))
             continue
@@ -128,14 +128,14 @@ def report_of(
         word = "converges" if found.falls[place] else word
         rate, low, high = (float(part[place]) for part in (found.rate, found.low, found.high))
         made.append(Candidate(candidate, rate, low, high, word))
-    unseen = None if found.known.any() else _unseen(state, rules, probed, missed, events)
+    unseen = None if found.known.any() else _unseen(state, config, probed, missed, events)
     return GuardReport(
-        int(state.step), rules.policy, momentum, own, probed, period, tuple(made), events, unseen
+        int(state.step), config.policy, momentum, own, probed, period, tuple(made), events, unseen
     )
 
 
 def _unseen(
-    state: Watched, rules: Rules, probed: int, missed: int, events: tuple[Event, ...]
+    state: GuardState, config: GuardConfig, probed: int, missed: int, events: tuple[Event, ...]
 ) -> str | None:
     """Return the sentence on a run of which no rate is known, once it has made a step."""
     step = int(state.step)
@@ -151,7 +151,7 @@ def _unseen(
             f"the guard followed {probed} of {step} steps and knows no rate yet, which takes "
             f"{int(BLOCK * (LEAST + 1))} steps in a row; give it a longer run, warmup or burst"
         )
-    first = first_burst(rules.plan, usual(rules))
+    first = first_burst(config.plan, usual(config))
     when = f"comes after {first} steps" if math.isfinite(first) else "never comes with budget 0"
     return (
         f"the guard never looked at this run of {step} steps: nothing alarmed it, and a first look "
@@ -159,10 +159,12 @@ def _unseen(
     )
 
 
-def change(before: Watched, after: Watched, rules: Rules, period: float | None) -> Event:
+def change(
+    before: GuardState, after: GuardState, config: GuardConfig, period: float | None
+) -> Event:
     """Return the event of a momentum that was changed."""
     old, new = int(before.current), int(after.current)
-    first, second = rules.candidates[old], rules.candidates[new]
+    first, second = config.candidates[old], config.candidates[new]
     larger = min(old, new)
     rate = float(estimates(after.growth).rate[larger])
     period = period if new > old else None
@@ -172,7 +174,9 @@ def change(before: Watched, after: Watched, rules: Rules, period: float | None) 
     return Event(int(after.step), "momentum", text, second, period)
 
 
-def resonance(before: Watched, after: Watched, rules: Rules, period: float | None) -> Event | None:
+def resonance(
+    before: GuardState, after: GuardState, config: GuardConfig, period: float | None
+) -> Event | None:
     """Return the event of an action that ``safe`` would take now and ``watch`` does not, or None.
 
     It is told once, and again after the momentum in use has surely fallen in between.
@@ -181,7 +185,7 @@ def resonance(before: Watched, after: Watched, rules: Rules, period: float | Non
     if advised == current or int(before.advised) != int(before.current):
         return None
     found = estimates(after.growth)
-    own, better = rules.candidates[current], rules.candidates[advised]
+    own, better = config.candidates[current], config.candidates[advised]
     rate, other = float(found.rate[current]), float(found.rate[advised])
     seems = "" if found.grows[current] else "seems to "
     what = f"{seems}grow{'' if seems else 's'} by" if rate > 0 else "falls by only"
@@ -192,19 +196,19 @@ def resonance(before: Watched, after: Watched, rules: Rules, period: float | Non
     return Event(int(after.step), "resonance", f"{text}; {better:g} {then}", better, period)
 
 
-def loss_lost(state: Watched) -> Event:
+def loss_lost(state: GuardState) -> Event:
     """Return the event of a loss that is infinite or not a number."""
     began = int(state.passive.began)
     text = f"the loss is not finite any more; the growth began at about step {began}"
     return Event(int(state.step), "lost", text)
 
 
-def numbers_of(state: Watched, rules: Rules) -> dict[str, Any]:
+def numbers_of(state: GuardState, config: GuardConfig) -> dict[str, Any]:
     """Return what a log wants: the step, the momentum in use and the known rates."""
     found = estimates(state.growth)
     rates = {
         f"rate/{momentum:g}": float(rate)
-        for momentum, rate, known in zip(rules.candidates, found.rate, found.known, strict=True)
+        for momentum, rate, known in zip(config.candidates, found.rate, found.known, strict=True)
         if known
     }
-    return {"step": int(state.step), "momentum": rules.candidates[int(state.current)], **rates}
+    return {"step": int(state.step), "momentum": config.candidates[int(state.current)], **rates}

@@ -16,7 +16,7 @@ import numpy as np
 
 from resonax.checks import ArgumentError, check_number, check_whole
 
-__all__ = ["Duty", "Plan", "first_burst", "followed", "rested", "turn", "waiting"]
+__all__ = ["Plan", "Schedule", "first_burst", "followed", "init", "update", "update_idle"]
 
 IDLE, WATCH, SEARCH = 0, 1, 2
 _BOUND = 1.5  # of the credit, in prices of a burst
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
         return self
 
 
-class Duty(NamedTuple):
+class Schedule(NamedTuple):
     """What the guard is doing, for how many more steps, and the work that it may still do."""
 
     mode: Any
@@ -55,19 +55,19 @@ class Duty(NamedTuple):
     longer: Any  # how often a search was prolonged
 
 
-def waiting(plan: Plan, xp: Any = np) -> Duty:
+def init(plan: Plan, xp: Any = np) -> Schedule:
     """Return the state at the start of a run: its warm-up, and a part of a first burst."""
     zero = xp.zeros((), dtype=int)
     mode = SEARCH if plan.warmup else IDLE
-    return Duty(zero + mode, zero + plan.warmup, zero + 0.0 + plan.burst, zero)
+    return Schedule(zero + mode, zero + plan.warmup, zero + 0.0 + plan.burst, zero)
 
 
-def followed(duty: Duty, count: int, current: Any, *, every: bool, xp: Any = np) -> Any:
+def followed(schedule: Schedule, count: int, current: Any, *, every: bool, xp: Any = np) -> Any:
     """Return which of the candidates are followed in this step."""
     place = xp.arange(count)
     some = xp.abs(place - current) <= 1
-    searching = (duty.mode == SEARCH) | ((duty.mode == WATCH) & every)
-    return xp.where(searching, place >= 0, some & (duty.mode == WATCH))
+    searching = (schedule.mode == SEARCH) | ((schedule.mode == WATCH) & every)
+    return xp.where(searching, place >= 0, some & (schedule.mode == WATCH))
 
 
 def _work(shadows: Any) -> Any:
@@ -88,17 +88,17 @@ def first_burst(plan: Plan, usual: int) -> float:
     return math.ceil(round(short / plan.budget, 6)) if plan.budget else math.inf
 
 
-def rested(duty: Duty, plan: Plan, usual: int) -> tuple[Duty, bool]:
-    """Return what `turn` does in an idle step without an alarm, at a fraction of its cost."""
+def update_idle(schedule: Schedule, plan: Plan, usual: int) -> tuple[Schedule, bool]:
+    """Return what `update` does in an idle step without an alarm, at a fraction of its cost."""
     price = plan.burst * _work(usual)
-    credit = min(float(duty.credit) + plan.budget, _BOUND * price)
+    credit = min(float(schedule.credit) + plan.budget, _BOUND * price)
     begins = credit >= price
     mode, left = (WATCH, plan.burst) if begins else (IDLE, 0)
-    return Duty(mode, left, credit, 0), begins
+    return Schedule(mode, left, credit, 0), begins
 
 
-def turn(
-    duty: Duty,
+def update(
+    schedule: Schedule,
     plan: Plan,
     shadows: Any,
     alarm: Any,
@@ -106,12 +106,12 @@ def turn(
     usual: int,
     undecided: Any,
     xp: Any = np,
-) -> tuple[Duty, Any]:
+) -> tuple[Schedule, Any]:
     """Return what to do in the next step, and whether a burst begins with it.
 
     Parameters
     ----------
-    duty
+    schedule
         What was done in this step.
     plan
         How much may be done.
@@ -128,22 +128,22 @@ def turn(
 
     Examples
     --------
-    >>> duty, begins = turn(waiting(Plan()), Plan(), 0, True, usual=1, undecided=False)
-    >>> int(duty.mode), int(duty.left), bool(begins)
+    >>> schedule, begins = update(init(Plan()), Plan(), 0, True, usual=1, undecided=False)
+    >>> int(schedule.mode), int(schedule.left), bool(begins)
     (2, 256, True)
     """
     price = plan.burst * _work(usual)
     work = xp.where(shadows > 0, _work(shadows), 0.0)
-    credit = xp.clip(duty.credit + plan.budget - work, -_BOUND * price, _BOUND * price)
-    left = xp.maximum(duty.left - 1, 0)
-    busy = (duty.mode != IDLE) & (left > 0)
-    stays = (duty.mode == SEARCH) & (left == 0) & undecided & (duty.longer < _LONGER)
-    search = alarm & (duty.mode != SEARCH)
+    credit = xp.clip(schedule.credit + plan.budget - work, -_BOUND * price, _BOUND * price)
+    left = xp.maximum(schedule.left - 1, 0)
+    busy = (schedule.mode != IDLE) & (left > 0)
+    stays = (schedule.mode == SEARCH) & (left == 0) & undecided & (schedule.longer < _LONGER)
+    search = alarm & (schedule.mode != SEARCH)
     watch = ~busy & ~stays & (credit >= price)
-    mode = xp.where(busy | stays, duty.mode, xp.where(watch, WATCH, IDLE))
+    mode = xp.where(busy | stays, schedule.mode, xp.where(watch, WATCH, IDLE))
     mode = xp.where(search, SEARCH, mode)
     left = xp.where(stays, plan.burst, xp.where(watch, plan.burst, left))
     left = xp.where(search, plan.search, left)
-    longer = xp.where(stays, duty.longer + 1, xp.where(mode == SEARCH, duty.longer, 0))
+    longer = xp.where(stays, schedule.longer + 1, xp.where(mode == SEARCH, schedule.longer, 0))
     # A burst that follows another at once only goes on.
-    return Duty(mode, left, credit, longer), search | (watch & (duty.mode != WATCH))
+    return Schedule(mode, left, credit, longer), search | (watch & (schedule.mode != WATCH))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from resonax.guards.alarm import period_of
-from resonax.guards.guard import Met
+from resonax.guards.guard import ShadowStep
 from resonax.guards.shadows import Energy
 from resonax.torch.groups import Groups, dense_values
 from resonax.torch.products import gauss_newton, hessian
@@ -49,7 +49,7 @@ class Burst:
         """Follow nothing any more."""
         self.shadows, self._products = None, None
 
-    def advance(self, candidates: tuple[float, ...], on: np.ndarray) -> Met | None:
+    def advance(self, candidates: tuple[float, ...], on: np.ndarray) -> ShadowStep | None:
         """Move the shadows by the step that was made, and return what they met, if anything."""
         products, self._products = self._products, None
         if products is None or self.shadows is None:
@@ -65,7 +65,7 @@ class Burst:
         def wide(energy: Energy) -> Energy:
             return Energy(*(_wide(row, on) for row in energy))
 
-        return Met(wide(part.before), wide(part.after), _wide(part.curvature, on))
+        return ShadowStep(wide(part.before), wide(part.after), _wide(part.curvature, on))
 
     def period(self) -> float | None:
         """Return the rhythm of the curvature, if it has one."""

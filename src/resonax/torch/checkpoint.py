@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from resonax.checks import ArgumentError, check_number
-from resonax.guards.guard import Rules, Watched, active, as_lists, from_lists
+from resonax.guards.guard import GuardConfig, GuardState, active, as_lists, from_lists
 from resonax.guards.report import Event
 
 __all__ = ["Saved", "as_dict", "from_dict"]
@@ -20,7 +20,7 @@ _FORMAT = 2  # of the dictionary
 class Saved(NamedTuple):
     """All that a resumed run needs."""
 
-    state: Watched
+    state: GuardState
     candidates: tuple[float, ...]
     own: list[float]  # momentum of each group: the user's
     used: list[float]  # and the one in use
@@ -45,14 +45,14 @@ def as_dict(saved: Saved) -> dict[str, Any]:
     }
 
 
-def from_dict(found: Any, rules: Rules, weights: Sequence[Tensor], groups: int) -> Saved:
+def from_dict(found: Any, config: GuardConfig, weights: Sequence[Tensor], groups: int) -> Saved:
     """Return what `as_dict` wrote, or raise `ArgumentError`.
 
     Parameters
     ----------
     found
         The dictionary.
-    rules
+    config
         Those of the guard that goes on; the candidates are the saved ones.
     weights, groups
         Trained parameters and number of groups of its optimizer.
@@ -63,7 +63,7 @@ def from_dict(found: Any, rules: Rules, weights: Sequence[Tensor], groups: int) 
     if missing:
         raise ArgumentError(f"the state of the guard lacks {', '.join(missing)}")
     try:
-        saved = _parsed(found, rules)
+        saved = _parsed(found, config)
     except ArgumentError:
         raise
     except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
@@ -73,7 +73,7 @@ def from_dict(found: Any, rules: Rules, weights: Sequence[Tensor], groups: int) 
             f"the saved guard had {len(saved.own)} parameter groups, this optimizer has {groups}"
         )
     if saved.shadows is not None:
-        count = int(active(saved.state, rules._replace(candidates=saved.candidates)).sum())
+        count = int(active(saved.state, config._replace(candidates=saved.candidates)).sum())
         shapes = [(count, *weight.shape) for weight in weights]
         for row in saved.shadows:
             if [tuple(part.shape) for part in row] != shapes:
@@ -81,7 +81,7 @@ def from_dict(found: Any, rules: Rules, weights: Sequence[Tensor], groups: int) 
     return saved
 
 
-def _parsed(found: dict[str, Any], rules: Rules) -> Saved:
+def _parsed(found: dict[str, Any], config: GuardConfig) -> Saved:
     candidates = tuple(float(number) for number in found["candidates"])
     for number in (*candidates, *found["own"], *found["used"]):
         check_number("a saved momentum", number, low=0)
@@ -98,7 +98,7 @@ def _parsed(found: dict[str, Any], rules: Rules) -> Saved:
     if probed < 0 or missed < 0:
         raise ValueError("its counts are negative")
     return Saved(
-        state=from_lists(found["state"], rules._replace(candidates=candidates)),
+        state=from_lists(found["state"], config._replace(candidates=candidates)),
         candidates=candidates,
         own=[float(number) for number in found["own"]],
         used=[float(number) for number in found["used"]],

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from resonax.checks import ArgumentError, suggest
-from resonax.guards.guard import Rules
+from resonax.guards.guard import GuardConfig
 from resonax.guards.policy import checked_policy
 from resonax.guards.report import GuardReport
 from resonax.guards.schedule import Plan
@@ -113,10 +113,10 @@ class Guard:
         plan = Plan(min(budget, 1e9), burst, search, warmup).checked()
         largest = max(Groups(optimizer).own)  # pyright: ignore[reportArgumentType]
         kept = tuple(one for one in checked_candidates(candidates, largest) if one <= largest)
-        rules = Rules(checked_policy(policy), kept, plan)
+        config = GuardConfig(checked_policy(policy), kept, plan)
         self._given = None if candidates is None else {float(one) for one in candidates}
         self._scaler = scaler
-        self._attach(model, optimizer, Run(model, optimizer, rules, curvature, log))
+        self._attach(model, optimizer, Run(model, optimizer, config, curvature, log))
         self._run.groups.apply(None)
         self._run.arm()
 
@@ -210,11 +210,11 @@ class Guard:
         """
         run = self._opened()
         groups = len(self.optimizer.param_groups)
-        saved = from_dict(state, run.rules, run.groups.weights(), groups)
+        saved = from_dict(state, run.config, run.groups.weights(), groups)
         first, *others = saved.candidates
         if self._given is not None and {one for one in self._given if one < first} != {*others}:
             raise ArgumentError(
-                f"this guard has the candidates {list(run.rules.candidates)}, "
+                f"this guard has the candidates {list(run.config.candidates)}, "
                 f"the saved one {list(saved.candidates)}"
             )
         run.load(saved)
@@ -226,7 +226,7 @@ class Guard:
         model, optimizer = (copy.deepcopy(part, memo) for part in (self.model, self.optimizer))
         made._scaler, made._given = copy.deepcopy(self._scaler, memo), self._given
         old = self._run
-        run = Run(model, optimizer, old.rules, old.burst.curvature, old.voice.log)
+        run = Run(model, optimizer, old.config, old.burst.curvature, old.voice.log)
         made._attach(model, optimizer, run)
         made.load_state_dict(self.state_dict())
         run.follow(old)

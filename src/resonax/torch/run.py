@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from resonax.guards.alarm import STRIDE
-from resonax.guards.guard import Rules, Watched, active, begin, is_probing, observe
+from resonax.guards.guard import GuardConfig, GuardState, active, is_probing
+from resonax.guards.guard import init as init_guard
+from resonax.guards.guard import update as update_guard
 from resonax.guards.report import Event, GuardReport, loss_lost, report_of
 from resonax.torch.bursts import Burst
 from resonax.torch.checkpoint import Saved
@@ -25,11 +27,11 @@ __all__ = ["Run"]
 class Run:
     """State of a guard and what it is fed with: groups, forward passes, bursts; and its voice."""
 
-    def __init__(self, model: Any, optimizer: Any, rules: Rules, curvature: str, log: Any):
-        self.rules, self.state = rules, begin(rules)
+    def __init__(self, model: Any, optimizer: Any, config: GuardConfig, curvature: str, log: Any):
+        self.config, self.state = config, init_guard(config)
         self.groups, self.forwards = Groups(optimizer), Forwards(model)
         self.burst = Burst(self.groups, curvature)
-        self.voice = Voice(rules, log)
+        self.voice = Voice(config, log)
         self.is_loop = True  # whether the user's loop steps the optimizer, as far as is known
         self.is_over = False
         self._losses: list[Tensor] = []
@@ -76,17 +78,17 @@ class Run:
     def before_step(self) -> None:
         """Give the optimizer the momentum of this step."""
         place = int(self.state.current)
-        self.groups.apply(self.rules.candidates[place] if place else None)
+        self.groups.apply(self.config.candidates[place] if place else None)
 
     def after_step(self) -> None:
         """Take in the step that the optimizer has made."""
         looks = (int(self.state.step) + 1) % STRIDE == 0
-        met = self.burst.advance(self.rules.candidates, self._on()) if self.probing else None
+        met = self.burst.advance(self.config.candidates, self._on()) if self.probing else None
         self._missed += self.probing and met is None
         size = self.groups.size() if looks or met is not None else 0.0
         before = self.state
         if math.isfinite(size):
-            self.state = observe(before, self.rules, size, met)
+            self.state = update_guard(before, self.config, size, met)
         else:
             self.state = before._replace(step=before.step + 1)
         if looks:
@@ -100,7 +102,7 @@ class Run:
         """Return what is known."""
         return report_of(
             self.state,
-            self.rules,
+            self.config,
             momentum=max(self.groups.used),
             own=max(self.groups.own),
             probed=self.burst.probed,
@@ -124,7 +126,7 @@ class Run:
         """Return all that a resumed run needs."""
         return Saved(
             state=self.state,
-            candidates=self.rules.candidates,
+            candidates=self.config.candidates,
             own=list(self.groups.own),
             used=list(self.groups.used),
             shadows=self.burst.tensors(),
@@ -139,8 +141,8 @@ class Run:
 
     def load(self, saved: Saved) -> None:
         """Go on from what was saved."""
-        self.rules = self.rules._replace(candidates=saved.candidates)
-        self.voice.load(self.rules, saved.events)
+        self.config = self.config._replace(candidates=saved.candidates)
+        self.voice.load(self.config, saved.events)
         self.state = saved.state
         self.groups.own, self.groups.used = saved.own, saved.used
         self.burst.load(saved.shadows, saved.met, saved.probed)
@@ -156,7 +158,7 @@ class Run:
         self.arm()
 
     def _on(self) -> np.ndarray:
-        return np.asarray(active(self.state, self.rules))
+        return np.asarray(active(self.state, self.config))
 
     def _check_losses(self) -> None:
         losses, self._losses = self._losses, []
@@ -174,12 +176,12 @@ class Run:
             self.voice.warn(Event(int(self.state.step), "crowded", text), self.state)
         self._crowded = True
 
-    def _turn(self, before: Watched) -> None:
+    def _turn(self, before: GuardState) -> None:
         """Begin with fresh shadows where others are followed from now on."""
         after = self.state
         if not (is_probing(before) or after.begins or int(after.current) != int(before.current)):
             return
-        ons = [active(state, self.rules).tolist() for state in (before, after)]
+        ons = [active(state, self.config).tolist() for state in (before, after)]
         if after.begins or ons[0] != ons[1]:
             self.burst.shadows = None
         if after.begins:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from resonax.guards.guard import Met
+from resonax.guards.guard import ShadowStep
 from resonax.guards.shadows import Energy, Gains, advance
 
 __all__ = ["Shadows"]
@@ -61,7 +61,9 @@ class Shadows:
         ]
         return Energy(_sums(places), _sums(velocities))
 
-    def advance(self, products: Sequence[Tensor], each: Sequence[tuple[Gains, float]]) -> Met:
+    def advance(
+        self, products: Sequence[Tensor], each: Sequence[tuple[Gains, float]]
+    ) -> ShadowStep:
         """Move on by one step, rescale, and return what was met."""
         only = [by for by, _ in each]
         before = self._energy(only)
@@ -76,7 +78,7 @@ class Shadows:
         after = self._energy(only)
         curvature = met / np.maximum(lengths, 1e-300)
         self._rescale(np.sqrt(after.places + after.velocities))
-        return Met(before, after, curvature)
+        return ShadowStep(before, after, curvature)
 
     def _rescale(self, size: np.ndarray) -> None:
         inverse = 1 / np.maximum(size, 1e-30)

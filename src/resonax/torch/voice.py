@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from resonax.guards.guard import Rules, Watched, is_probing
+from resonax.guards.guard import GuardConfig, GuardState, is_probing
 from resonax.guards.report import (
     Event,
     ResonanceWarning,
@@ -28,29 +28,31 @@ class Voice:
     the momentum, is a line of the logger ``resonax``, which Python prints unless told otherwise.
     """
 
-    def __init__(self, rules: Rules, log: Callable[[dict[str, Any]], object] | None):
-        self._rules, self.log = rules, log
+    def __init__(self, config: GuardConfig, log: Callable[[dict[str, Any]], object] | None):
+        self._config, self.log = config, log
         self._failed = False
         self.events: list[Event] = []
 
-    def load(self, rules: Rules, events: list[Event]) -> None:
+    def load(self, config: GuardConfig, events: list[Event]) -> None:
         """Go on after events of a checkpoint."""
-        self._rules, self.events = rules, events
+        self._config, self.events = config, events
 
-    def tell(self, before: Watched, after: Watched, period: Callable[[], float | None]) -> None:
+    def tell(
+        self, before: GuardState, after: GuardState, period: Callable[[], float | None]
+    ) -> None:
         """Speak of what changed in a step."""
         if int(after.current) != int(before.current):
-            event = change(before, after, self._rules, period())
+            event = change(before, after, self._config, period())
             self.add(event, after)
             _LOGGER.warning("step %d: %s", event.step, event.text)
         elif int(after.advised) != int(before.advised):
-            event = resonance(before, after, self._rules, period())
+            event = resonance(before, after, self._config, period())
             if event is not None:
                 self.warn(event, after)
         if is_probing(before) and not is_probing(after):
             self._record(after)
 
-    def tell_blind(self, reason: str, state: Watched) -> None:
+    def tell_blind(self, reason: str, state: GuardState) -> None:
         """Speak of a model that has no second derivatives."""
         text = (
             f"this model has no second derivatives ({reason}): the guard sees only whether the "
@@ -59,27 +61,27 @@ class Voice:
         self.add(Event(int(state.step), "blind", text), state)
         warnings.warn(text, ResonanceWarning, stacklevel=3)  # where `observe` is called
 
-    def tell_unseen(self, text: str, state: Watched) -> None:
+    def tell_unseen(self, text: str, state: GuardState) -> None:
         """Speak of a run that ends and of which nothing is known."""
         self.add(Event(int(state.step), "unseen", text), state)
         warnings.warn(text, ResonanceWarning, stacklevel=4)  # where the guard is closed
 
-    def warn(self, event: Event, state: Watched) -> None:
+    def warn(self, event: Event, state: GuardState) -> None:
         """Add an event and warn of it."""
         self.add(event, state)
         # From here through the guard, the hooks of torch and `Guard.step` to the user's line.
         warnings.warn(f"step {event.step}: {event.text}", ResonanceWarning, stacklevel=6)
 
-    def add(self, event: Event, state: Watched) -> None:
+    def add(self, event: Event, state: GuardState) -> None:
         """Keep an event and put it into the log."""
         self.events.append(event)
         self._record(state, {"event": event.text})
 
-    def _record(self, state: Watched, extra: dict[str, Any] | None = None) -> None:
+    def _record(self, state: GuardState, extra: dict[str, Any] | None = None) -> None:
         if self.log is None:
             return
         try:
-            self.log(numbers_of(state, self._rules) | (extra or {}))
+            self.log(numbers_of(state, self._config) | (extra or {}))
         except Exception as error:  # a log that is broken must not end the training
             if not self._failed:
                 _LOGGER.warning(
