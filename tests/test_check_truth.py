@@ -14,14 +14,14 @@ import pytest
 
 import resonax as rx
 from recordings import RECORDINGS
-from resonax.cli.app import _run
 from resonax.checking.answers import judge_rows
-from resonax.passes.feed import Model, fitted
-from resonax.passes.exact import Exact
 from resonax.checking.peaks import LEVEL, find_peaks
-from resonax.recordings.recording import Recording
-from resonax.passes.subject import Subject
+from resonax.cli.app import _run
 from resonax.learners import Linear
+from resonax.passes.exact import Exact
+from resonax.passes.feed import Model, fitted
+from resonax.passes.subject import Subject
+from resonax.recordings.recording import Recording
 
 
 def _benchmark() -> ModuleType:
