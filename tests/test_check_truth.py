@@ -59,7 +59,7 @@ def test_the_table_of_the_benchmark_counts_what_is_wrong():
 
 def exact(path: list[float], radius: float = -1.0) -> Exact:
     passes = np.full(20, path[-1])
-    return Exact(np.array(path), np.full(len(path), 4), passes, 1, radius)
+    return Exact(np.array(path), passes, 1, radius)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ random initial weights, in the root mean square.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -41,8 +42,7 @@ _STILL = 1e-6  # of a pass: weights that nothing moves have a radius of 1, up to
 class Exact:
     """What becomes of an error on given rows, as logarithms of its size over that at the start."""
 
-    path: np.ndarray  # after each few steps
-    lengths: np.ndarray  # in steps, of the parts that the path has
+    path: np.ndarray  # after each step
     passes: np.ndarray  # after 1, 2, ... passes; at least those that were asked for
     epochs: int
     log_radius: float | None  # of the product of one pass; None where there are too many weights
@@ -66,14 +66,12 @@ class Exact:
 
     def one_pass(self) -> Pass:
         """Return the growth along the first pass, in segments."""
-        count = round(len(self.path) / self.epochs)
-        path, lengths = self.path[:count], self.lengths[:count]
+        count = len(self.path) // self.epochs
+        path = self.path[:count]
         edges = np.unique(np.linspace(0, count, min(count, _SEGMENTS) + 1).astype(int))
         growth = np.diff(np.concatenate([[0.0], path])[edges])
-        rise = Exact(path, lengths, self.passes, 1, None).log_rise
-        return Pass(
-            growth[:, None], np.array([rise]), np.add.reduceat(lengths, edges[:-1]).astype(float)
-        )
+        rise = Exact(path, self.passes, 1, None).log_rise
+        return Pass(growth[:, None], np.array([rise]), np.diff(edges).astype(float))
 
 
 class _Run(NamedTuple):
@@ -85,20 +83,26 @@ class _Run(NamedTuple):
 
 
 def _steps(run: _Run, rows: Any, numbers: dict[str, Any], xp: Any) -> tuple[_Run, Any]:
-    """Make a few updates in the canonical form of `resonax.learners.optimizers`, and rescale."""
+    """Make a few updates in the canonical form of `resonax.learners.optimizers`, and rescale.
+
+    Returned with the runs is the logarithm of their size after each update, (steps, runs), over
+    that before the first; the last is what the runs were divided by.
+    """
     here, velocity, before = run
     moved, plain = numbers["moved"], numbers["plain"]
+    sizes = []
     for factor in rows:
         gradient = pull(factor, residuals(factor, here))
         decayed = moved * (gradient + numbers["decay"] * here)
         velocity = moved * numbers["momentum"] * velocity - numbers["alpha"] * decayed
         move = numbers["kappa"] * velocity - numbers["beta"] * decayed - plain * gradient
         here, before = here + move, here
-    size = xp.sqrt(energy(here, before, numbers["curvature"], numbers["gain"], xp))
-    # A velocity that has not moved its weight has no energy, but is not nothing.
-    size = xp.where(size > 0, size, abs(velocity).max(axis=0))
-    size = xp.maximum(size, np.finfo(float).tiny)
-    return _Run(here / size, velocity / size, before / size), xp.log(size)
+        size = xp.sqrt(energy(here, before, numbers["curvature"], numbers["gain"], xp))
+        # A velocity that has not moved its weight has no energy, but is not nothing.
+        size = xp.where(size > 0, size, abs(velocity).max(axis=0))
+        sizes.append(xp.maximum(size, np.finfo(float).tiny))
+    size = sizes[-1]
+    return _Run(here / size, velocity / size, before / size), xp.log(xp.stack(sizes))
 
 
 @jax.jit
@@ -124,25 +128,32 @@ def _numbers(optimizer: Momentum, weights: Weights) -> dict[str, Any]:
     }
 
 
-def _follow(
-    run: _Run, feed: Feed, numbers: dict[str, Any]
-) -> tuple[_Run, list[np.ndarray], list[int]]:
-    """Follow runs over one pass; return them rescaled, their growth in parts, and the parts."""
+def _chunks(run: _Run, feed: Feed, numbers: dict[str, Any]) -> Iterator[tuple[_Run, np.ndarray]]:
+    """Follow runs over one pass; give them now and then, with their growth step by step."""
     odd = feed.steps % _CHUNK if feed.steps > _PLAIN_STEPS else feed.steps
-    logs, lengths = [], []
     for first in range(0, odd, _CHUNK):
         rows = feed.factors(first, min(first + _CHUNK, odd), float)
+        grown = []
         for start in range(0, len(rows), _BLOCK):
-            part = rows[start : start + _BLOCK]
-            run, grown = _steps(run, part, numbers, np)
-            logs.append(grown[None])
-            lengths.append(len(part))
+            run, sizes = _steps(run, rows[start : start + _BLOCK], numbers, np)
+            grown.append(np.diff(sizes, axis=0, prepend=0.0))
+        yield run, np.concatenate(grown)
     for first in range(odd, feed.steps, _CHUNK):
         rows = feed.factors(first, first + _CHUNK, float)
-        run, grown = _advance(run, rows, numbers)  # pyright: ignore[reportArgumentType]
-        logs.append(np.asarray(grown))
-        lengths += [_BLOCK] * len(logs[-1])
-    return _Run(*(np.asarray(part) for part in run)), logs, lengths
+        run, sizes = _advance(run, rows, numbers)  # pyright: ignore[reportArgumentType]
+        yield run, np.diff(np.asarray(sizes), axis=1, prepend=0.0).reshape(_CHUNK, -1)
+
+
+def _follow(
+    run: _Run, scale: np.ndarray, rest: int, feed: Feed, numbers: dict[str, Any]
+) -> tuple[_Run, np.ndarray, np.ndarray]:
+    """Follow runs over one pass; return them, their scale, and the log energy of the first ones."""
+    energies = []
+    for state, grown in _chunks(run, feed, numbers):
+        path = scale + np.cumsum(grown, axis=0)
+        energies.append(logsumexp(2 * path[:, :rest], axis=1))
+        run, scale = state, path[-1]
+    return _Run(*(np.asarray(part) for part in run)), scale, np.concatenate(energies)
 
 
 @double_precision
@@ -170,13 +181,10 @@ def follow_rows(
     run, scale = _Run(here, velocity, here), np.zeros(columns)
     begun = math.log(float(np.sum(numbers["curvature"] * starts**2)))
 
-    paths, lengths, matrix = [], [], None
+    paths, matrix = [], None
     for _ in range(epochs):
-        run, logs, parts = _follow(run, feed, numbers)
-        path = scale + np.cumsum(np.concatenate(logs), axis=0)
-        scale = path[-1]
-        paths.append((logsumexp(2 * path[:, :rest], axis=1) - begun) / 2)
-        lengths += parts
+        run, scale, energies = _follow(run, scale, rest, feed, numbers)
+        paths.append((energies - begun) / 2)
         if whole and matrix is None:
             matrix = np.concatenate(run), scale
     grown = np.array([path[-1] for path in paths])
@@ -184,7 +192,7 @@ def follow_rows(
     if matrix is not None:
         more, log_radius = _repeated(*matrix, numbers, begun)
         grown = np.concatenate([grown, more[epochs:]])
-    return Exact(np.concatenate(paths), np.array(lengths), grown, epochs, log_radius)
+    return Exact(np.concatenate(paths), grown, epochs, log_radius)
 
 
 def _repeated(

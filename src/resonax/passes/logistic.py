@@ -15,7 +15,7 @@ curvature is at most a quarter of that of the rows (the Gauss-Newton bound).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -61,6 +61,7 @@ def _steps(run: _Run, rows: Any, numbers: dict[str, Any], xp: Any) -> tuple[_Run
         move = numbers["kappa"] * pace - numbers["beta"] * decayed - plain * gradient
         return weights + move, pace
 
+    sizes = []
     for row in rows:
         phi, target = row[:, :-1], -row[:, -1]
         z = residuals(phi, model)
@@ -70,11 +71,13 @@ def _steps(run: _Run, rows: Any, numbers: dict[str, Any], xp: Any) -> tuple[_Run
         ahead, velocity = step(here, velocity, pull(phi, bend / len(row)))
         model, speed = step(model, speed, pull(phi, (chance - target) / len(row)))
         here, before = ahead, here
-    size = xp.sqrt(energy(here, before, numbers["curvature"], numbers["gain"], xp))
-    # A velocity that has not moved its weight has no energy, but is not nothing.
-    size = xp.where(size > 0, size, abs(velocity).max(axis=0))
-    size = xp.maximum(size, np.finfo(float).tiny)
-    found = (xp.log(size), loss / len(rows), xp.sqrt((model * model).sum(axis=0)))
+        size = xp.sqrt(energy(here, before, numbers["curvature"], numbers["gain"], xp))
+        # A velocity that has not moved its weight has no energy, but is not nothing.
+        size = xp.where(size > 0, size, abs(velocity).max(axis=0))
+        sizes.append(xp.maximum(size, np.finfo(float).tiny))
+    size = sizes[-1]
+    norm = xp.sqrt((model * model).sum(axis=0))
+    found = (xp.log(xp.stack(sizes)), loss / len(rows), norm)
     return _Run(model, speed, here / size, velocity / size, before / size), found
 
 
@@ -101,17 +104,18 @@ def _numbers(optimizer: Momentum, weights: Weights) -> dict[str, Any]:
     }
 
 
-def _parts(run: _Run, feed: Feed, numbers: dict[str, Any]) -> Any:
-    """Yield, over all steps, the run, steps of a block, and what was found in some blocks."""
+def _parts(run: _Run, feed: Feed, numbers: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Give, over all steps, the run, its growth step by step, and losses and norms of blocks."""
     odd = feed.steps % _CHUNK
     for first in range(0, odd, _BLOCK):  # too few to be compiled for
         rows = feed.factors(first, min(first + _BLOCK, odd), float)
-        run, found = _steps(run, rows, numbers, np)
-        yield run, len(rows), tuple(np.asarray(part)[None] for part in found)
+        run, (sizes, loss, norm) = _steps(run, rows, numbers, np)
+        yield run, np.diff(sizes, axis=0, prepend=0.0), loss[None], norm[None]
     for first in range(odd, feed.steps, _CHUNK):
         rows = feed.factors(first, first + _CHUNK, float)
         run, found = _advance(run, rows, numbers)  # pyright: ignore[reportArgumentType]
-        yield run, _BLOCK, tuple(np.asarray(part) for part in found)
+        sizes, loss, norm = (np.asarray(part) for part in found)
+        yield run, np.diff(sizes, axis=1, prepend=0.0).reshape(_CHUNK, -1), loss, norm
 
 
 def _start(differences: np.ndarray) -> _Run:
@@ -146,19 +150,19 @@ def walk_logistic(
     count = math.ceil(feed.steps / each)
     growth, lengths = np.zeros((count, lanes)), np.zeros(count)
     losses, sizes, done = [], [], 0
-    for _, block, (logs, loss, norms) in _parts(_start(here), feed, numbers):
-        place = (done + block * np.arange(len(logs))) // each
-        np.add.at(growth, place, logs)
-        np.add.at(lengths, place, block)
-        path = reached + np.cumsum(logs, axis=0)
+    for _, grown, loss, norms in _parts(_start(here), feed, numbers):
+        place = (done + np.arange(len(grown))) // each
+        np.add.at(growth, place, grown)
+        np.add.at(lengths, place, 1.0)
+        path = reached + np.cumsum(grown, axis=0)
         low = np.minimum(np.minimum.accumulate(path, axis=0), lowest)
         rise = np.maximum(rise, np.max(path - low, axis=0))
         reached, lowest = path[-1], low[-1]
         losses.append(loss)
         sizes.append(norms)
-        done += block * len(logs)
+        done += len(grown)
         if advance:
-            advance(block * len(logs))
+            advance(len(grown))
     kept = lengths > 0
     tiny = np.finfo(float).tiny
     return Pass(
@@ -182,13 +186,11 @@ def follow_rows_logistic(
     size = feed.size - 1
     run = _start(np.eye(size))
     begun = math.log(float(np.sum(numbers["curvature"] * np.eye(size))))
-    scale, paths, lengths, grown = np.zeros(size), [], [], []
+    scale, paths, ends = np.zeros(size), [], []
     for _ in range(epochs):
-        start = run
-        for reached, block, (logs, _, _) in _parts(start, feed, numbers):
-            path = scale + np.cumsum(logs, axis=0)
+        for reached, grown, *_ in _parts(run, feed, numbers):
+            path = scale + np.cumsum(grown, axis=0)
             run, scale = reached, path[-1]
             paths.append((logsumexp(2 * path, axis=1) - begun) / 2)
-            lengths += [block] * len(logs)
-        grown.append(paths[-1][-1])
-    return Exact(np.concatenate(paths), np.array(lengths), np.array(grown), epochs, None)
+        ends.append(paths[-1][-1])
+    return Exact(np.concatenate(paths), np.array(ends), epochs, None)
