@@ -191,6 +191,6 @@ def follow_rows_logistic(
         for reached, grown, *_ in _parts(run, feed, numbers):
             path = scale + np.cumsum(grown, axis=0)
             run, scale = reached, path[-1]
-            paths.append((logsumexp(2 * path, axis=1) - begun) / 2)
+            paths.append((np.asarray(logsumexp(2 * path, axis=1)) - begun) / 2)
         ends.append(paths[-1][-1])
     return Exact(np.concatenate(paths), np.array(ends), epochs, None)
