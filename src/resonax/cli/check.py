@@ -111,7 +111,12 @@ def check_command(
     ] = "1",
     loss: Annotated[
         str,
-        option("--loss", _TRAINING, "squared (the default), or logistic for two classes."),
+        option(
+            "--loss",
+            _TRAINING,
+            "squared, or logistic for two classes.",
+            names=("squared", "logistic"),
+        ),
     ] = "squared",
     optimizer: Annotated[
         str,
