@@ -196,17 +196,16 @@ def growth_on(rows: np.ndarray, epochs: int, lr: float, momentum: float) -> tupl
     weights, velocity = np.eye(len(values)), np.zeros((len(values),) * 2)
     scale, lowest, rise, reached = 0.0, 0.0, 0.0, 0.0
     start = 0.5 * np.log(values.sum())
-    for step, row in enumerate(np.tile(phi, (epochs, 1)), start=1):
+    for row in np.tile(phi, (epochs, 1)):
         before = weights
         velocity = momentum * velocity - 2 * lr * np.outer(row, row @ weights)
         weights = weights + velocity
-        if step % 4 == 0 or step == epochs * len(phi):
-            energy = curvature * (weights**2 + before**2) / 2 + inertia * velocity**2
-            size = np.sqrt(max(energy.sum(), 1e-300))
-            weights, velocity, scale = weights / size, velocity / size, scale + np.log(size)
-            reached = scale - start
-            lowest = min(lowest, reached)
-            rise = max(rise, reached - lowest)
+        energy = curvature * (weights**2 + before**2) / 2 + inertia * velocity**2
+        size = np.sqrt(max(energy.sum(), 1e-300))
+        weights, velocity, scale = weights / size, velocity / size, scale + np.log(size)
+        reached = scale - start
+        lowest = min(lowest, reached)
+        rise = max(rise, reached - lowest)
     return reached, rise
 
 

@@ -88,21 +88,23 @@ def _steps(run: _Run, rows: Any, numbers: dict[str, Any], xp: Any) -> tuple[_Run
     Returned with the runs is the logarithm of their size after each update, (steps, runs), over
     that before the first; the last is what the runs were divided by.
     """
-    here, velocity, before = run
+    here, velocity, _ = run
     moved, plain = numbers["moved"], numbers["plain"]
-    sizes = []
+    trail = [here]
     for factor in rows:
         gradient = pull(factor, residuals(factor, here))
         decayed = moved * (gradient + numbers["decay"] * here)
         velocity = moved * numbers["momentum"] * velocity - numbers["alpha"] * decayed
         move = numbers["kappa"] * velocity - numbers["beta"] * decayed - plain * gradient
-        here, before = here + move, here
-        size = xp.sqrt(energy(here, before, numbers["curvature"], numbers["gain"], xp))
-        # A velocity that has not moved its weight has no energy, but is not nothing.
-        size = xp.where(size > 0, size, abs(velocity).max(axis=0))
-        sizes.append(xp.maximum(size, np.finfo(float).tiny))
+        here = here + move
+        trail.append(here)
+    path = xp.stack(trail)
+    sizes = xp.sqrt(energy(path[1:], path[:-1], numbers["curvature"], numbers["gain"], xp))
+    # A velocity that has not moved its weight has no energy, but is not nothing.
+    sizes = xp.where(sizes > 0, sizes, abs(velocity).max(axis=0))
+    sizes = xp.maximum(sizes, np.finfo(float).tiny)
     size = sizes[-1]
-    return _Run(here / size, velocity / size, before / size), xp.log(xp.stack(sizes))
+    return _Run(here / size, velocity / size, path[-2] / size), xp.log(sizes)
 
 
 @jax.jit

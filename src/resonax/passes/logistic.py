@@ -51,7 +51,7 @@ class _Run(NamedTuple):
 
 def _steps(run: _Run, rows: Any, numbers: dict[str, Any], xp: Any) -> tuple[_Run, tuple[Any, ...]]:
     """Make a few updates of the model and of the difference, and rescale the latter."""
-    model, speed, here, velocity, before = run
+    model, speed, here, velocity, _ = run
     moved, plain = numbers["moved"], numbers["plain"]
     loss = 0.0
 
@@ -61,7 +61,7 @@ def _steps(run: _Run, rows: Any, numbers: dict[str, Any], xp: Any) -> tuple[_Run
         move = numbers["kappa"] * pace - numbers["beta"] * decayed - plain * gradient
         return weights + move, pace
 
-    sizes = []
+    trail = [here]
     for row in rows:
         phi, target = row[:, :-1], -row[:, -1]
         z = residuals(phi, model)
@@ -70,15 +70,17 @@ def _steps(run: _Run, rows: Any, numbers: dict[str, Any], xp: Any) -> tuple[_Run
         bend = chance * (1.0 - chance) * residuals(phi, here)
         ahead, velocity = step(here, velocity, pull(phi, bend / len(row)))
         model, speed = step(model, speed, pull(phi, (chance - target) / len(row)))
-        here, before = ahead, here
-        size = xp.sqrt(energy(here, before, numbers["curvature"], numbers["gain"], xp))
-        # A velocity that has not moved its weight has no energy, but is not nothing.
-        size = xp.where(size > 0, size, abs(velocity).max(axis=0))
-        sizes.append(xp.maximum(size, np.finfo(float).tiny))
+        here = ahead
+        trail.append(here)
+    path = xp.stack(trail)
+    sizes = xp.sqrt(energy(path[1:], path[:-1], numbers["curvature"], numbers["gain"], xp))
+    # A velocity that has not moved its weight has no energy, but is not nothing.
+    sizes = xp.where(sizes > 0, sizes, abs(velocity).max(axis=0))
+    sizes = xp.maximum(sizes, np.finfo(float).tiny)
     size = sizes[-1]
     norm = xp.sqrt((model * model).sum(axis=0))
-    found = (xp.log(xp.stack(sizes)), loss / len(rows), norm)
-    return _Run(model, speed, here / size, velocity / size, before / size), found
+    found = (xp.log(sizes), loss / len(rows), norm)
+    return _Run(model, speed, here / size, velocity / size, path[-2] / size), found
 
 
 @jax.jit

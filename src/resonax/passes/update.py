@@ -79,7 +79,7 @@ def energy(here: Any, before: Any, curvature: Any, gain: Any, xp: Any = jnp) -> 
     Parameters
     ----------
     here, before
-        Weights and those one step before, (size, lanes).
+        Weights and those one step before, (..., size, lanes).
     curvature
         Of the decayed loss along each axis.
     gain
@@ -91,4 +91,4 @@ def energy(here: Any, before: Any, curvature: Any, gain: Any, xp: Any = jnp) -> 
     inertia = xp.where(gain > 0, 1 / xp.where(gain > 0, gain, 1.0), 0.0)
     inertia = xp.maximum(inertia - curvature / 2, 0.0)
     swing = curvature * (here * here + before * before) / 2
-    return (swing + inertia * speed * speed).sum(axis=0)
+    return (swing + inertia * speed * speed).sum(axis=-2)
