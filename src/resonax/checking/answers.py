@@ -34,7 +34,7 @@ def factor(log: float) -> str:
     Examples
     --------
     >>> factor(0.0), factor(math.log(112)), factor(-2.0), factor(5000.0)
-    ('1', '112', '0.14', '2.9e+2171')
+    ('1', '112', '0.14', '3.0e+2171')
     """
     tens = log / math.log(10)
     if -4 < tens < 4:

@@ -24,10 +24,9 @@ safe
 fastest
     Moves to the candidate that falls most, if that is surely more than the current one does.
 
-A network in which a large momentum would grow does not show it once it trains with it: it leaves
-for a place where less of it answers, and is calm there. So the last two may begin with a warm-up:
-the run trains with a small momentum while all candidates are followed, and then takes up the
-largest one that does not seem to grow.
+Training with a large momentum moves a network to a region of low curvature, which hides the
+instability. So the last two may begin with a warm-up: the run trains with a small momentum while
+all candidates are followed, and then takes up the largest one that does not seem to grow.
 """
 
 from __future__ import annotations
