@@ -116,7 +116,7 @@ def test_files_that_are_none():
 
 
 def test_the_limits_are_documented():
-    text = (Path(__file__).parents[1] / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[1] / "docs" / "sweep.md").read_text(encoding="utf-8")
     table = text[text.index("| what | at most |") : text.index("The first line says")]
     for name, most in MOST.items():
         assert f"{most:,}" in table, name

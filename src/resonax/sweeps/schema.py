@@ -20,7 +20,7 @@ from resonax.checks import shorten
 
 __all__ = ["MOST", "Axis", "Panel", "Run", "Sweep", "Theory", "Train", "first_mistake"]
 
-# What a file may hold at most; docs/reproduce.md has the table.
+# What a file may hold at most; docs/sweep.md has the table.
 MOST = {
     "bytes": 1_000_000,
     "depth": 8,  # tables within tables

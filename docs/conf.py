@@ -1,0 +1,63 @@
+"""The documentation site: `make docs` builds it, offline, into docs/_build/html."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "extensions"))
+
+project = "resonax"
+author = "the resonax developers"
+project_copyright = f"2026, {author}"
+version = release = installed("resonax")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "mathml",
+    "notebooks",
+]
+exclude_patterns = ["_build", "extensions", "gallery/*.rst", "pictures"]
+nitpick_ignore_regex = [("py:.*", r".*")]  # types of other libraries have no pages here
+
+myst_enable_extensions = ["colon_fence", "dollarmath", "smartquotes"]
+myst_heading_anchors = 3
+html_math_renderer = "mathml"
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented_params"
+autodoc_class_signature = "mixed"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": ["gallery"],
+    "gallery_dirs": ["auto_gallery"],
+    "filename_pattern": r"\.py$",
+    "image_scrapers": ("scraper.scrape_figures",),
+    "download_all_examples": False,
+    "show_memory": False,
+    "write_computation_times": False,
+    "min_reported_time": 1e9,
+    "reset_modules": (),
+    "abort_on_example_error": True,
+    "parallel": 2,
+}
+
+html_theme = "furo"
+html_title = f"resonax {release}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True
