@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: reproduce reproduce-paper test lint test-slow test-lowest test-sdist benchmark docs-pictures clean
+.PHONY: reproduce reproduce-paper test docs lint test-slow test-lowest test-sdist benchmark docs-pictures clean
 
 reproduce: $(VENV)/.base
 	$(BIN)/resonax reproduce --scale smoke --out out
@@ -16,8 +16,12 @@ reproduce: $(VENV)/.base
 reproduce-paper: $(VENV)/.base
 	$(BIN)/resonax reproduce --scale paper --out out-paper
 
-test: lint
+test: lint docs
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+
+# The site, offline: a broken link, or an example that fails, ends it.
+docs: $(VENV)/.test
+	$(BIN)/sphinx-build --quiet --fail-on-warning --builder html docs docs/_build/html
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -75,8 +79,8 @@ $(VENV)/.base: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) --editable ".[all,test]"
+	$(PIP) --editable ".[all,docs,test]"
 	touch $(VENV)/.base $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) dist out out-paper .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) docs/_build docs/auto_gallery dist out out-paper .pytest_cache .ruff_cache .hypothesis

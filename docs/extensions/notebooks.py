@@ -59,7 +59,7 @@ def notebook_of(page: str) -> nbformat.NotebookNode:
     return made
 
 
-def _link(app: Sphinx, name: str, source: list[str]) -> None:
+def _link(_: Sphinx, name: str, source: list[str]) -> None:
     """Put a link to the notebook under the title of a tutorial."""
     if name not in TUTORIALS:
         return

@@ -2,8 +2,8 @@
 Where a sinusoidal stream diverges
 ==================================
 
-Growth of the expected weights over momentum and period. The red tongues hang down at half the natural
-period of the weights, 22 steps, and at the whole one.
+Growth of the expected weights over momentum and period. The red tongues hang down at half the
+natural period of the weights, 22 steps, and at the whole one.
 """
 
 import numpy as np

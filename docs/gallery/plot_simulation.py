@@ -2,7 +2,8 @@
 Theory and simulation
 =====================
 
-Simulated growth of single runs (points) against the exact map (line), over the period of a square wave.
+Simulated growth of single runs (points) against the exact map (line), over the period of a square
+wave.
 """
 
 import numpy as np
