@@ -18,7 +18,7 @@ from resonax.passes.subject import Subject
 from resonax.passes.surrogates import shuffled
 from resonax.probing.replay import replay
 from resonax.processes import Sinusoid
-from resonax.stability import tongues
+from resonax.stability import rates
 
 __all__ = ["Findings", "picture_data"]
 
@@ -113,11 +113,17 @@ def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
         batch=part.batch,
     )
     try:
-        low, high = max(2.0, period / 8), period * 8
-        points = int(min(481, max(61, 4 * (high - low))))
-        return [(band.low, band.high) for band in tongues(setting, low, high, points=points)]
+        # At whole and half periods the product of the updates is short.
+        low, high = max(2.0, math.floor(period / 4) / 2), math.ceil(period * 16) / 2
+        periods = np.arange(low, high + 0.5, max(0.5, round((high - low) / 240) / 2))
+        grown = rates(setting, {"period": periods}, "map")
     except ArgumentError:
         return []
+    # Edges to the accuracy of a picture: where the line between two neighbours crosses 0.
+    turns = np.flatnonzero((grown[:-1] > 0) != (grown[1:] > 0))
+    edges = periods[turns] - grown[turns] * np.diff(periods)[turns] / np.diff(grown)[turns]
+    edges = [low] * bool(grown[0] > 0) + edges.tolist() + [float(periods[-1])] * bool(grown[-1] > 0)
+    return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 def _orders(part: Subject) -> dict[str, np.ndarray]:
