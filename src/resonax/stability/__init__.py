@@ -2,6 +2,7 @@
 
 from resonax.stability.criteria import Growth, MeanSquare, Verdict, rates, verdict
 from resonax.stability.maps import stability_map
+from resonax.stability.order_proof import OrderProof, order_proof
 from resonax.stability.paths import Interval, lyapunov
 from resonax.stability.search import (
     Best,
@@ -17,12 +18,14 @@ __all__ = [
     "Growth",
     "Interval",
     "MeanSquare",
+    "OrderProof",
     "Tongue",
     "Verdict",
     "best_momentum",
     "critical_lr",
     "critical_momentum",
     "lyapunov",
+    "order_proof",
     "rates",
     "stability_map",
     "tongues",

@@ -1,0 +1,130 @@
+"""The bound for every order: closed forms, the order that attains it, other people's optimizers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import optax
+import pytest
+
+import resonax as rx
+from resonax.stability.order_proof import order_proof
+
+OPTIMIZERS = {"heavy_ball": rx.heavy_ball, "nesterov": rx.nesterov}
+
+
+def bound(name: str, momentum: float) -> float:
+    """The largest lr L, derived by hand at the point z = 1 of the circle."""
+    if name == "heavy_ball":
+        return 2 * (1 - momentum) ** 2 / (1 + momentum)
+    return (1 - momentum) ** 2 / (momentum**2 + (1 - momentum) / 2)
+
+
+def turning(steps: int, period: float) -> np.ndarray:
+    """A row of length 1 that makes half a turn in so many steps."""
+    angle = np.pi * np.arange(steps) / period
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("momentum", [0.0, 0.3, 0.75, 0.9, 0.99])
+@pytest.mark.parametrize("curvature", [0.1, 4.0])
+def test_the_bound_is_the_closed_form(name, momentum, curvature):
+    own = bound(name, momentum) / curvature
+    for factor, holds in ((0.999, True), (1.001, False)):
+        found = order_proof(OPTIMIZERS[name](factor * own, momentum), curvature)
+        assert found.holds is holds
+        assert found.lr == pytest.approx(own, rel=1e-9)
+        assert (found.rate > 0) is not holds
+    at_it = order_proof(OPTIMIZERS[name](own, min(momentum + 0.001, 0.999)), curvature)
+    assert at_it.momentum == pytest.approx(momentum, abs=1e-8)
+
+
+def test_no_momentum_is_proof_where_plain_gradient_descent_is_not():
+    assert order_proof(rx.heavy_ball(0.6, 0.5), 4.0).momentum is None
+    assert order_proof(rx.sgd(0.49), 4.0).holds
+    assert not order_proof(rx.sgd(0.51), 4.0).holds
+
+
+def test_the_worst_rate_of_heavy_ball_is_the_closed_form():
+    """With x = lr L, y = (1 + mu) x - (1 - mu)^2: rho + mu/rho = 4 sqrt(mu y / (4 y - x^2))."""
+    for momentum in (0.5, 0.9):
+        x = 1.3 * bound("heavy_ball", momentum)
+        y = (1 + momentum) * x - (1 - momentum) ** 2
+        both = 4 * math.sqrt(momentum * y / (4 * y - x**2))
+        rho = (both + math.sqrt(both**2 - 4 * momentum)) / 2
+        found = order_proof(rx.heavy_ball(x, momentum), 1.0)
+        assert found.rate == pytest.approx(math.log(rho), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("decay", [0.0, 0.02])
+def test_a_turning_row_attains_the_worst_rate_with_optax(name, decay):
+    found = order_proof(OPTIMIZERS[name](0.6, 0.5, weight_decay=decay), 2.0)
+    assert found.rate > 0.01
+    assert found.period is not None
+    rows = turning(300, found.period)
+    method = optax.chain(
+        optax.add_decayed_weights(decay),
+        optax.sgd(0.6, momentum=0.5, nesterov=name == "nesterov"),
+    )
+    weights, logs = np.array([1.0, 0.3]), []
+    state = method.init(weights)
+    for row in rows:
+        updates, state = method.update(2 * row * (row @ weights), state, weights)
+        weights = np.asarray(weights + updates, float)
+        logs.append(math.log(np.linalg.norm(weights)))
+    measured = np.polyfit(np.arange(100, 300), logs[100:], 1)[0]
+    assert measured == pytest.approx(found.rate, rel=0.02)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_below_the_bound_no_order_that_was_tried_grows(name):
+    """Random, on/off and turning orders of one step, 2000 problems side by side."""
+    rng = np.random.default_rng(0)
+    problems, momentum = 2000, 0.8
+    optimizer = OPTIMIZERS[name](0.98 * bound(name, momentum), momentum)
+    assert order_proof(optimizer, 1.0).holds
+    here = rng.normal(size=(problems, 2))
+    before, last = here, np.zeros_like(here)
+    gain = optimizer.kappa * optimizer.alpha + optimizer.beta
+    period = rng.uniform(2, 200, size=problems)
+    kind = rng.integers(3, size=problems)
+    largest = np.linalg.norm(here, axis=1)
+    for step in range(3000):
+        angle = np.where(kind == 0, rng.uniform(0, 2 * np.pi, problems), np.pi * step / period)
+        on = np.where(kind == 2, (step // np.maximum(period // 2, 1)) % 2, 1.0)
+        row = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        pull = on[:, None] * row * np.sum(row * here, axis=1, keepdims=True)
+        ahead = here + momentum * (here - before) - gain * pull + momentum * optimizer.beta * last
+        here, before, last = ahead, here, pull
+        if step == 100:
+            largest = np.linalg.norm(here, axis=1)
+    # A common norm never rises; the Euclidean one differs from it by a factor at the most.
+    assert np.all(np.linalg.norm(here, axis=1) < 20 * largest + 1e-9)
+    assert np.median(np.linalg.norm(here, axis=1)) < 1e-6
+
+
+def test_torch_diverges_above_it_and_not_below():
+    import torch
+
+    momentum = 0.5
+    for factor, grows in ((2.5, True), (0.95, False)):
+        lr = factor * bound("heavy_ball", momentum) / 2.0
+        found = order_proof(rx.heavy_ball(lr, momentum), 2.0)
+        rows = torch.tensor(turning(800, found.period or 6.0))
+        weights = torch.nn.Parameter(torch.tensor([1.0, 0.3], dtype=torch.float64))
+        method = torch.optim.SGD([weights], lr=lr, momentum=momentum)
+        for row in rows:
+            method.zero_grad()
+            ((row @ weights) ** 2).backward()
+            method.step()
+        assert (float(weights.detach().norm()) > 1e3) is grows
+
+
+def test_dampening_counts_as_a_smaller_step():
+    plain = order_proof(rx.heavy_ball(0.05, 0.8), 1.0)
+    damped = order_proof(rx.heavy_ball(0.1, 0.8, dampening=0.5), 1.0)
+    assert damped.rate == pytest.approx(plain.rate, rel=1e-9)
+    assert damped.lr == pytest.approx(2 * plain.lr, rel=1e-9)
