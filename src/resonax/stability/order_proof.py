@@ -8,7 +8,7 @@ The difference :math:`u` of two runs on the same rows obeys, with curvatures :ma
 Nothing else is known of :math:`H_k`: any order, with repetitions, of any rows with that bound. In
 terms of :math:`q(z) = z - (1+\mu) + \mu/z` and :math:`n(z) = \kappa\alpha + \beta - \mu\beta/z`
 this is the feedback of :math:`H_k` around :math:`G = n / (q + \lambda n)`. By the circle criterion
-a common quadratic norm grows by at most :math:`\rho` in every step, whatever the order, if the roots of
+a common quadratic norm grows by at most :math:`\rho` in every step of any order, if the roots of
 :math:`q + \lambda n` lie within :math:`|z| < \rho` and
 
 .. math:: 1 + L\,\mathrm{Re}\,G(z) \ge 0 \quad \text{on } |z| = \rho .
