@@ -24,7 +24,7 @@ from resonax.algebra import double_precision
 from resonax.learners import Momentum
 from resonax.passes.feed import Feed
 from resonax.passes.recursion import Pass
-from resonax.passes.update import Weights, energy, pull, residuals
+from resonax.passes.update import Weights, energy, pull, residuals, sizes_along
 
 __all__ = ["PASSES", "Exact", "follow_rows"]
 
@@ -98,13 +98,9 @@ def _steps(run: _Run, rows: Any, numbers: dict[str, Any], xp: Any) -> tuple[_Run
         move = numbers["kappa"] * velocity - numbers["beta"] * decayed - plain * gradient
         here = here + move
         trail.append(here)
-    path = xp.stack(trail)
-    sizes = xp.sqrt(energy(path[1:], path[:-1], numbers["curvature"], numbers["gain"], xp))
-    # A velocity that has not moved its weight has no energy, but is not nothing.
-    sizes = xp.where(sizes > 0, sizes, abs(velocity).max(axis=0))
-    sizes = xp.maximum(sizes, np.finfo(float).tiny)
+    sizes = sizes_along(trail, velocity, numbers["curvature"], numbers["gain"], xp)
     size = sizes[-1]
-    return _Run(here / size, velocity / size, path[-2] / size), xp.log(sizes)
+    return _Run(here / size, velocity / size, trail[-2] / size), xp.log(sizes)
 
 
 @jax.jit

@@ -29,7 +29,7 @@ from resonax.learners import Momentum
 from resonax.passes.exact import Exact
 from resonax.passes.feed import Feed
 from resonax.passes.recursion import Pass
-from resonax.passes.update import Weights, energy, pull, residuals
+from resonax.passes.update import Weights, energy, pull, residuals, sizes_along
 
 __all__ = ["BOUND", "follow_rows_logistic", "walk_logistic"]
 
@@ -72,15 +72,11 @@ def _steps(run: _Run, rows: Any, numbers: dict[str, Any], xp: Any) -> tuple[_Run
         model, speed = step(model, speed, pull(phi, (chance - target) / len(row)))
         here = ahead
         trail.append(here)
-    path = xp.stack(trail)
-    sizes = xp.sqrt(energy(path[1:], path[:-1], numbers["curvature"], numbers["gain"], xp))
-    # A velocity that has not moved its weight has no energy, but is not nothing.
-    sizes = xp.where(sizes > 0, sizes, abs(velocity).max(axis=0))
-    sizes = xp.maximum(sizes, np.finfo(float).tiny)
+    sizes = sizes_along(trail, velocity, numbers["curvature"], numbers["gain"], xp)
     size = sizes[-1]
     norm = xp.sqrt((model * model).sum(axis=0))
     found = (xp.log(sizes), loss / len(rows), norm)
-    return _Run(model, speed, here / size, velocity / size, path[-2] / size), found
+    return _Run(model, speed, here / size, velocity / size, trail[-2] / size), found
 
 
 @jax.jit

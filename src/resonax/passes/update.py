@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-__all__ = ["Weights", "energy", "pull", "residuals"]
+__all__ = ["Weights", "energy", "pull", "residuals", "sizes_along"]
 
 
 @dataclass(frozen=True)
@@ -92,3 +92,12 @@ def energy(here: Any, before: Any, curvature: Any, gain: Any, xp: Any = jnp) -> 
     inertia = xp.maximum(inertia - curvature / 2, 0.0)
     swing = curvature * (here * here + before * before) / 2
     return (swing + inertia * speed * speed).sum(axis=-2)
+
+
+def sizes_along(trail: list[Any], velocity: Any, curvature: Any, gain: Any, xp: Any) -> Any:
+    """Return the size of each lane after every update of a trail that begins before the first."""
+    path = xp.stack(trail)
+    sizes = xp.sqrt(energy(path[1:], path[:-1], curvature, gain, xp))
+    # A velocity that has not moved its weight has no energy, but is not nothing.
+    sizes = xp.where(sizes > 0, sizes, abs(velocity).max(axis=0))
+    return xp.maximum(sizes, np.finfo(float).tiny)
