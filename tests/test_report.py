@@ -168,7 +168,7 @@ def test_the_table_shows_every_number_in_full(width):
         worst = claim.worst
         assert measured_text(worst) in row
         assert f"{worst.comparison} {worst.threshold:g} " in row
-        word = {True: "holds", False: "does not", None: "undecided"}[claim.holds]
+        word = {True: "holds", False: "does not", None: "not decided"}[claim.holds]
         assert row.rstrip().endswith(word)
         assert len(row) <= 80 or width != 80
     assert lines[-3] == "2 of 4 claims hold, 1 does not, 1 is not decided."

@@ -16,7 +16,7 @@ __all__ = ["show_claims", "tally"]
 
 _NARROWEST = 18  # characters left to the words of the table, at the least
 _COLOURS = {True: "green", False: "bold red", None: "yellow"}
-_SHORT = {True: "holds", False: "does not", None: "undecided"}
+_SHORT = {True: "holds", False: "does not", None: "not decided"}
 
 
 def tally(claims: Sequence[Claim]) -> str:
