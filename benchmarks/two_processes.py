@@ -27,7 +27,7 @@ import numpy as np
 import xarray as xr  # noqa: F401  loaded before the processes are forked, as zarr is
 import zarr  # noqa: F401
 
-from resonax.checks import ArgumentError
+from resonax.checks import StoreError
 from resonax.results import Layout, Store, Variable, open_store
 
 LAYOUT = Layout(
@@ -80,7 +80,7 @@ def start(function: Callable[..., None], *given: object, gate: tuple[int, ...] =
             os.read(reader, 1)  # returns when the last copy of the writer is closed
         function(*given)
         os._exit(FINE)
-    except ArgumentError as error:
+    except StoreError as error:
         if "seed = " in str(error):
             os._exit(REFUSED)
         print(error, file=sys.stderr)

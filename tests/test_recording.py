@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from resonax.checks import ArgumentError
+from resonax.checks import ArgumentError, DataError, ResonaxError
 from resonax.recordings import delimited, sources
 from resonax.recordings.recording import Recording, read_recording
 
@@ -140,7 +140,7 @@ def test_as_it_is() -> None:
     recording = read_recording(VALUES[:, 1:], -1, standardise=False)
     np.testing.assert_array_equal(recording.inputs, VALUES[:, 1:-1].astype(np.float32))
     assert recording.notes == ()
-    with pytest.raises(ArgumentError, match=r"above 1e\+06 in column '0' .*: standardise"):
+    with pytest.raises(DataError, match=r"above 1e\+06 in column '0' .*: standardise"):
         read_recording(VALUES, standardise=False)
 
 
@@ -220,7 +220,7 @@ def test_missing_keys_are_left_out() -> None:
         frame, "z", order_by="hour", group_by="where", drop_missing=True, standardise=False
     )
     np.testing.assert_array_equal(recording.inputs[:, 0], [1, 3, 5, 11, 12, 13, 14])
-    with pytest.raises(ArgumentError, match=r"missing values in column 'hour' \(row 3\)"):
+    with pytest.raises(DataError, match=r"missing values in column 'hour' \(row 3\)"):
         read_recording(frame.fillna({"x": 0}), "z", order_by="hour", group_by="where")
 
 
@@ -334,7 +334,7 @@ def test_dialects(tmp_path: Path, name: str, text: str, options: dict, notes: li
     ],
 )
 def test_bad_dialects(tmp_path: Path, name: str, options: dict, match: str) -> None:
-    with pytest.raises(ArgumentError, match=match):
+    with pytest.raises(ResonaxError, match=match):
         read_recording(write(FRAME, tmp_path / name), **options)
     with pytest.raises(ArgumentError, match="separator and decimal are of text files"):
         read_recording(FRAME, separator=";")
@@ -418,7 +418,7 @@ BAD_FILES = {
 @pytest.mark.parametrize(("name", "content", "match"), BAD_FILES.values(), ids=BAD_FILES)
 def test_bad_files(tmp_path: Path, name: str, content: bytes, match: str) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ArgumentError, match=match) as caught:
+    with pytest.raises(DataError, match=match) as caught:
         read_recording(tmp_path / name, "y" if b"y" in content[:9] else None)
     assert "\n" not in str(caught.value)
     assert os.listdir(tmp_path) == [name]
@@ -427,7 +427,7 @@ def test_bad_files(tmp_path: Path, name: str, content: bytes, match: str) -> Non
 @pytest.mark.parametrize("row", ["3,1", "3,1,0,9"])
 def test_uneven_rows_beside_the_chosen_columns(tmp_path: Path, row: str) -> None:
     (tmp_path / "a.csv").write_bytes(spoiled(3, row))
-    with pytest.raises(ArgumentError, match=r"row 3 of a.csv has . fields instead of 3"):
+    with pytest.raises(DataError, match=r"row 3 of a.csv has . fields instead of 3"):
         read_recording(tmp_path / "a.csv", features="a,b")
 
 
@@ -437,7 +437,7 @@ def test_cut_files(tmp_path: Path, name: str, share: float) -> None:
     path = write(pd.concat([FRAME] * 40), tmp_path / name)
     content = path.read_bytes()
     path.write_bytes(content[: 1 + int(share * (len(content) - 2))])
-    with pytest.raises(ArgumentError, match=f"{name} seems to be cut or damaged: write or fetch"):
+    with pytest.raises(DataError, match=f"{name} seems to be cut or damaged: write or fetch"):
         read_recording(path)
 
 
@@ -446,19 +446,19 @@ def test_damaged_files(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[1000:1500] = RNG.bytes(500)
     path.write_bytes(content)
-    with pytest.raises(ArgumentError, match="seems to be cut or damaged"):
+    with pytest.raises(DataError, match="seems to be cut or damaged"):
         read_recording(path)
 
 
 def test_places(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match=r"there is no file .*a.csv: check"):
+    with pytest.raises(DataError, match=r"there is no file .*a.csv: check"):
         read_recording(tmp_path / "a.csv")
-    with pytest.raises(ArgumentError, match="is a folder: give a file"):
+    with pytest.raises(DataError, match="is a folder: give a file"):
         read_recording(tmp_path)
     os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(ArgumentError, match=r"pipe.csv is a pipe or a device: save the data as"):
+    with pytest.raises(DataError, match=r"pipe.csv is a pipe or a device: save the data as"):
         read_recording(tmp_path / "pipe.csv")
-    with pytest.raises(ArgumentError, match="name too long"):
+    with pytest.raises(DataError, match="name too long"):
         read_recording(300 * "a" + ".csv")
 
 
@@ -471,9 +471,9 @@ def test_missing_values_are_counted(tmp_path: Path, small_pieces: None) -> None:
         r"'pressure' \(rows 12, 51\): fill them, or leave these rows out with --drop-missing$"
     )
     for source in (frame, write(frame, tmp_path / "a.csv"), write(frame, tmp_path / "a.parquet")):
-        with pytest.raises(ArgumentError, match=match):
+        with pytest.raises(DataError, match=match):
             read_recording(source, "y")
-    with pytest.raises(ArgumentError, match=r"infinite values in column 'y' \(row 4\)"):
+    with pytest.raises(DataError, match=r"infinite values in column 'y' \(row 4\)"):
         read_recording(frame, "y", features="count")
 
 
@@ -603,7 +603,7 @@ BAD_VALUES = {
 )
 @pytest.mark.usefixtures("small_pieces")
 def test_bad_values(source: object, target: object, options: dict, match: str) -> None:
-    with pytest.raises(ArgumentError, match=match) as caught:
+    with pytest.raises(ResonaxError, match=match) as caught:
         read_recording(source, target, **options)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
 
@@ -612,7 +612,7 @@ def test_python_objects(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", VALUES.astype(object))
     np.savez(tmp_path / "a.npz", X=VALUES.astype(object))
     for name in ("a.npy", "a.npz"):
-        with pytest.raises(ArgumentError, match=f"{name} holds Python objects, which could run"):
+        with pytest.raises(DataError, match=f"{name} holds Python objects, which could run"):
             read_recording(tmp_path / name)
 
 
@@ -632,14 +632,14 @@ def test_bad_npz(
 ) -> None:
     monkeypatch.setattr(sources, "SMALL_ENOUGH", 2**20)
     np.savez_compressed(tmp_path / "a.npz", **arrays)
-    with pytest.raises(ArgumentError, match=match):
+    with pytest.raises(DataError, match=match):
         read_recording(tmp_path / "a.npz")
 
 
 def test_an_archive_without_arrays(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("notes.txt", "no array")
-    with pytest.raises(ArgumentError, match=r"a.npz must hold one table .* it has no arrays"):
+    with pytest.raises(DataError, match=r"a.npz must hold one table .* it has no arrays"):
         read_recording(tmp_path / "a.npz")
 
 
@@ -658,7 +658,7 @@ def test_a_small_file_that_unpacks_to_a_large_one(
     with gzip.open(tmp_path / "a.csv.gz", "wb", 9) as file:
         for _ in range(40):
             file.write(block)
-    with pytest.raises(ArgumentError, match=match):
+    with pytest.raises(DataError, match=match):
         read_recording(tmp_path / "a.csv.gz")
 
 
@@ -687,7 +687,7 @@ def test_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     recording = read_recording(FRAME, "y", memory=0)
     assert mapped() == 2  # the inputs and the target
     assert os.listdir(tmp_path) == []  # their files have no names, so a kill leaves nothing
-    with contextlib.suppress(ArgumentError):
+    with contextlib.suppress(ResonaxError):
         read_recording(FRAME.assign(y=1), "y", memory=0)
     view = recording.inputs[3:]
     first = view.tolist()
@@ -707,7 +707,7 @@ def test_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", Full)
-    with pytest.raises(ArgumentError, match=r"cannot hold the data .No space.*: set TMPDIR"):
+    with pytest.raises(DataError, match=r"cannot hold the data .No space.*: set TMPDIR"):
         read_recording(FRAME, "y", memory=0)
 
 

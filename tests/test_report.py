@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from pages import Page
-from resonax.checks import ArgumentError
+from resonax.checks import StoreError
 from resonax.cli.claims import show_claims
 from resonax.figures.style import new_figure, save_figure
 from resonax.paper.judgement import Case, Claim, measured_text
@@ -110,7 +110,7 @@ def test_the_page_needs_nothing_else_and_escapes_text(source, report):
 def test_a_figure_that_is_no_png_is_refused_and_leaves_no_page(report, tmp_path):
     (tmp_path / "figure.png").write_text("no picture")
     section = Section("a", "b", "c", "d", tmp_path / "figure.png", (), None)
-    with pytest.raises(ArgumentError, match="is not a PNG"):
+    with pytest.raises(StoreError, match="is not a PNG"):
         write_report(Report((section,), (), "paper", 0, "", {}, 0, ""), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -139,7 +139,7 @@ def test_claims_that_were_not_judged_again_are_kept(tmp_path):
     assert json.loads(path.read_bytes()) == [first[0], *second]
     for damage in ("[", "{}", "[1]", '[{"id": "x"}]'):
         path.write_text(damage)
-        with pytest.raises(ArgumentError, match="holds no claims: delete it"):
+        with pytest.raises(StoreError, match="holds no claims: delete it"):
             write_claims(first, tmp_path)
 
 

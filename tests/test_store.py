@@ -22,7 +22,7 @@ import pytest
 import xarray as xr
 import zarr
 
-from resonax.checks import ArgumentError
+from resonax.checks import ResonaxError, StoreError
 from resonax.results import Layout, Store, Task, Variable, locked, open_store, replacing
 from resonax.results.disk import clear, temporary
 from resonax.results.whole import load_whole, save_whole
@@ -80,7 +80,7 @@ def tree(path: Path) -> dict[str, bytes | None]:
 
 
 def refused(words: str, action, *given, **named) -> None:
-    with pytest.raises(ArgumentError, match=words):
+    with pytest.raises(ResonaxError, match=words):
         action(*given, **named)
 
 
@@ -398,12 +398,12 @@ def test_a_folder_is_held_by_one_process_and_free_when_that_is_killed(tmp_path):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
         words = f"is being written by process {process.pid} on .*: wait until that ends or choose"
-        with pytest.raises(ArgumentError, match=words), locked(tmp_path):
+        with pytest.raises(StoreError, match=words), locked(tmp_path):
             pytest.fail("it is held")
         process.kill()
         process.wait()
     for _ in range(2):
-        with locked(tmp_path), pytest.raises(ArgumentError, match="is being written by process"):
+        with locked(tmp_path), pytest.raises(StoreError, match="is being written by process"):
             locked(tmp_path).__enter__()
     assert not list(tmp_path.iterdir())
 

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from resonax.checks import ArgumentError
+from resonax.checks import ArgumentError, Interrupted
 from resonax.executors.processes import processes, working
 from signals import HEAR_INTERRUPTS
 
@@ -70,7 +70,7 @@ def test_a_mistake_in_a_worker_is_said_by_the_caller():
 
 
 def test_a_worker_that_was_ended_from_outside_is_a_sentence():
-    with working(1) as workers, pytest.raises(ArgumentError, match="run the same command again"):
+    with working(1) as workers, pytest.raises(Interrupted, match="run the same command again"):
         workers.run(die, [1], lambda *_: None, lambda *_: [])
 
 
@@ -84,7 +84,7 @@ def kill_one_early():
 
 
 def test_a_worker_that_ends_before_its_first_job_is_a_sentence():
-    with pytest.raises(ArgumentError, match="a worker was ended from outside"):
+    with pytest.raises(Interrupted, match="a worker was ended from outside"):
         kill_one_early()
     assert not multiprocessing.active_children()
 

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 __all__ = [
     "RANGES",
     "ArgumentError",
+    "DataError",
+    "Interrupted",
     "Range",
+    "ResonaxError",
+    "StoreError",
     "as_array",
     "check_covariance",
     "check_direction",
@@ -31,8 +35,24 @@ __all__ = [
 ]
 
 
-class ArgumentError(ValueError):
-    """An argument that cannot be used; its text is one sentence that says what to do."""
+class ResonaxError(Exception):
+    """The base of all errors that resonax raises by itself: one sentence that says what to do."""
+
+
+class ArgumentError(ResonaxError, ValueError):
+    """An argument that cannot be used."""
+
+
+class DataError(ResonaxError, ValueError):
+    """Data that cannot be used: a file, a column or a row of a recording."""
+
+
+class StoreError(ResonaxError):
+    """Stored results that are damaged, locked, of another specification, or cannot be written."""
+
+
+class Interrupted(ResonaxError):  # noqa: N818
+    """Work that was ended from outside before it was finished; what was finished is kept."""
 
 
 class Range(NamedTuple):

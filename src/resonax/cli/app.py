@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from resonax.checks import RANGES, ArgumentError, check_range, check_whole, suggest
+from resonax.checks import RANGES, ArgumentError, ResonaxError, check_range, check_whole, suggest
 from resonax.cli.build import parse_axis
 from resonax.cli.cache import keep_compiled
 from resonax.cli.check import check_command
@@ -282,7 +282,7 @@ def _run(arguments: list[str]) -> tuple[int, str]:
 
 def _answer(error: Exception) -> tuple[int, str]:
     """Return the exit status of an error, and what to say of it; raise it if it is a defect."""
-    if isinstance(error, ArgumentError):
+    if isinstance(error, ResonaxError):
         return 2, str(error)
     if isinstance(error, MemoryError):
         return 2, "not enough memory: use fewer points, paths or inputs"

@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from resonax.checks import ArgumentError
+from resonax.checks import Interrupted
 from resonax.executors.interrupts import held
 
 __all__ = ["Workers", "processes", "working"]
@@ -141,7 +141,7 @@ def _told_of_its_end() -> Iterator[None]:
     try:
         yield
     except (EOFError, ConnectionError):
-        raise ArgumentError(
+        raise Interrupted(
             "a worker was ended from outside, perhaps for want of memory: run the same command "
             "again, for fewer figures at a time; what was stored is kept"
         ) from None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from resonax.checks import ArgumentError
+from resonax.checks import DataError
 from resonax.labels import plain
 from resonax.recordings.columns import Choice
 from resonax.recordings.dates import read_times, uneven_steps
@@ -82,7 +82,7 @@ def arrange(
         if not inside.any():
             longest = int((ends - starts).max())
             where = "rows of" if choice.group_by is None else "rows of the longest series of"
-            raise ArgumentError(
+            raise DataError(
                 f"horizon must be below the {longest:,} {where} {source}, got {horizon:,}"
             )
         rows, later, series = order[inside], order[np.flatnonzero(inside) + horizon], series[inside]
@@ -95,7 +95,7 @@ def arrange(
         notes.append(f"{dropped:,} of {total:,} rows were left out for missing values")
     if len(rows) < 2:
         count = {0: "no row", 1: "1 row"}[len(rows)]
-        raise ArgumentError(
+        raise DataError(
             f"{count} of {source} is without missing values: name columns that have fewer of them "
             "with --features"
         )
@@ -115,7 +115,7 @@ def _series(column: Any, order: np.ndarray) -> tuple[np.ndarray, list[str]]:
 
     codes, names = pd.factorize(column.to_numpy()[order])
     if len(names) > len(order) / 2:
-        raise ArgumentError(
+        raise DataError(
             f"column {column.name!r} has {len(names):,} values in {len(order):,} rows, "
             "which makes no series of them: group by another"
         )

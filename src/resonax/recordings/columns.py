@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from resonax.checks import ArgumentError
+from resonax.checks import ArgumentError, DataError
 from resonax.labels import plain
 from resonax.recordings.dates import as_numbers, read_dates
 from resonax.recordings.table import Table, listed, unknown
@@ -93,7 +93,7 @@ def choose(
         given = list(features) if several else [features]
         names = [_pick("feature", name, table) for name in given]
     if len(names) > _MOST_COLUMNS:
-        raise ArgumentError(
+        raise DataError(
             f"{table.source} has {len(names):,} columns to learn from, and at most "
             f"{_MOST_COLUMNS:,} can be: name some with --features"
         )
@@ -103,7 +103,7 @@ def choose(
     if target in names and not ahead:
         raise ArgumentError(f"the target {target!r} is among the features: leave it out of them")
     if not names:
-        raise ArgumentError(f"no column of {table.source} is left as a feature: name at least one")
+        raise DataError(f"no column of {table.source} is left as a feature: name at least one")
     return table, Choice(tuple(names), target, order_by, group_by, labels)
 
 
@@ -136,10 +136,10 @@ def look(block: np.ndarray, names: Sequence[str], before: int, limit: float, fou
 
 
 def report(found: Found, total: int) -> None:
-    """Raise `ArgumentError` if there are values that cannot be used in so many rows."""
+    """Raise `DataError` if there are values that cannot be used in so many rows."""
     for name, (_, count) in found.get("missing values", {}).items():
         if count == total:
-            raise ArgumentError(f"column {name!r} holds nothing: leave it out with --features")
+            raise DataError(f"column {name!r} holds nothing: leave it out with --features")
     for what in ["missing values", "infinite values", *found]:
         places = []
         for name, (first, count) in found.get(what, {}).items():
@@ -149,7 +149,7 @@ def report(found: Found, total: int) -> None:
         if places:
             remedy = _REMEDIES.get(what, "correct or rescale them first")
             column = "column" if len(places) == 1 else "columns"
-            raise ArgumentError(f"{what} in {column} {listed(places, 4)}: {remedy}")
+            raise DataError(f"{what} in {column} {listed(places, 4)}: {remedy}")
 
 
 def numbers(piece: Any, choice: Choice, before: int) -> np.ndarray:
@@ -170,7 +170,7 @@ def numbers(piece: Any, choice: Choice, before: int) -> np.ndarray:
         converted = as_numbers(column)
         wrong = np.flatnonzero(converted.isna() & column.notna())
         if "c" in (column.dtype.kind, converted.dtype.kind):
-            raise ArgumentError(f"column {name!r} holds complex numbers: give real ones")
+            raise DataError(f"column {name!r} holds complex numbers: give real ones")
         if column.dtype.kind in "mM" or (len(wrong) and read_dates(column.dropna().head(99))):
             odd[name] = "holds dates"
         elif len(wrong) and converted.notna().any():
@@ -186,7 +186,7 @@ def numbers(piece: Any, choice: Choice, before: int) -> np.ndarray:
     return np.column_stack([numbers[name] for name in names])
 
 
-def _not_numbers(odd: dict[str, str], choice: Choice) -> ArgumentError:
+def _not_numbers(odd: dict[str, str], choice: Choice) -> DataError:
     """Return what to say about columns without numbers."""
     usable = [name for name in choice.features if name not in odd]
     name, what = next(reversed(odd.items()))  # the target is the last of all
@@ -194,14 +194,14 @@ def _not_numbers(odd: dict[str, str], choice: Choice) -> ArgumentError:
     if name == choice.target:
         what = f"the target {name!r} {what}, and the model is least squares: {correct}"
         what += "learn one of two classes with --loss logistic, or choose a column of numbers"
-        return ArgumentError(f"{what} (one of: {listed(usable) or 'there is none'})")
+        return DataError(f"{what} (one of: {listed(usable) or 'there is none'})")
     what, it = f"column {name!r} {what}: {correct}", "it"
     if len(odd) > 1:
         what, it = f"columns {listed([repr(name) for name in odd])} are not numbers: ", "them"
     if not usable:
-        return ArgumentError(f"{what}no column of numbers is left")
+        return DataError(f"{what}no column of numbers is left")
     what += f"leave {it} out with --features {quote(listed(usable, 20, ','))}"
     dates = [name for name in odd if odd[name] == "holds dates"]
     if dates and choice.order_by is None:
         what += f", and sort the rows by {dates[0]!r} with --order-by {quote(dates[0])}"
-    return ArgumentError(what)
+    return DataError(what)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from resonax.checks import ArgumentError, is_number
+from resonax.checks import DataError, is_number
 from resonax.labels import plain
 
 __all__ = ["as_numbers", "read_dates", "read_times", "uneven_steps"]
@@ -87,7 +87,7 @@ def read_times(column: Any, name: str) -> tuple[np.ndarray, bool, str]:
         raise _unreadable(column, name)
     orders = [times.argsort(kind="stable") for _, times in readings]
     if not all(np.array_equal(orders[0], order) for order in orders):
-        raise ArgumentError(
+        raise DataError(
             f"dates in column {name!r} may have the day or the month first: write 2020-01-31"
         )
     form, times = readings[0]
@@ -100,14 +100,14 @@ def _microseconds(column: Any) -> np.ndarray:
     return column.to_numpy(dtype=f"{column.dtype.kind}8[us]").astype("i8")
 
 
-def _no_time(column: Any, read: Any, name: str, kind: str) -> ArgumentError:
+def _no_time(column: Any, read: Any, name: str, kind: str) -> DataError:
     """Return the error for the first value that could not be read."""
     row = int(np.flatnonzero(read.isna())[0])
     word = plain(column.iloc[row], 40)
-    return ArgumentError(f"column {name!r} holds no {kind} in row {row + 1} ('{word}'): correct it")
+    return DataError(f"column {name!r} holds no {kind} in row {row + 1} ('{word}'): correct it")
 
 
-def _unreadable(column: Any, name: str) -> ArgumentError:
+def _unreadable(column: Any, name: str) -> DataError:
     """Return the error for a column that no format reads; where most are dates, the first other."""
     import pandas as pd
 
@@ -117,7 +117,7 @@ def _unreadable(column: Any, name: str) -> ArgumentError:
             read = pd.to_datetime(column, format=form, errors="coerce", utc=True)
             if read.notna().mean() > 0.5:
                 return _no_time(column, read, name, "date")
-    return ArgumentError(f"column {name!r} gives no order: it is neither numbers nor dates")
+    return DataError(f"column {name!r} gives no order: it is neither numbers nor dates")
 
 
 def uneven_steps(times: np.ndarray, dated: bool, name: str, starts: np.ndarray) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from resonax.checks import ArgumentError, is_number
+from resonax.checks import ArgumentError, DataError, ResonaxError, is_number
 from resonax.labels import plain
 from resonax.recordings.table import MOST_PACKED, PIECE, SMALL_ENOUGH, Table, reading
 
@@ -47,7 +47,7 @@ class _Bytes(io.RawIOBase):
         self.name, self.count, self.line = plain(path.name), 0, 0
         size = path.stat().st_size
         self.most = max(MOST_PACKED * size, SMALL_ENOUGH) if packed else None
-        self.refused: ArgumentError | None = None
+        self.refused: DataError | None = None
 
     def readable(self) -> bool:
         return True
@@ -66,7 +66,7 @@ class _Bytes(io.RawIOBase):
         elif self.most is not None and self.count > self.most:
             trouble = f"unpacks to more than {MOST_PACKED} times its size: unpack it first"
         if trouble:
-            self.refused = ArgumentError(f"{self.name} {trouble}")
+            self.refused = DataError(f"{self.name} {trouble}")
             raise self.refused
         return len(data)
 
@@ -90,7 +90,7 @@ def _separator(given: str) -> str:
     if len(mark) != 1 or not (mark == "\t" or (mark.isascii() and mark.isprintable())):
         mark = ""
     if not mark or mark.isalnum() or mark in "\"'+-._":
-        raise ArgumentError(
+        raise DataError(
             f"separator must be one character, such as ';' or '|', or tab or space, got {given!r}"
         )
     return mark
@@ -127,7 +127,7 @@ def _dialect(
         decimal = "," if mark != "," and commas and not points else "."
         notes += ("numbers were taken to be written with a decimal comma",) * (decimal == ",")
     if decimal == mark:
-        raise ArgumentError(
+        raise DataError(
             f"separator and decimal are both {mark!r} for {plain(path.name)}: give another of them"
         )
     return _Dialect(mark, decimal), start, notes
@@ -149,7 +149,7 @@ def _header(first: list[str], source: str, decimal: str) -> tuple[list[str], boo
     names[0] = names[0].lstrip("# ") or names[0]  # numpy.savetxt makes the header a comment
     if "" in names:
         where = names.index("") + 1
-        raise ArgumentError(f"column {where} of {source} has no name: name it in the first line")
+        raise DataError(f"column {where} of {source} has no name: name it in the first line")
     return names, True, notes
 
 
@@ -164,7 +164,7 @@ def open_csv(
     dialect, start, notes = _dialect(path, usual, separator, decimal)
     source = plain(path.name)
     if not start:
-        raise ArgumentError(f"{source} is empty")
+        raise DataError(f"{source} is empty")
     names, header, more = _header(start[0], source, dialect.decimal)
     if len(start) > 1 and len(start[1]) > len(names):  # pandas would make a column an index
         _check_even(path, dialect.separator, len(names), header)
@@ -206,14 +206,14 @@ def _csv_pieces(
         except UnicodeDecodeError:
             raise
         except ValueError as error:
-            if isinstance(error, ArgumentError) or stream.refused:
+            if isinstance(error, ResonaxError) or stream.refused:
                 raise stream.refused or error from None
             failure = " ".join(str(error).split())
         finally:
             stream.close()
         if "EOF inside string" in failure:
             what = f"{source} has a quotation mark that is never closed"
-            raise ArgumentError(f"{what}: the file seems to be cut")
+            raise DataError(f"{what}: the file seems to be cut")
         # pandas fills short rows, and ignores what is too much if columns are chosen
         with _Bytes(path) as file:
             mark = dialect.separator.encode()
@@ -221,7 +221,7 @@ def _csv_pieces(
         if failure or count != (rows + header) * (len(names) - 1):
             _check_even(path, dialect.separator, len(names), header)
         if failure:
-            raise ArgumentError(f"{source} cannot be read as CSV: {plain(failure)}")
+            raise DataError(f"{source} cannot be read as CSV: {plain(failure)}")
 
 
 def _with_points(piece: pd.DataFrame, before: int) -> pd.DataFrame:
@@ -236,7 +236,7 @@ def _with_points(piece: pd.DataFrame, before: int) -> pd.DataFrame:
         commas, points = words.str.fullmatch(_WITH_COMMA), words.str.fullmatch(_WITH_POINT)
         if commas.any() and points.any():
             where = int(points.to_numpy().argmax())
-            raise ArgumentError(
+            raise DataError(
                 f"column {plain(name)!r} has {words.iloc[where]} in row {before + where + 1}, but "
                 "its decimals are commas: write them all alike"
             )
@@ -246,7 +246,7 @@ def _with_points(piece: pd.DataFrame, before: int) -> pd.DataFrame:
 
 
 def _check_even(path: Path, separator: str, width: int, header: bool) -> None:
-    """Raise `ArgumentError` for the first row with too few or too many fields."""
+    """Raise `DataError` for the first row with too few or too many fields."""
     found, remedy = "", ""
     for row, fields in enumerate(_rows(path, separator, "replace"), start=0 if header else 1):
         if found:
@@ -257,4 +257,4 @@ def _check_even(path: Path, separator: str, width: int, header: bool) -> None:
             found = f"row {row} of {plain(path.name)} has {count} instead of {width}"
             remedy = "the file seems to be cut" if len(fields) < width else "correct or remove it"
     if found:
-        raise ArgumentError(f"{found}: {remedy}")
+        raise DataError(f"{found}: {remedy}")

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from resonax.checks import ArgumentError
+from resonax.checks import DataError
 from resonax.labels import plain
 from resonax.recordings.table import listed
 
@@ -40,7 +40,7 @@ class RowStore:
             self.file.write(data)
             self.file.flush()
         except OSError as error:
-            raise ArgumentError(
+            raise DataError(
                 f"the temporary folder {tempfile.gettempdir()} cannot hold the data "
                 f"({error.strerror}): set TMPDIR to a folder with more room"
             ) from None
@@ -82,15 +82,13 @@ class Spread:
         return Spread(rows, self.first, self.mean + share * gap, variance)
 
     def check(self, names: tuple[str, ...], target: str | None) -> None:
-        """Raise `ArgumentError` if a column is constant, or is but for its last digits."""
+        """Raise `DataError` if a column is constant, or is but for its last digits."""
         size = np.abs(self.first + self.mean)
         flat = np.sqrt(self.variance) <= np.maximum(2 * np.finfo(float).eps * size, 1e-150)
         for name in np.array(names)[flat].tolist():
             if name == target:
-                raise ArgumentError(f"the target {name!r} is constant: there is nothing to learn")
-            raise ArgumentError(
-                f"column {name!r} is constant: leave it out, a bias is added anyway"
-            )
+                raise DataError(f"the target {name!r} is constant: there is nothing to learn")
+            raise DataError(f"column {name!r} is constant: leave it out, a bias is added anyway")
 
 
 @dataclass
@@ -115,15 +113,15 @@ class Classes:
         return np.where(np.asarray(codes) < 0, np.nan, np.append(places, 0.0)[codes])
 
     def names(self, target: str | None) -> tuple[str, ...]:
-        """Return what 0 and 1 stand for; `ArgumentError` unless there are two values."""
+        """Return what 0 and 1 stand for; `DataError` unless there are two values."""
         if len(self.values) != 2:
             many = len(self.values) > _MOST_CLASSES
             shown = listed([plain(value, 20) for value in self.values], 4)
             count = f"more than {_MOST_CLASSES}" if many else len(self.values)
             what = f"the target {target!r} has {count} values ({shown}), and the logistic loss"
             if len(self.values) < 2:
-                raise ArgumentError(f"the target {target!r} is constant: there is nothing to learn")
-            raise ArgumentError(f"{what} learns two: make it a column that says whether it is one")
+                raise DataError(f"the target {target!r} is constant: there is nothing to learn")
+            raise DataError(f"{what} learns two: make it a column that says whether it is one")
         return tuple(plain(value, 40) for value in self._sorted())
 
     def coded(self, places: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from resonax.checks import ArgumentError, check_whole
+from resonax.checks import ArgumentError, DataError, check_whole
 from resonax.recordings.arrange import Arrangement, arrange
 from resonax.recordings.columns import (
     LARGE_AS_IS,
@@ -75,7 +75,7 @@ def read_recording(
     labels: bool = False,
     memory: int = 2**28,
 ) -> Recording:
-    """Read, check and standardise the rows of a data set; `ArgumentError` if it cannot be used.
+    """Read, check and standardise the rows of a data set; `DataError` if it cannot be used.
 
     Parameters
     ----------
@@ -251,9 +251,9 @@ def _gather(
     report(found, rows)
     if rows < 2:
         count = {0: "no rows", 1: "1 row"}[rows]
-        raise ArgumentError(f"{table.source} has {count} of data: at least 2 are needed")
+        raise DataError(f"{table.source} has {count} of data: at least 2 are needed")
     if spread is None:
-        raise ArgumentError(
+        raise DataError(
             f"every row of {table.source} has missing values: name columns that have fewer of "
             "them with --features"
         )

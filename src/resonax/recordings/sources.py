@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from resonax.checks import ArgumentError
+from resonax.checks import ArgumentError, DataError
 from resonax.labels import plain
 from resonax.recordings.delimited import open_csv
 from resonax.recordings.table import MOST_PACKED, PIECE, SMALL_ENOUGH, Table, listed, reading
@@ -23,7 +23,7 @@ _ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".npy", ".npz")
 
 
 def open_table(source: Any, separator: str | None = None, decimal: str | None = None) -> Table:
-    """Open a file, a data frame or an array (rows x columns); `ArgumentError` if that fails.
+    """Open a file, a data frame or an array (rows x columns); `DataError` if that fails.
 
     Names of columns with characters that cannot be shown have escapes in their place.
     """
@@ -45,20 +45,20 @@ def open_table(source: Any, separator: str | None = None, decimal: str | None = 
     table = table if shown == table.columns else table.renamed(shown)
     name, count = max(Counter(table.columns).items(), key=lambda item: item[1], default=("", 0))
     if count > 1:
-        raise ArgumentError(f"{table.source} has {count} columns named {name!r}: rename them")
+        raise DataError(f"{table.source} has {count} columns named {name!r}: rename them")
     return table
 
 
 def _check_path(path: Path) -> None:
-    """Raise `ArgumentError` unless this is a file with one of the endings."""
+    """Raise `DataError` unless this is a file with one of the endings."""
     if path.is_dir():
-        raise ArgumentError(f"{plain(path)} is a folder: give a file, {', '.join(_ENDINGS)}")
+        raise DataError(f"{plain(path)} is a folder: give a file, {', '.join(_ENDINGS)}")
     if not path.exists():
-        raise ArgumentError(f"there is no file {plain(path)}: check its name and folder")
+        raise DataError(f"there is no file {plain(path)}: check its name and folder")
     if not path.is_file():  # a pipe would be waited for, and can be read only once
-        raise ArgumentError(f"{plain(path)} is a pipe or a device: save the data as a file first")
+        raise DataError(f"{plain(path)} is a pipe or a device: save the data as a file first")
     if not path.name.lower().endswith(_ENDINGS):
-        raise ArgumentError(f"{plain(path.name)} must end in one of {', '.join(_ENDINGS)}")
+        raise DataError(f"{plain(path.name)} must end in one of {', '.join(_ENDINGS)}")
 
 
 def _open_file(path: Path, separator: str | None, decimal: str | None) -> Table:
@@ -87,9 +87,9 @@ def _check_start(path: Path, start: bytes, kind: str) -> None:
     with open(path, "rb") as file:
         found = file.read(len(start))
     if not found:
-        raise ArgumentError(f"{plain(path.name)} is empty")
+        raise DataError(f"{plain(path.name)} is empty")
     if not start.startswith(found):
-        raise ArgumentError(f"{plain(path.name)} is not {kind}, whatever its name says")
+        raise DataError(f"{plain(path.name)} is not {kind}, whatever its name says")
 
 
 def _pieces(rows: int, columns: Sequence[str]) -> Iterator[slice]:
@@ -114,16 +114,16 @@ def _array(values: Any, source: str) -> Table:
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError):
-        raise ArgumentError(f"{name} must have rows of equal length") from None
+        raise DataError(f"{name} must have rows of equal length") from None
     if array.dtype.kind == "c":
-        raise ArgumentError(f"{name} holds complex numbers: give real ones")
+        raise DataError(f"{name} holds complex numbers: give real ones")
     if array.dtype.kind not in "buif":
-        raise ArgumentError(
+        raise DataError(
             f"{name} must hold numbers, got values of type {array.dtype}: "
             "give an array, a data frame or the name of a file"
         )
     if array.ndim not in (1, 2):
-        raise ArgumentError(f"{name} must be rows x columns, got {array.ndim} axes")
+        raise DataError(f"{name} must be rows x columns, got {array.ndim} axes")
     if array.ndim == 1:
         array = array[:, None]
     names = tuple(str(index) for index in range(array.shape[1]))
@@ -146,7 +146,7 @@ def _npz(path: Path) -> Table:
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
         size = sum(info.file_size for info in archive.zip.infolist())
         if size > max(MOST_PACKED * path.stat().st_size, SMALL_ENOUGH):
-            raise ArgumentError(
+            raise DataError(
                 f"{source} unpacks to more than {MOST_PACKED} times its size: save it as .npy"
             )
         loaded = {name: archive[name] for name in archive.files}
@@ -156,7 +156,7 @@ def _npz(path: Path) -> Table:
     tables = [name for name, array in arrays.items() if array.ndim == 2]
     found = known or tables or [name for name in arrays if name != "y"]
     if len(found) != 1:
-        raise ArgumentError(
+        raise DataError(
             f"{source} must hold one table named X, and a target named y if there is one; "
             f"it has {listed([plain(name) for name in arrays]) or 'no arrays'}"
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resonax.checks import ArgumentError, as_array, suggest
+from resonax.checks import ArgumentError, DataError, ResonaxError, as_array, suggest
 from resonax.labels import plain
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Table:
                 if len(part) == len(piece):
                     yield piece.assign(**{name: part}) if name in columns else piece
             if rows != len(array):
-                raise ArgumentError(
+                raise DataError(
                     f"target has {len(array)} numbers but {self.source} has {rows} rows"
                 )
 
@@ -98,7 +98,7 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
         return
-    except ArgumentError:
+    except ResonaxError:
         raise
     except UnicodeDecodeError:
         trouble = "is not UTF-8 text: save it as UTF-8"
@@ -113,4 +113,4 @@ def reading(path: Path) -> Iterator[None]:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         if reason is not None:  # else pyarrow found damage
             trouble = f"cannot be read: {reason}"
-    raise ArgumentError(f"{plain(path.name)} {trouble}") from None
+    raise DataError(f"{plain(path.name)} {trouble}") from None

@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from resonax.checks import ArgumentError
+from resonax.checks import StoreError
 from resonax.paper.judgement import (
     OUTCOMES,
     Case,
@@ -154,7 +154,7 @@ def _read_claims(path: Path) -> list[dict[str, Any]]:
     if not isinstance(stored, list) or not all(
         isinstance(one, dict) and wanted <= one.keys() for one in stored
     ):
-        raise ArgumentError(f"{path} holds no claims: delete it and run the same command again")
+        raise StoreError(f"{path} holds no claims: delete it and run the same command again")
     return stored
 
 
@@ -309,7 +309,7 @@ def _section(section: Section) -> str:
 def _png(path: Path) -> bytes:
     data = path.read_bytes()
     if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:
-        raise ArgumentError(f"the figure {path} is not a PNG: the report shows no other")
+        raise StoreError(f"the figure {path} is not a PNG: the report shows no other")
     return data
 
 

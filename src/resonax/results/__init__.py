@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resonax.checks import ArgumentError
+from resonax.checks import ArgumentError, StoreError
 from resonax.results.disk import clear, temporary
 from resonax.results.layout import Layout, Task, Variable
 from resonax.results.lock import locked
@@ -54,7 +54,7 @@ def make_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ArgumentError(f"the folder {path} could not be made: {error.strerror}") from None
+        raise StoreError(f"the folder {path} could not be made: {error.strerror}") from None
     return path
 
 
@@ -71,7 +71,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
             yield fresh
             fresh.replace(path)
     except OSError as error:
-        raise ArgumentError(f"{path} could not be written: {error.strerror or error}") from error
+        raise StoreError(f"{path} could not be written: {error.strerror or error}") from error
 
 
 def save_dataset(dataset: xr.Dataset, path: str | Path) -> None:
@@ -85,11 +85,9 @@ def open_dataset(path: str | Path) -> xr.Dataset:
     import xarray as xr
 
     if not Path(path).is_file():
-        raise ArgumentError(f"{path} is not there: name a file that save_dataset or --out wrote")
+        raise StoreError(f"{path} is not there: name a file that save_dataset or --out wrote")
     try:
         with xr.open_dataset(path, engine="scipy") as dataset:
             return dataset.load()
     except (OSError, TypeError, ValueError):
-        raise ArgumentError(
-            f"{path} is not a dataset of resonax: delete it or name another"
-        ) from None
+        raise StoreError(f"{path} is not a dataset of resonax: delete it or name another") from None

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from resonax.checks import ArgumentError
+from resonax.checks import StoreError
 
 try:
     import fcntl
@@ -181,4 +181,4 @@ def writing(path: Path) -> Iterator[None]:
             trouble += f" {again}"
         else:
             trouble = f"{path} could not be written ({error.strerror or error}): mend that {again}"
-        raise ArgumentError(trouble) from error
+        raise StoreError(trouble) from error

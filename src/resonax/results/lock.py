@@ -14,7 +14,7 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-from resonax.checks import ArgumentError
+from resonax.checks import StoreError
 from resonax.results.disk import lock, same_file, writing
 
 __all__ = ["locked"]
@@ -24,7 +24,7 @@ _NAME = ".resonax.lock"
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[Path]:
-    """Hold a folder for this process; raise `ArgumentError` if another one holds it.
+    """Hold a folder for this process; raise `StoreError` if another one holds it.
 
     Gives the file that says so, which is removed in the end.
     """
@@ -36,7 +36,7 @@ def locked(folder: Path) -> Iterator[Path]:
         held = same_file(path, handle)
         os.close(handle)
         if held:
-            raise ArgumentError(
+            raise StoreError(
                 f"{folder} is being written by {holder or 'another process'}: wait until that ends "
                 "or choose another --out folder"
             )

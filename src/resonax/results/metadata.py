@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resonax.checks import ArgumentError
+from resonax.checks import ArgumentError, StoreError
 from resonax.results.chunks import chunk_shape
 from resonax.results.layout import FILL, TASKS, Layout, Variable
 
@@ -117,20 +117,20 @@ def open_metadata(path: Path) -> Iterator[xr.Dataset]:
             warnings.simplefilter("ignore")
             dataset = xr.open_zarr(path, chunks=None, consolidated=True, decode_cf=False)
     except PermissionError as error:
-        raise ArgumentError(f"{path} could not be read: {error.strerror}") from None
+        raise StoreError(f"{path} could not be read: {error.strerror}") from None
     except (OSError, KeyError, TypeError, ValueError):
         read_attributes(path)  # an error, unless it is a store
         raise _damaged(path) from None
     with dataset:
         attributes = dataset.attrs
         if attributes.get("format") == _EARLIER:
-            raise ArgumentError(
+            raise StoreError(
                 f"{path} was written by an earlier resonax, without checksums: {ELSEWHERE}"
             )
         if attributes.get("format") != _FORMAT or not set(_RESERVED) <= set(attributes):
             raise not_a_store(path)
         if digest(attributes["specification"]) != attributes["specification_sha256"]:
-            raise ArgumentError(f"the specification of {path} was changed by hand: {ELSEWHERE}")
+            raise StoreError(f"the specification of {path} was changed by hand: {ELSEWHERE}")
         try:
             words = {  # from zarr's own type of text, which little else can take
                 name: (name, np.array(values.values.tolist(), str), values.attrs)
@@ -167,13 +167,13 @@ def read_attributes(path: Path) -> dict[str, Any]:
     raise not_a_store(path)
 
 
-def not_a_store(path: Path) -> ArgumentError:
+def not_a_store(path: Path) -> StoreError:
     """Return the error for a folder that is no store, or no longer."""
-    return ArgumentError(f"{path} is not a store of results: name another or delete it")
+    return StoreError(f"{path} is not a store of results: name another or delete it")
 
 
-def _damaged(path: Path) -> ArgumentError:
-    return ArgumentError(f"the labels of {path} are damaged: {ELSEWHERE}")
+def _damaged(path: Path) -> StoreError:
+    return StoreError(f"the labels of {path} are damaged: {ELSEWHERE}")
 
 
 def digest(text: str) -> str:

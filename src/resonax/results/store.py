@@ -28,7 +28,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resonax.checks import ArgumentError
+from resonax.checks import ArgumentError, StoreError
 from resonax.results.chunks import chunk_name, decode, encode, seal
 from resonax.results.disk import clear, flush, flush_tree, put, temporary, writing
 from resonax.results.layout import FILL, TASKS, Layout, Task, Variable, compare
@@ -131,10 +131,10 @@ class Store:
         made = compare(was, json.loads(store.specification))
         made = made or compare(stored.describe(), layout.describe())
         if made:
-            raise ArgumentError(f"{path} was made with {made}: {ELSEWHERE}")
+            raise StoreError(f"{path} was made with {made}: {ELSEWHERE}")
         clear(path)
         if began != store.versions and (left := len(store.pending())):
-            raise ArgumentError(
+            raise StoreError(
                 f"{path} was begun with {_other(began, store.versions)}, and {left} of its "
                 f"{len(store.tasks)} tasks are missing, which other versions may compute with "
                 f"other bits: go on with those versions, {ELSEWHERE}"
@@ -166,7 +166,7 @@ class Store:
             wanted, found = ", ".join(self.layout.variables), ", ".join(values)
             raise ArgumentError(f"a task must give {wanted}, got {found or 'nothing'}")
         if self._origin != (digest(self.specification), self.versions):
-            raise ArgumentError(
+            raise StoreError(
                 f"{self.path} was begun with another specification or other versions than this "
                 f"process has: use the same ones, {ELSEWHERE}"
             )
@@ -198,7 +198,7 @@ class Store:
         """Return all that is stored, in memory; anything missing is an error."""
         dataset, missing = self._load()
         if missing:
-            raise ArgumentError(
+            raise StoreError(
                 f"{self.path} is not complete, {missing} of its {len(self.tasks)} tasks are missing"
                 " or damaged: run the command that made it again, which goes on where it stopped"
             )
@@ -241,7 +241,7 @@ class Store:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ArgumentError(f"{self.path} could not be read: {error.strerror}") from None
+            raise StoreError(f"{self.path} could not be read: {error.strerror}") from None
         if any(seal(block) != marker.chunks[key] for key, block in blocks.items()):
             return None
         return {name: decode(self.layout, task, name, blocks[key]) for key, name in names.items()}
@@ -274,7 +274,7 @@ def open_store(path: str | Path) -> xr.Dataset:
     """Read a store that is complete; an incomplete one is an error that says what to do."""
     path = Path(path)
     if not path.exists():
-        raise ArgumentError(f"{path} is not there: name a store that --out wrote")
+        raise StoreError(f"{path} is not there: name a store that --out wrote")
     with open_metadata(path) as dataset:
         layout, attributes = read_layout(dataset), dataset.attrs
     specification = json.loads(attributes["specification"])

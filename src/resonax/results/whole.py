@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resonax.checks import ArgumentError
+from resonax.checks import StoreError
 from resonax.results.disk import checksum, clear, flush_tree, temporary, writing
 from resonax.results.layout import compare
 
@@ -68,13 +68,11 @@ def load_whole(path: Path, specification: Mapping[str, Any]) -> xr.Dataset | Non
         marker = json.loads((path / _MARKER).read_bytes())
         files, before = marker["files"], marker["specification"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise ArgumentError(
+        raise StoreError(
             f"{path} is not a store of resonax, or one of an earlier version: delete it"
         ) from None
     if made := compare(before, json.loads(json.dumps(specification))):
-        raise ArgumentError(
-            f"{path} was made with {made}: choose another --out folder or delete it"
-        )
+        raise StoreError(f"{path} was made with {made}: choose another --out folder or delete it")
     try:
         if any(checksum((path / name).read_bytes()) != found for name, found in files.items()):
             return None
@@ -85,7 +83,7 @@ def load_whole(path: Path, specification: Mapping[str, Any]) -> xr.Dataset | Non
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ArgumentError(f"{path} could not be read: {error.strerror}") from None
+        raise StoreError(f"{path} could not be read: {error.strerror}") from None
 
 
 def _files(folder: Path) -> list[str]:

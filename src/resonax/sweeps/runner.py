@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resonax.algebra import on_the_cpu
-from resonax.checks import ArgumentError
+from resonax.checks import ArgumentError, StoreError
 from resonax.labels import versions
 from resonax.results import Store
 from resonax.results.whole import load_whole, save_whole
@@ -129,7 +129,7 @@ class Run:
             return self._store.load()
         dataset = load_whole(self.path, self.specification)
         if dataset is None:
-            raise ArgumentError(f"{self.path} was damaged or removed: run the same command again")
+            raise StoreError(f"{self.path} was damaged or removed: run the same command again")
         return dataset
 
     def _record(self) -> dict[str, Any]:

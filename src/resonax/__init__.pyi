@@ -1,0 +1,79 @@
+"""Every public name and its home: the one list, which `__init__.py` and type checkers read."""
+
+from .checking.check import check as check
+from .checking.result import Check as Check
+from .checks import (
+    ArgumentError as ArgumentError,
+    DataError as DataError,
+    Interrupted as Interrupted,
+    ResonaxError as ResonaxError,
+    StoreError as StoreError,
+)
+from .dynamics import (
+    Flow as Flow,
+    Map as Map,
+    Setting as Setting,
+)
+from .figures import (
+    plot_check as plot_check,
+    plot_map as plot_map,
+)
+from .guards.report import GuardReport as GuardReport
+from .learners import (
+    Fourier as Fourier,
+    Linear as Linear,
+    Momentum as Momentum,
+    Polynomial as Polynomial,
+    Radial as Radial,
+    from_optax as from_optax,
+    from_river as from_river,
+    from_torch as from_torch,
+    heavy_ball as heavy_ball,
+    nesterov as nesterov,
+    sgd as sgd,
+)
+from .probing.probe import (
+    Probe as Probe,
+    probe as probe,
+)
+from .probing.replay import (
+    Replay as Replay,
+    replay as replay,
+)
+from .processes import (
+    AR2 as AR2,
+    Iid as Iid,
+    Recorded as Recorded,
+    Sinusoid as Sinusoid,
+    Square as Square,
+    Switching as Switching,
+    shuffled as shuffled,
+)
+from .reports.check import write_check as write_check
+from .results import (
+    open_dataset as open_dataset,
+    open_store as open_store,
+    save_dataset as save_dataset,
+)
+from .simulation import (
+    Network as Network,
+    Responses as Responses,
+    Training as Training,
+    Transform as Transform,
+    adam as adam,
+    simulate as simulate,
+    summarise as summarise,
+)
+from .stability import (
+    OrderProof as OrderProof,
+    Verdict as Verdict,
+    best_momentum as best_momentum,
+    critical_lr as critical_lr,
+    critical_momentum as critical_momentum,
+    lyapunov as lyapunov,
+    order_proof as order_proof,
+    rates as rates,
+    stability_map as stability_map,
+    tongues as tongues,
+    verdict as verdict,
+)
