@@ -12,7 +12,7 @@ import pytest
 
 import resonax as rx
 from resonax.learners import Linear, Momentum
-from resonax.passes.feed import Model, fitted
+from resonax.passes.feed import principal_axes
 from resonax.passes.intervals import TRANSIENT, measure
 from resonax.passes.recursion import Pass
 from resonax.passes.subject import Subject
@@ -48,8 +48,8 @@ def subject(
     target = None if y is None else y.astype(np.float32)
     names = tuple(str(i) for i in range(X.shape[1]))
     recording = Recording(X.astype(np.float32), target, names, None, "array", ())
-    model, second, largest = fitted(Model(Linear(), intercept_lr), recording.inputs)
-    return Subject(recording, model, second, largest, optimizer, batch, epochs)
+    model = principal_axes(Linear(), recording.inputs, intercept_lr)
+    return Subject(optimizer, model, batch, recording=recording, epochs=epochs)
 
 
 def matrices(
@@ -315,8 +315,8 @@ def test_a_swing_alone_is_no_growth(lr, momentum):
     """Rows of +-1 all have the same update matrix: whatever swings, nothing grows."""
     x = np.random.default_rng(0).choice([-1.0, 1.0], 3000)
     recording = Recording(x[:, None].astype(np.float32), None, ("0",), None, "array", ())
-    model, second, largest = fitted(Model(Linear(bias=False)), recording.inputs)
-    found = Subject(recording, model, second, largest, rx.heavy_ball(lr, momentum), 1).measure()
+    model = principal_axes(Linear(bias=False), recording.inputs)
+    found = Subject(rx.heavy_ball(lr, momentum), model, recording=recording).measure()
     assert found.rise[0] < 0.5
     assert found.high[0] > found.rate[0]
 

@@ -10,7 +10,7 @@ import pytest
 from recordings import RECORDINGS
 from resonax import check
 from resonax.learners import Linear, Momentum
-from resonax.passes.feed import Model, fitted
+from resonax.passes.feed import principal_axes
 from resonax.passes.subject import Subject
 from resonax.passes.surrogates import buffered
 from resonax.recordings.recording import Recording
@@ -53,9 +53,9 @@ def solution(X: np.ndarray, y: np.ndarray) -> float:
 
 def subject(X: np.ndarray, intercept_lr: float | None) -> Subject:
     recording = Recording(X.astype(np.float32), None, ("x",) * X.shape[1], None, "array", ())
-    model, second, largest = fitted(Model(Linear(), intercept_lr), recording.inputs)
+    model = principal_axes(Linear(), recording.inputs, intercept_lr)
     momenta, lrs = (axis.ravel() for axis in np.meshgrid(MOMENTA, LRS, indexing="ij"))
-    return Subject(recording, model, second, largest, Momentum(lrs, momenta), 1)
+    return Subject(Momentum(lrs, momenta), model, recording=recording)
 
 
 def agreement(name: str) -> tuple[int, list[str]]:

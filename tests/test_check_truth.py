@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -19,7 +20,7 @@ from resonax.checking.peaks import LEVEL, find_peaks
 from resonax.cli.app import _run
 from resonax.learners import Linear
 from resonax.passes.exact import Exact
-from resonax.passes.feed import Model, fitted
+from resonax.passes.feed import principal_axes
 from resonax.passes.subject import Subject
 from resonax.recordings.recording import Recording
 
@@ -209,7 +210,7 @@ def test_violent_settings_are_counted_and_not_blamed_on_the_order(table, words, 
 def test_numbers_beyond_counting_are_told_in_a_sentence():
     rows = np.random.default_rng(0).normal(size=(300, 1)).astype(np.float32)
     recording = Recording(rows, None, ("x",), None, "array", ())
-    model, second, _ = fitted(Model(Linear()), recording.inputs)
-    asked = Subject(recording, model, second, 1e80, rx.heavy_ball(0.1, 0.9), 1)
+    model = replace(principal_axes(Linear(), recording.inputs), largest=1e80)
+    asked = Subject(rx.heavy_ball(0.1, 0.9), model, recording=recording)
     with pytest.raises(rx.ArgumentError, match="exceeds what can be counted"):
         asked.measure()

@@ -26,7 +26,7 @@ def make_law(dim, components, seed=0, drawn=True):
     root = 0.3 * rng.normal(size=(components, dim, dim))
     weight = rng.dirichlet(np.ones(components))
     parts = (rng.normal(size=(components, dim)), root if drawn else 0 * root, weight)
-    return Moments(*(jax.numpy.asarray(part) for part in parts), drawn=drawn)
+    return Moments(*(jax.numpy.asarray(part) for part in parts), is_sampled=drawn)
 
 
 def numpy_draws(law, count, seed):

@@ -122,7 +122,7 @@ def test_liouville(optimizer):
 def test_constant_law_has_the_roots_of_the_companion_polynomial():
     lr, momentum, variance = 0.01, 0.9, 3.0
     setting = rx.Setting(
-        rx.Iid(variance=variance), rx.heavy_ball(lr, momentum), features=rx.Linear(bias=False)
+        rx.Iid(variance=variance), rx.heavy_ball(lr, momentum), model=rx.Linear(bias=False)
     )
     friction = (1 - momentum) / np.sqrt(lr)
     roots = np.roots([1.0, friction, 2 * variance])

@@ -13,7 +13,7 @@ import torch
 import resonax as rx
 from resonax.cli.app import _run
 from resonax.learners import Linear, Momentum, from_torch, heavy_ball
-from resonax.passes.feed import Model, fitted
+from resonax.passes.feed import principal_axes
 from resonax.passes.subject import Subject
 from resonax.passes.update import energy
 from resonax.recordings.recording import Recording
@@ -26,8 +26,9 @@ def subject(optimizer: Momentum, rows: int = 2100, batch: int = 1, epochs: int =
     inputs = np.stack([x, rng.normal(size=rows)], axis=1).astype(np.float32)
     target = (x + 0.6 * rng.normal(size=rows) > 0.3).astype(np.float32)
     recording = Recording(inputs, target, ("x", "z"), "y", "array", (), classes=("0", "1"))
-    model, second, largest = fitted(Model(Linear()), inputs)
-    return Subject(recording, model, second, largest, optimizer, batch, epochs, loss="logistic")
+    model = principal_axes(Linear(), inputs)
+    more = {"recording": recording, "epochs": epochs, "loss": "logistic"}
+    return Subject(optimizer, model, batch, **more)
 
 
 def torch_run(given: Subject, start: np.ndarray, **options: float) -> tuple[np.ndarray, np.ndarray]:
@@ -85,7 +86,7 @@ def test_a_difference_is_that_of_two_runs_of_torch(name):
 
 def test_cells_and_streams_are_runs_of_their_own():
     given = subject(heavy_ball(0.05, 0.9))
-    cells = given.with_optimizer(momentum=np.array([0.5, 0.9]), lr=np.array([0.2, 0.05]))
+    cells = given.at({"momentum": np.array([0.5, 0.9]), "lr": np.array([0.2, 0.05])})
     together = cells.follow(cells.feed())
     orders = [np.arange(given.rows), np.random.default_rng(0).permutation(given.rows)]
     streams = given.follow(given.feed(orders))

@@ -39,7 +39,7 @@ def scalar_rate(setting: rx.Setting) -> float:
 def test_intervals_cover_the_exact_rate_at_the_stated_level(lr):
     """400 independent intervals at 90%; fewer than 339 hits have a probability below 1e-3."""
     process = rx.Sinusoid(period=4.0, amplitude=1.0, variance=0.5)
-    setting = rx.Setting(process, rx.sgd(lr), features=rx.Linear(bias=False))
+    setting = rx.Setting(process, rx.sgd(lr), model=rx.Linear(bias=False))
     exact = scalar_rate(setting)
     hits = 0
     for seed in range(400):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import resonax as rx
-from resonax.stability.cells import AXES
 from resonax.stability.criteria import MeanSquare, _word
 from resonax.stability.paths import Interval
 
@@ -19,13 +18,15 @@ VALUES = {
     "lr": [0.005, 0.01],
     "amplitude": [0.0, 0.5],
     "batch": [1, 20],
+    "variance": [0.5, 1.0],
+    "weight_decay": [0.0, 0.1],
 }
 
 
 @pytest.mark.parametrize("criterion", ["flow", "map", "mean_square", "lyapunov"])
 @pytest.mark.slow
 def test_every_pair_of_axes_equals_its_single_settings(paper, criterion):
-    pairs = list(itertools.combinations(AXES, 2))
+    pairs = list(itertools.combinations(VALUES, 2))
     for first, second in pairs if criterion == "map" else pairs[::4]:
         found = rx.stability_map(paper, criterion, **{first: VALUES[first], second: VALUES[second]})
         assert found.rate.dims == (first, second)
@@ -110,7 +111,7 @@ def test_critical_values_where_there_are_none(paper):
 def test_critical_lr_of_a_constant_law_is_known():
     """Heavy ball on a constant curvature b is stable up to eta = 2 (1 + mu) / b."""
     setting = rx.Setting(
-        rx.Iid(variance=1.5), rx.heavy_ball(0.01, 0.8), features=rx.Linear(bias=False)
+        rx.Iid(variance=1.5), rx.heavy_ball(0.01, 0.8), model=rx.Linear(bias=False)
     )
     assert rx.critical_lr(setting) == pytest.approx(2 * 1.8 / 3.0, rel=1e-7)
 
@@ -118,7 +119,7 @@ def test_critical_lr_of_a_constant_law_is_known():
 def test_best_momentum_of_a_constant_law_is_polyaks():
     """One curvature b: the double root at mu = (1 - sqrt(eta b))^2, with rate log sqrt(mu)."""
     setting = rx.Setting(
-        rx.Iid(variance=1.5), rx.heavy_ball(0.01, 0.8), features=rx.Linear(bias=False)
+        rx.Iid(variance=1.5), rx.heavy_ball(0.01, 0.8), model=rx.Linear(bias=False)
     )
     best = rx.best_momentum(setting)
     exact = (1 - np.sqrt(0.01 * 3.0)) ** 2

@@ -109,7 +109,7 @@ def test_scalar_sgd_in_closed_form():
     """One weight, no momentum: E(1 - 2 eta x^2)^2 = 1 - 4 eta c + 12 eta^2 c^2, and its floor."""
     lr, variance, noise = 0.1, 0.7, 0.3
     setting = rx.Setting(
-        rx.Iid(variance=variance), rx.sgd(lr), noise=noise, features=rx.Linear(bias=False)
+        rx.Iid(variance=variance), rx.sgd(lr), noise=noise, model=rx.Linear(bias=False)
     )
     factor = 1 - 4 * lr * variance + 12 * lr**2 * variance**2
     assert rate(setting) == pytest.approx(np.log(factor) / 2, abs=1e-12)

@@ -15,8 +15,9 @@ from scipy import stats
 
 import resonax as rx
 from resonax.checks import ArgumentError
+from resonax.learners import Network, adam
 from resonax.moments import Moments
-from resonax.simulation import Network, Training, adam, network, simulate
+from resonax.simulation import Training, network, simulate
 from resonax.simulation.batches import Needs, draw, draw_factor, needs_of, split
 from resonax.simulation.streams import chi, stream_keys, threefry
 

@@ -287,7 +287,7 @@ def test_recording_groups_rows_and_interpolates_between_steps():
     second = np.einsum("kbi,kbj->kij", batches, batches) / 3
     for index, want in ((1, second[1]), (3.25, 0.75 * second[3] + 0.25 * second[0])):
         moments = process.moments(index)
-        assert not moments.drawn
+        assert not moments.is_sampled
         found = np.einsum("c,ci,cj->ij", moments.weight, moments.mean, moments.mean)
         np.testing.assert_allclose(found, want, rtol=1e-12)
     assert not rx.Recorded.of(ROWS).periodic

@@ -16,8 +16,9 @@ import pytest
 from scipy import optimize, stats
 
 import resonax as rx
+from resonax.learners import Transform, adam
 from resonax.processes import shuffled
-from resonax.simulation import Training, Transform, adam, engine, linear, simulate
+from resonax.simulation import Training, engine, linear, simulate
 from resonax.simulation.batches import draw, needs_of
 from resonax.simulation.walk import begin_walk, walk
 
@@ -239,7 +240,7 @@ def test_fed_the_same_numbers_it_agrees_to_rounding(name, monkeypatch):
     error, target = (np.stack(part, -1)[:4] for part in (state.weights, state.target))
     decay = getattr(training.optimizer, "weight_decay", 0.0)
     scale = 2 * shape.rows if REPLAYS[name][0].reduction == "sum" else 2
-    away = 0.0 if training.linear else target  # a sum with it would round small errors off
+    away = 0.0 if training.is_linear else target  # a sum with it would round small errors off
     size, momentum = np.repeat(lr, 2)[:, None, None], np.c_[shared.get("momentum", 0.9)]
     memory, distance = 0.0 * error, []
     for k in range(steps):

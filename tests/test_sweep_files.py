@@ -22,8 +22,8 @@ from bad_sweeps import FAULTS, MAP, NETWORK, bad_sweeps, put, to_toml
 from resonax import ArgumentError
 from resonax.checks import RANGES
 from resonax.cli.app import _run
+from resonax.learners import Transform
 from resonax.processes import PROCESSES
-from resonax.simulation.training import Transform
 from resonax.sweeps import cost
 from resonax.sweeps.build import build_training
 from resonax.sweeps.schema import MOST
@@ -176,7 +176,7 @@ def test_a_model_has_the_weights_that_are_counted(kind):
     if kind == "network":
         assert count_weights(model, 2) == (2 + 1) * 3 + (3 + 1) * 4 + (4 + 1)
     else:
-        assert count_weights(model, 2) == training.weights
+        assert count_weights(model, 2) == training.size
 
 
 def middle(name: str) -> float:

@@ -12,6 +12,7 @@ from .checks import (
 from .dynamics import (
     Flow as Flow,
     Map as Map,
+    Problem as Problem,
     Setting as Setting,
 )
 from .figures import (
@@ -23,8 +24,11 @@ from .learners import (
     Fourier as Fourier,
     Linear as Linear,
     Momentum as Momentum,
+    Network as Network,
     Polynomial as Polynomial,
     Radial as Radial,
+    Transform as Transform,
+    adam as adam,
     from_optax as from_optax,
     from_river as from_river,
     from_torch as from_torch,
@@ -56,11 +60,8 @@ from .results import (
     save_dataset as save_dataset,
 )
 from .simulation import (
-    Network as Network,
     Responses as Responses,
     Training as Training,
-    Transform as Transform,
-    adam as adam,
     simulate as simulate,
     summarise as summarise,
 )

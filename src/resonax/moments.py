@@ -17,13 +17,13 @@ class Moments:
     r"""The law of the inputs at one step: a Gaussian mixture.
 
     :math:`x \sim \sum_i w_i\, \mathcal N(m_i, R_i R_i^\top)`. Most processes have one component.
-    With ``drawn=False`` the components are not drawn from: they are the rows of the batch itself.
+    With ``is_sampled=False`` nothing is drawn from the components: they are the rows of the batch.
     """
 
     mean: Array  # (components, dim)
     root: Array  # (components, dim, dim)
     weight: Array  # (components,)
-    drawn: bool = static(default=True)
+    is_sampled: bool = static(default=True)
 
     @property
     def covariance(self) -> Array:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar, dataclass_transform
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self, TypeVar, dataclass_transform
 
 import jax
 
-__all__ = ["static", "value"]
+from resonax.checks import RANGES, suggest
+
+__all__ = ["Varied", "static", "value"]
 
 C = TypeVar("C", bound=type)
 
@@ -40,3 +43,23 @@ def value(cls: C) -> C:
 
     jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
     return made
+
+
+class Varied:
+    """A frozen dataclass whose numbers may differ from cell to cell of a grid.
+
+    Its axes are the fields that flow through jax and whose name has a range in `checks.RANGES`.
+    """
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Names of the numbers that may vary."""
+        flowing = (item for item in fields(self) if not item.metadata.get("static"))  # pyright: ignore[reportArgumentType]
+        return tuple(item.name for item in flowing if item.name in RANGES)
+
+    def at(self, values: Mapping[str, Any]) -> Self:
+        """Return the same with some of its numbers replaced, by the names of `axes`."""
+        for name in values:
+            if name not in self.axes:
+                raise suggest("axis", name, self.axes)
+        return replace(self, **values)  # pyright: ignore[reportArgumentType]

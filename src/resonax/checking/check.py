@@ -32,7 +32,7 @@ from resonax.learners import (
     nesterov,
     sgd,
 )
-from resonax.passes.feed import Model, fitted
+from resonax.passes.feed import principal_axes
 from resonax.passes.intervals import LEAST_STEPS, measure
 from resonax.passes.subject import Advance, Subject
 from resonax.probing.adapters import adapt
@@ -206,10 +206,9 @@ def check(
         adapt(learner)  # one that cannot be used is told of before the work
         if recording.target is None:
             raise ArgumentError("a learner needs a target to learn: name one")
-    model = Model(basis, intercept_lr)
 
     def make(part: Recording) -> Subject:
-        made = _subject(part, model, chosen, batch, epochs)
+        made = _subject(part, basis, intercept_lr, chosen, batch, epochs)
         return replace(made, level=level, seed=seed, loss=loss)
 
     series = worst_series(recording, make, batch * max(8, math.ceil(LEAST_STEPS / epochs)))
@@ -221,7 +220,7 @@ def check(
         np.concatenate([axis.ravel(), line])
         for axis, line in zip(np.meshgrid(momenta, lrs, indexing="ij"), along, strict=True)
     ]
-    everywhere = subject.with_optimizer(momentum=cells[0], lr=cells[1])
+    everywhere = subject.at({"momentum": cells[0], "lr": cells[1]})
     with stage("following the rows", subject.steps) as advance:
         passed = everywhere.follow(everywhere.feed(), advance)
     found = measure(passed, level, epochs)
@@ -287,7 +286,12 @@ def _optimizer(
 
 
 def _subject(
-    recording: Recording, model: Model, optimizer: Momentum, batch: int, epochs: int
+    recording: Recording,
+    features: Features,
+    intercept_lr: float | None,
+    optimizer: Momentum,
+    batch: int,
+    epochs: int,
 ) -> Subject:
     rows = len(recording.inputs)
     if 8 * batch > rows:
@@ -300,11 +304,11 @@ def _subject(
             f"{recording.source} has {rows} rows, and a batch of {batch} needs at least {need}: "
             "use more rows" + (" or a smaller batch" if batch > 1 else "")
         )
-    size = model.size(recording.inputs.shape[1])
+    size = features.size(recording.inputs.shape[1])
     if size > _MOST_WEIGHTS:
         raise ArgumentError(f"at most {_MOST_WEIGHTS} weights can be followed, got {size}")
-    model, second, largest = fitted(model, recording.inputs)
-    return Subject(recording, model, second, largest, optimizer, batch, epochs)
+    model = principal_axes(features, recording.inputs, intercept_lr)
+    return Subject(optimizer, model, batch, recording=recording, epochs=epochs)
 
 
 def _cause(found: OnTheseRows, shuffles: Shuffles, rhythm: Rhythm | None) -> str:

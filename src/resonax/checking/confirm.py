@@ -57,7 +57,7 @@ def cells(subject: Subject, changes: list[tuple[str, float]]) -> Subject:
     }
     for place, (name, value) in enumerate(changes):
         numbers["lr" if name == "lr" else "momentum"][place] = value
-    return subject.with_optimizer(**numbers)
+    return subject.at(numbers)
 
 
 def rounded_down(value: float) -> float:
@@ -107,7 +107,7 @@ def confirmed(
         if remedy.name == "batch":
             return holds(replace(subject, batch=int(remedy.value)).follow_exactly())
         name = "lr" if remedy.name == "lr" else "momentum"
-        return holds(subject.with_optimizer(**{name: float(remedy.value)}).follow_exactly())
+        return holds(subject.at({name: float(remedy.value)}).follow_exactly())
 
     def tried(open_ones: list[Remedy]) -> dict[str, bool]:
         outcome: dict[str, bool] = {}
@@ -172,9 +172,9 @@ def solution_size(subject: Subject, piece: int = 16384) -> float:
     """Return the norm of the least-squares weights."""
     recording = subject.recording
     assert recording.target is not None
-    right = np.zeros(len(subject.second))
+    right = np.zeros(len(subject.model.second_moment))
     for start in range(0, len(recording.inputs), piece):
         rows = subject.model.apply(recording.inputs[start : start + piece]).astype(float)
         right += rows.T @ recording.target[start : start + piece]
     right /= len(recording.inputs)
-    return float(np.linalg.norm(np.linalg.lstsq(subject.second, right, rcond=1e-9)[0]))
+    return float(np.linalg.norm(np.linalg.lstsq(subject.model.second_moment, right, rcond=1e-9)[0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,7 @@ def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
     numbers = {"momentum": float(part.optimizer.momentum), "lr": float(part.optimizer.lr)}
     setting = Setting(
         Sinusoid(period=period, amplitude=math.sqrt(2 * share), variance=1 - share),
-        replace(part.optimizer, **numbers),
+        part.optimizer.at(numbers),
         batch=part.batch,
     )
     try:

@@ -132,10 +132,11 @@ def _on_lines(
     around = axes["momentum"][max(best - 1, 0)], axes["momentum"][min(best + 1, count - 1)]
     momenta, lrs = (between(name, places[name]) for name in axes)
     fastest = np.linspace(*around, _FINE)
-    fine = subject.with_optimizer(
-        momentum=np.concatenate([momenta, np.full(_FINE, momentum), fastest]),
-        lr=np.concatenate([np.full(_FINE, lr), lrs, np.full(_FINE, lr)]),
-    ).measure(advance)
+    cells = {
+        "momentum": np.concatenate([momenta, np.full(_FINE, momentum), fastest]),
+        "lr": np.concatenate([np.full(_FINE, lr), lrs, np.full(_FINE, lr)]),
+    }
+    fine = subject.at(cells).measure(advance)
     by = [fine[part * _FINE : (part + 1) * _FINE] for part in range(3)]
     remedies = [
         Remedy(name, None, unknown=bool(short["lr" if name == "lr" else "momentum"]))

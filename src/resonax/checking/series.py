@@ -36,7 +36,7 @@ class Series:
             growing = [
                 name
                 for name, subject in self.others
-                if subject.with_optimizer(**changed).follow_exactly().log_growth > 0
+                if subject.at(changed).follow_exactly().log_growth > 0
             ]
             if growing:
                 word = "momentum" if remedy.name == "momentum" else "step size"

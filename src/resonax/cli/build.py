@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from resonax.checks import (
     RANGES,
     ArgumentError,
-    check_number,
     check_range,
     is_number,
     shorten,
@@ -278,8 +277,8 @@ def build_setting(
     learner = (optimizer, lr, momentum, dampening, weight_decay)
     _check_optimizer(*learner)
     check_basis(basis, bias, width)
-    check_number("batch", batch, low=1, high=1e12)
-    check_number("noise", noise, low=0, high=1e12)
+    check_range("batch", batch)
+    check_range("noise", noise)
     from resonax.dynamics import Setting
 
     stream = _build_process(process, fields)
@@ -288,5 +287,5 @@ def build_setting(
         _build_optimizer(*learner),
         batch=batch,
         noise=noise,
-        features=build_features(basis, bias, width, stream.dim),
+        model=build_features(basis, bias, width, stream.dim),
     )

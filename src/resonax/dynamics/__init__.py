@@ -1,7 +1,8 @@
-"""From moments to dynamics: the curvature B, the flow A(t) and the map M_k."""
+"""The problem, and from moments to dynamics: the curvature B, the flow A(t), the map M_k."""
 
 from resonax.dynamics.flow import Flow
 from resonax.dynamics.map import Map
+from resonax.dynamics.problem import Problem
 from resonax.dynamics.setting import Setting
 
-__all__ = ["Flow", "Map", "Setting"]
+__all__ = ["Flow", "Map", "Problem", "Setting"]

@@ -55,9 +55,9 @@ class Map:
     def draw(self, key: Array, moments: Moments, batch: int) -> Array:
         """Return the matrix H of the gradient of a drawn batch, weight decay included."""
         setting = self.setting
-        second = setting.features.sample(key, moments, batch)
+        second = setting.model.sample(key, moments, batch)
         decay = setting.optimizer.weight_decay * jnp.eye(setting.size)
-        return 2 * setting.summed * second + decay
+        return 2 * setting.gradient_scale * second + decay
 
     def advance(self, hessian: Array, weights: Array, velocity: Array) -> tuple[Array, Array]:
         """Return the error of the weights and the velocity after one step."""
@@ -74,12 +74,12 @@ class Map:
                   \bar B\Sigma_{\theta\theta}\bar B\bigr)\,G^\top
         """
         mean = self.expected(moments)
-        if not moments.drawn:
+        if not moments.is_sampled:
             return lambda moment: mean @ moment @ mean.T
         setting = self.setting
-        curvature = 2 * setting.features.second(moments)
-        fourth = setting.features.fourth(moments)
-        scale = setting.summed**2 / setting.batch
+        curvature = 2 * setting.model.second(moments)
+        fourth = setting.model.fourth(moments)
+        scale = setting.gradient_scale**2 / setting.batch
         size = setting.size
 
         def propagate(moment: Array) -> Array:
@@ -92,8 +92,8 @@ class Map:
     def noise(self, moments: Moments) -> Array:
         r"""Return what observation noise adds to a second moment: :math:`4\sigma^2 GRG^\top/n`."""
         setting = self.setting
-        scale = setting.summed**2 / setting.batch
-        return self._spread(4 * setting.noise * scale * setting.features.second(moments))
+        scale = setting.gradient_scale**2 / setting.batch
+        return self._spread(4 * setting.noise * scale * setting.model.second(moments))
 
     def _spread(self, gradient: Array) -> Array:
         """Return G X G^T for the covariance X of a gradient."""

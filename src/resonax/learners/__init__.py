@@ -1,7 +1,8 @@
-"""Learners: feature maps of linear models, and optimizers."""
+"""Learners: models and optimizers."""
 
 from resonax.learners.basis import Fourier, Polynomial, Radial
 from resonax.learners.features import Features, Linear
+from resonax.learners.network import Network
 from resonax.learners.optimizers import (
     Momentum,
     from_optax,
@@ -11,14 +12,19 @@ from resonax.learners.optimizers import (
     nesterov,
     sgd,
 )
+from resonax.learners.transforms import Optimizer, Transform, adam
 
 __all__ = [
     "Features",
     "Fourier",
     "Linear",
     "Momentum",
+    "Network",
+    "Optimizer",
     "Polynomial",
     "Radial",
+    "Transform",
+    "adam",
     "from_optax",
     "from_river",
     "from_torch",

@@ -62,7 +62,7 @@ class Features(ABC):
 
     def second(self, moments: Moments) -> Array:
         r"""Return :math:`R = E[\phi\phi^\top]`."""
-        if not moments.drawn:  # the rows themselves
+        if not moments.is_sampled:  # the rows themselves
             return jnp.einsum("c,cij->ij", moments.weight, _outer(self.apply(moments.mean)))
         features, weight = self._nodes(moments)
         return jnp.einsum("cq,cqi,cqj->ij", weight, features, features)
@@ -79,7 +79,7 @@ class Features(ABC):
 
     def sample(self, key: Array, moments: Moments, batch: int) -> Array:
         r"""Draw a batch and return :math:`\frac1n\sum_i \phi(x_i)\phi(x_i)^\top`."""
-        if not moments.drawn:
+        if not moments.is_sampled:
             return self.second(moments)
         features = self.apply(moments.sample(key, (batch,)))
         if batch > _SMALL_BATCH:
@@ -133,7 +133,7 @@ class Linear(Features):
         return contract
 
     def sample(self, key: Array, moments: Moments, batch: int) -> Array:
-        if not moments.drawn or len(moments.mean) > 1 or batch <= moments.mean.shape[1]:
+        if not moments.is_sampled or len(moments.mean) > 1 or batch <= moments.mean.shape[1]:
             return super().sample(key, moments, batch)
         # x = m + R z, so mean and second moment of the standard normal z are all that is needed;
         # they do not depend on the law, and settings that share a key share them.

@@ -26,7 +26,7 @@ import optax
 from jax import Array
 
 from resonax.checks import ArgumentError, check_range
-from resonax.values import static, value
+from resonax.values import Varied, static, value
 
 __all__ = ["Momentum", "from_optax", "from_river", "from_torch", "heavy_ball", "nesterov", "sgd"]
 
@@ -39,7 +39,7 @@ class MomentumState(NamedTuple):
 
 
 @value
-class Momentum:
+class Momentum(Varied):
     """SGD with momentum in canonical form. Use the constructors, which speak the known dialects.
 
     ``full_start`` undoes the dampening in the very first step, as torch does; it changes the

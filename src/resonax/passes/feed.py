@@ -11,59 +11,71 @@ import numpy as np
 from resonax.checks import ArgumentError
 from resonax.learners import Features
 
-__all__ = ["Feed", "Model", "feed_of", "fitted"]
+__all__ = ["Feed", "Principal", "feed_of", "principal_axes"]
 
 _NULL = 1e-9  # a direction with less than this share of the largest moment is never moved along
 
 
 @dataclass(frozen=True)
-class Model:
-    r"""What is trained on a row: its features, and a bias.
+class Principal(Features):
+    r"""Features of the rows of a recording, in their principal axes.
 
-    ``basis`` turns the features into their principal axes, which changes no growth, and leaves
-    out directions that no row has: along those the gradient is zero, the weights never move, and
-    the growth of a difference is exactly 1. ``curvature`` is that of the loss along each axis.
-    ``intercept_lr`` is the step size of a bias that is trained without momentum, as river's is.
+    ``basis`` turns the features into these axes, which changes no growth, and leaves out directions
+    that no row has: along those the gradient is zero, the weights never move, and the growth of a
+    difference is exactly 1. ``intercept_lr`` is the step size of a bias that is trained without
+    momentum, as river's is.
     """
 
     features: Features
+    basis: np.ndarray
+    second_moment: np.ndarray  # of the features, in these axes
+    largest: float  # length of the longest row of features
     intercept_lr: float | None = None
-    basis: np.ndarray | None = None
-    curvature: np.ndarray | None = None
 
-    def apply(self, inputs: np.ndarray) -> np.ndarray:
+    @property
+    def curvature(self) -> np.ndarray:
+        """Curvature of the squared error along each axis."""
+        return 2 * np.diag(self.second_moment)
+
+    def apply(self, inputs: np.ndarray) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the features of inputs, (..., columns) -> (..., size)."""
-        rows = np.asarray(self.features.apply(inputs))  # pyright: ignore[reportArgumentType]
-        return rows if self.basis is None else rows @ self.basis.astype(rows.dtype)
+        rows = _rows(self.features, inputs)
+        return rows @ self.basis.astype(rows.dtype)
 
-    def size(self, columns: int) -> int:
+    def size(self, dim: int) -> int:
         """Return the number of weights."""
-        return self.features.size(columns) if self.basis is None else self.basis.shape[1]
+        del dim
+        return self.basis.shape[1]
 
 
-def fitted(model: Model, inputs: np.ndarray, piece: int = 16384) -> tuple[Model, np.ndarray, float]:
-    """Return the model in its principal axes, the second moment there, and the longest row.
+def _rows(features: Features, inputs: np.ndarray) -> np.ndarray:
+    return np.asarray(features.apply(inputs))  # pyright: ignore[reportArgumentType]
+
+
+def principal_axes(
+    features: Features, inputs: np.ndarray, intercept_lr: float | None = None, piece: int = 16384
+) -> Principal:
+    """Return the features of rows in their principal axes.
 
     Where the bias has a step size of its own the weights do not move alike, and only directions
     among the others are left out.
     """
-    size = model.size(inputs.shape[1])
+    size = features.size(inputs.shape[1])
     second, largest = np.zeros((size, size)), 0.0
     for start in range(0, len(inputs), piece):
-        rows = model.apply(inputs[start : start + piece]).astype(float)
+        rows = _rows(features, inputs[start : start + piece]).astype(float)
         second += rows.T @ rows
         largest = max(largest, float(np.sqrt(np.max(np.sum(rows * rows, axis=1)))))
     second /= len(inputs)
     if not np.isfinite(second).all():
         raise ArgumentError("the features of these rows exceed all numbers: use another basis")
-    free = size if model.intercept_lr is None else size - 1
+    free = size if intercept_lr is None else size - 1
     values, vectors = np.linalg.eigh(second[:free, :free])
     kept = vectors[:, values > _NULL * values[-1]]
     basis = np.zeros((size, kept.shape[1] + size - free))
     basis[:free, : kept.shape[1]] = kept
     basis[free:, kept.shape[1] :] = np.eye(size - free)
-    turned = basis.T @ second @ basis
-    return Model(model.features, model.intercept_lr, basis, 2 * np.diag(turned)), turned, largest
+    return Principal(features, basis, basis.T @ second @ basis, largest, intercept_lr)
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,7 @@ class Feed:
 
 
 def feed_of(
-    model: Model,
+    model: Features,
     fetch: Callable[[int, int], np.ndarray],
     rows: int,
     columns: int,
@@ -112,7 +124,7 @@ def feed_of(
 
     def factors(first: int, last: int, dtype: type) -> np.ndarray:
         inputs = np.asarray(fetch(first * batch, last * batch), dtype=dtype)
-        phi = model.apply(np.moveaxis(inputs, -1, 0))  # (streams, rows, weights)
+        phi = _rows(model, np.moveaxis(inputs, -1, 0))  # (streams, rows, weights)
         if targets is not None:
             target = np.asarray(targets(first * batch, last * batch), dtype=dtype)
             phi = np.concatenate([phi, -target.T[..., None]], axis=-1)

@@ -1,19 +1,22 @@
-"""Who learns what from which recording: the argument of everything that follows."""
+"""A problem whose inputs are the rows of a recording, and how differences grow along them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import numpy as np
 
+from resonax.checks import ArgumentError
+from resonax.dynamics.problem import Problem
 from resonax.learners import Momentum
 from resonax.passes.exact import Exact, follow_rows
-from resonax.passes.feed import Feed, Model, feed_of
+from resonax.passes.feed import Feed, Principal, feed_of
 from resonax.passes.intervals import LEAST_STEPS, Measured, joined, measure
 from resonax.passes.logistic import BOUND, follow_rows_logistic, walk_logistic
 from resonax.passes.recursion import Pass, is_small, walk
 from resonax.passes.update import Weights
+from resonax.processes import Recorded
 from resonax.recordings.recording import Recording
 
 __all__ = ["Advance", "Order", "Subject"]
@@ -25,20 +28,27 @@ _TOGETHER = 16  # streams in one pass: all passes of this kind share one compile
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A model, its optimizer and the recording."""
+class Subject(Problem):
+    """A problem whose inputs are the rows of a recording, in their order."""
 
+    process: Recorded = field(init=False)  # the rows of the recording
+    optimizer: Momentum  # its numbers may be arrays, one entry for each cell
+    model: Principal = field()
+    batch: int = 1
+    _: KW_ONLY
     recording: Recording
-    model: Model
-    second: np.ndarray  # second moment of the features
-    largest: float  # length of the longest row of features
-    optimizer: Momentum
-    batch: int
     epochs: int = 1
     level: float = 0.95
     seed: int = 0
     filled: bool = False  # whether batches of all sizes share one compiled loop
     loss: str = "squared"  # or logistic, whose curvature is that along the trained run
+
+    def __post_init__(self) -> None:
+        rows = Recorded(self.recording.inputs[:, None], repeat=self.epochs > 1)
+        object.__setattr__(self, "process", rows)
+        super().__post_init__()
+        if self.reduction != "mean":
+            raise ArgumentError("along a recording gradients are averaged over the batch")
 
     @property
     def rows(self) -> int:
@@ -50,14 +60,9 @@ class Subject:
         """Updates in all epochs."""
         return self.rows // self.batch
 
-    def with_optimizer(self, **numbers: object) -> Subject:
-        """Return the same with other numbers in the optimizer, arrays for many cells."""
-        return replace(self, optimizer=replace(self.optimizer, **numbers))
-
     def weights(self, *, target: bool = False) -> Weights:
         """Return how each weight moves."""
-        assert self.model.curvature is not None
-        # that of the model is of the squared error, 2 E[phi phi^T]
+        # That of the model is of the squared error, 2 E[phi phi^T]
         share = BOUND / 2 if self.is_logistic else 1.0
         return Weights.of(share * self.model.curvature, self.model.intercept_lr, target=target)
 
@@ -87,7 +92,7 @@ class Subject:
         inputs, outputs = self.recording.inputs, self.recording.target
         target = target or self.is_logistic
         rows = self.rows if orders is None else len(orders[0])
-        largest = self.largest
+        largest = self.model.largest
         if target:
             assert outputs is not None
             largest = float(np.hypot(largest, np.abs(outputs).max()))

@@ -22,6 +22,7 @@ from resonax.checks import (
     check_whole,
 )
 from resonax.moments import Moments
+from resonax.values import Varied
 
 __all__ = ["Process", "Spectrum", "State"]
 
@@ -42,7 +43,7 @@ class Spectrum(NamedTuple):
     line_power: np.ndarray
 
 
-class Process(ABC):
+class Process(Varied, ABC):
     """A covariate process. Subclasses are frozen dataclasses made by `value`.
 
     Two kinds. A process with a deterministic law gives ``moments(index)`` at any real index. A
@@ -56,6 +57,11 @@ class Process(ABC):
     random_mean: ClassVar[bool] = False
     pieces: ClassVar[int] = 1  # equal parts of a period inside which the law is smooth
     dim: int
+
+    def grouped(self, batch: int) -> Process:
+        """Return the process with ``batch`` rows a step where its rows are given, else itself."""
+        del batch
+        return self
 
     @property
     def periodic(self) -> bool:

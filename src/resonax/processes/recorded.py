@@ -93,7 +93,7 @@ class Recorded(Process):
         return float(self.steps) if self.repeat else super().cycle
 
     def _rows(self, rows: Array, weight: Array) -> Moments:
-        return Moments(rows, jnp.zeros((len(rows), self.dim, self.dim)), weight, drawn=False)
+        return Moments(rows, jnp.zeros((len(rows), self.dim, self.dim)), weight, is_sampled=False)
 
     def moments(self, index: ArrayLike) -> Moments:
         index = jnp.asarray(index, dtype=float)
@@ -113,7 +113,7 @@ class Recorded(Process):
     def stationary(self) -> Moments:
         rows = jnp.asarray(self.data).reshape(-1, self.dim)
         moments = self._rows(rows, jnp.full(len(rows), 1 / len(rows)))
-        return Moments(moments.mean, moments.root, moments.weight, drawn=True)
+        return Moments(moments.mean, moments.root, moments.weight, is_sampled=True)
 
     def path(self, key: Array, steps: int) -> Array:
         """Return the first steps of the recording, (steps, dim): nothing is random."""

@@ -2,15 +2,12 @@
 
 from resonax.simulation.engine import Responses, simulate
 from resonax.simulation.statistics import STATISTICS, summarise
-from resonax.simulation.training import Network, Training, Transform, adam
+from resonax.simulation.training import Training
 
 __all__ = [
     "STATISTICS",
-    "Network",
     "Responses",
     "Training",
-    "Transform",
-    "adam",
     "simulate",
     "summarise",
 ]

@@ -105,7 +105,7 @@ Law = Gaussian | Mixture | Moments
 def split(law: Moments, diagonal: bool) -> Law:
     """Return a law without its roots, if those are diagonal; a single Gaussian as scalars."""
     components, dim = law.mean.shape
-    if not law.drawn or not diagonal:
+    if not law.is_sampled or not diagonal:
         return law
     scale = jnp.diagonal(law.root, axis1=-2, axis2=-1)
     if components > 1:
@@ -134,7 +134,7 @@ def _moved(law: Law, standard: list[Array], which: ArrayLike = 0) -> Vector:
 def draw_inputs(draws: Draws, law: Law, rows: int) -> list[Vector]:
     """Return the inputs of a batch, drawn one by one; for a recording, its rows."""
     dim = _size(law)
-    if isinstance(law, Moments) and not law.drawn:
+    if isinstance(law, Moments) and not law.is_sampled:
         return [list(row) for row in law.mean]
     inputs = []
     for row in range(rows):

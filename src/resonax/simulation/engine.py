@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from resonax.checks import ArgumentError, check_whole
-from resonax.learners import Features, Linear
+from resonax.learners import Features, Linear, Network
 from resonax.processes import Recorded
 from resonax.simulation.linear import advance_linear, begin_linear, log_distance
 from resonax.simulation.schedule import BLOCK, schedule
 from resonax.simulation.streams import stream_keys
-from resonax.simulation.training import Network, Training, numbers_of
-from resonax.simulation.walk import Grid, Shape
+from resonax.simulation.training import Training
+from resonax.simulation.walk import Grid, Shape, cell_at
 
 __all__ = ["Responses", "simulate"]
 
@@ -174,11 +174,11 @@ def _check(
     for values in (columns, shared):
         for name, array in values.items():
             for extreme in array[array != 0] if name == "period" else array:
-                training.at({name: float(extreme)})
+                cell_at(training, {name: float(extreme)})
     if "dim" in {**columns, **shared}:
         dims = np.concatenate([values["dim"] for values in (columns, shared) if "dim" in values])
-        if not isinstance(training.model, Linear):
-            raise ArgumentError("dim cannot vary for this model: only the linear one allows it")
+        if not isinstance(training.model, Linear) or isinstance(training.process, Recorded):
+            raise ArgumentError("dim cannot vary: only the linear model on drawn inputs allows it")
         check_whole("dim", int(dims.min()), low=1, high=training.process.dim)
         check_whole("dim", int(dims.max()), low=1, high=training.process.dim)
     if isinstance(training.process, Recorded):
@@ -188,15 +188,13 @@ def _check(
         if steps > most and not training.process.repeat:
             raise ArgumentError(f"steps must be at most {most} for one pass, got {steps}")
     batch = np.atleast_1d({**columns, **shared}.get("batch", training.batch))
-    for size in batch[batch != np.floor(batch)]:
-        raise ArgumentError(f"batch must be a whole number, got {size:g}")
     if isinstance(training.model, Network):
         if "batch" in shared:
             raise ArgumentError("batch must be in columns for a network")
         check_whole("batch", int(batch.max()), low=1, high=MOST_INPUTS // training.process.dim)
-    if isinstance(training.model, Features) and training.weights > MOST_WEIGHTS:
+    if isinstance(training.model, Features) and training.size > MOST_WEIGHTS:
         raise ArgumentError(
-            f"the model must have at most {MOST_WEIGHTS} weights, got {training.weights}"
+            f"the model must have at most {MOST_WEIGHTS} weights, got {training.size}"
         )
 
 
@@ -215,10 +213,9 @@ def _run(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run cells that one compiled loop serves."""
     values = {**columns, **shared}
-    if isinstance(training.process, Recorded):
-        training = replace(training, process=training.process.grouped(int(training.batch)))
+    training = replace(training, process=training.process.grouped(int(training.batch)))
     decay = getattr(training.optimizer, "weight_decay", 0.0)
-    numbers = (*numbers_of(training.optimizer), "start", "batch", "dim")
+    numbers = (*training.optimizer.axes, "start", "batch", "dim")
     law_varies = not set(shared) <= set(numbers)
     mixed = not ordered or getattr(training.process, "law", None) is not None
     rows = int(np.max(values.get("batch", training.batch)))
@@ -270,7 +267,7 @@ def _gram(training: Training, rows: int, scatter: bool, shared: Mapping[str, np.
     """Whether H e costs cells that share H no more products than F'(F e)."""
     if isinstance(training.model, Network) or "batch" in shared:
         return False
-    return scatter or training.weights <= 2 * rows
+    return scatter or training.size <= 2 * rows
 
 
 def _scatter(

@@ -26,7 +26,7 @@ from resonax.simulation.positions import positions
 from resonax.simulation.schedule import BLOCK
 from resonax.simulation.streams import BEGINNING, normals, uniforms
 from resonax.simulation.training import Training
-from resonax.simulation.walk import Grid, Shape, begin_walk, over_law, walk
+from resonax.simulation.walk import Grid, Shape, begin_walk, cell_at, over_law, walk
 
 __all__ = ["LinearState", "advance_linear", "begin_linear", "gradients", "log_distance"]
 
@@ -56,7 +56,7 @@ def gradients(training: Training, grid: Grid, shape: Shape, laws: Any, draws: Dr
     """Return H and p, or F and its noise, of every step, over (steps, streams, cells or 1)."""
 
     def one(values: Any, given: Draws, law: Any) -> tuple[Any, Any]:
-        cell = training.at(values)
+        cell = cell_at(training, values)
         assert isinstance(cell.model, Features)
         rows = draw_factor(
             given,
@@ -136,7 +136,7 @@ def _cell_step(
     unit: ArrayLike,
 ) -> tuple[tuple[Array, ...], Any]:
     """Return weights and optimizer of one cell after one step."""
-    cell = training.at(values)
+    cell = cell_at(training, values)
     slope = (_shared_slope if shape.gram else _own_slope)(
         grid, cell, shape, gradient, weights, unit
     )
@@ -161,10 +161,10 @@ def _cell_step(
 @functools.partial(jax.jit, static_argnames="shape")
 def begin_linear(training: Training, grid: Grid, *, shape: Shape) -> LinearState:
     """Return the state of all cells before the first step."""
-    dim, size = training.process.dim, training.weights
+    dim, size = training.process.dim, training.size
 
     def begin(values: Any, given: list[Array]) -> Any:
-        cell = training.at(values)
+        cell = cell_at(training, values)
         if training.start_law == "normal":
             scale = jnp.sqrt(jnp.asarray(cell.start))
             drawn = [scale * number for number in given]
@@ -274,7 +274,7 @@ def advance_linear(
     )
 
     def one(state: LinearState, gradient: Any, measured: bool) -> tuple[LinearState, None]:
-        unit = jnp.exp2(jnp.minimum(-state.shift, 100.0)) if training.linear else 1.0
+        unit = jnp.exp2(jnp.minimum(-state.shift, 100.0)) if training.is_linear else 1.0
         unit = jnp.broadcast_to(unit, state.shift.shape)
         weights, optimizer = over_cells(
             grid.columns, grid.shared, gradient, state.weights, state.optimizer, state.target, unit
@@ -302,7 +302,7 @@ def advance_linear(
         before = state._replace(process=(process, state.process[1]))
         # One choice a block: a device asks its host for every one.
         after = jax.lax.cond(record, measured, plain, before, given)
-        return _rescaled(after) if training.linear else after
+        return _rescaled(after) if training.is_linear else after
 
     return _turned(jax.lax.fori_loop(0, blocks, block, _turned(state)))
 

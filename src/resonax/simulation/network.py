@@ -14,7 +14,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from resonax.learners import Momentum
+from resonax.learners import Momentum, Network
 from resonax.moments import Moments
 from resonax.simulation.batches import (
     CHOICE,
@@ -30,8 +30,8 @@ from resonax.simulation.batches import (
 from resonax.simulation.positions import positions
 from resonax.simulation.schedule import BLOCK, schedule
 from resonax.simulation.streams import BEGINNING, normal_array, normals, uniform_array
-from resonax.simulation.training import Network, Training
-from resonax.simulation.walk import Grid, Shape, begin_walk, over_law, walk
+from resonax.simulation.training import Training
+from resonax.simulation.walk import Grid, Shape, begin_walk, cell_at, over_law, walk
 
 __all__ = ["Layers", "apply_network", "run_networks", "target"]
 
@@ -123,7 +123,7 @@ def _inputs(law: Law, standard: Array, choice: Array) -> Array:
     if isinstance(law, Gaussian):
         dim = len(law.mean)
         return jnp.stack(law.mean) + jnp.stack(law.scale) * standard.reshape(-1, dim)
-    if isinstance(law, Moments) and not law.drawn:
+    if isinstance(law, Moments) and not law.is_sampled:
         return law.mean
     standard = standard.reshape(-1, law.mean.shape[1])
     if len(law.mean) == 1:
@@ -143,7 +143,7 @@ def begin_networks(training: Training, grid: Grid, *, shape: Shape) -> NetworkSt
 
     def begin(values: Any, given: Array) -> Any:
         layers = he_layers(given, dim, model.hidden)
-        return layers, positions(training.at(values).optimizer).init(layers)
+        return layers, positions(cell_at(training, values).optimizer).init(layers)
 
     given = normal_array(grid.keys, BEGINNING, INPUT, _weights(dim, model.hidden))[:, 0]
     layers, optimizer = over_law(begin, grid, shape._replace(law_varies=True))(given)
@@ -174,15 +174,15 @@ def advance_networks(
 
     def batch_of(values: Any, given: _Numbers, law: Law) -> _Batch:
         inputs = _inputs(law, given.input, given.choice)
-        noise = jnp.sqrt(jnp.asarray(training.at(values).noise)) * given.noise
+        noise = jnp.sqrt(jnp.asarray(cell_at(training, values).noise)) * given.noise
         return _Batch(inputs, target(inputs) + noise)
 
     def test_of(values: Any, given: _Numbers) -> _Batch:
-        inputs = _inputs(training.at(values).process.stationary(), given.input, given.choice)
+        inputs = _inputs(cell_at(training, values).process.stationary(), given.input, given.choice)
         return _Batch(inputs, target(inputs))
 
     def step_cell(values: Any, batch: _Batch, layers: Layers, state: Any) -> tuple[Any, Any]:
-        optimizer: Any = training.at(values).optimizer
+        optimizer: Any = cell_at(training, values).optimizer
         slope = jax.grad(_loss)(layers, *batch)
         slope = jax.tree.map(lambda leaf: grid.scale(shape.rows) * leaf, slope)
         if isinstance(optimizer, Momentum):

@@ -14,7 +14,7 @@ from resonax.simulation.batches import PROCESS, split
 from resonax.simulation.streams import BEGINNING, normals
 from resonax.simulation.training import Training
 
-__all__ = ["Grid", "Shape", "begin_walk", "over_law", "walk"]
+__all__ = ["Grid", "Shape", "begin_walk", "cell_at", "over_law", "walk"]
 
 
 class Grid(NamedTuple):
@@ -45,6 +45,11 @@ class Shape(NamedTuple):
     decays: bool  # whether weights decay
 
 
+def cell_at(training: Training, values: dict[str, Any]) -> Training:
+    """Return what one cell trains. ``dim`` is no number of it: inputs beyond it are masked."""
+    return training.at({name: number for name, number in values.items() if name != "dim"})
+
+
 def over_law(function: Any, grid: Grid, shape: Shape) -> Any:
     """Map ``function(values, numbers, ...)`` over streams, and their cells where laws vary.
 
@@ -73,7 +78,7 @@ def walk(
     diagonal = np.ndim(getattr(training.process, "variance", 0.0)) < 2
 
     def law_of(values: Any, given: list[Array], state: Any, step: Array) -> tuple[Any, Any]:
-        state, law = training.at(values).process.step(_row(given), state, step)
+        state, law = cell_at(training, values).process.step(_row(given), state, step)
         return state, split(law, diagonal)
 
     def one(state: Any, now: tuple[Array, list[Array]]) -> tuple[Any, Any]:
@@ -82,7 +87,9 @@ def walk(
 
     if not shape.ordered:
         law = over_law(
-            lambda values, _: split(training.at(values).process.stationary(), diagonal), grid, shape
+            lambda values, _: split(cell_at(training, values).process.stationary(), diagonal),
+            grid,
+            shape,
         )
         return state, law([])
     if training.process.random_mean:
@@ -95,7 +102,7 @@ def begin_walk(training: Training, grid: Grid, shape: Shape) -> Any:
 
     def begin(values: Any, given: list[Array]) -> Any:
         # A leaf even for a process without a state: something to map over.
-        return training.at(values).process.init(_row(given)), jnp.zeros(())
+        return cell_at(training, values).process.init(_row(given)), jnp.zeros(())
 
     given = normals(grid.keys, BEGINNING, PROCESS, training.process.init_normals)
     return over_law(begin, grid, shape)([number[0] for number in given])

@@ -12,7 +12,7 @@ from jax import Array
 
 from resonax.algebra import Scaled, double_precision, log_radii, multiply, scaled_identity
 from resonax.dynamics import Map, Setting
-from resonax.stability.cells import Advance, Values, at, chunks, take
+from resonax.stability.cells import Advance, Values, chunks, take
 
 __all__ = ["closed", "closing", "discrete_rates", "monodromy", "rates_by"]
 
@@ -70,7 +70,7 @@ def monodromy(setting: Setting, steps: Array | int, limit: Array | int) -> Scale
 @jax.jit
 def _products(setting: Setting, values: dict[str, Array], steps: Array) -> Scaled:
     limit = jnp.max(steps)
-    return jax.vmap(lambda v, n: monodromy(at(setting, v), n, limit))(values, steps)
+    return jax.vmap(lambda v, n: monodromy(setting.at(v), n, limit))(values, steps)
 
 
 @double_precision

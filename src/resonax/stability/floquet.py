@@ -12,7 +12,7 @@ from jax import Array
 from resonax.algebra import Scaled, double_precision, log_radii
 from resonax.checks import ArgumentError
 from resonax.dynamics import Flow, Setting
-from resonax.stability.cells import Advance, Values, at, chunks, take
+from resonax.stability.cells import Advance, Values, chunks, take
 
 __all__ = [
     "flow_monodromy",
@@ -37,7 +37,7 @@ def _stiffness(setting: Setting, values: dict[str, Array]) -> Array:
     """Return `stiffness` of one chunk."""
 
     def bound(values: dict[str, Array]) -> Array:
-        flow = Flow(at(setting, values))
+        flow = Flow(setting.at(values))
         cycle = flow.setting.process.cycle
         hessian = jax.vmap(flow.hessian_at)(jnp.arange(16) / 16 * cycle)
         trace = jnp.max(jnp.trace(hessian, axis1=1, axis2=2))
@@ -58,7 +58,7 @@ def _segments(
     size = setting.size
 
     def flow_of(values: dict[str, Array]) -> Flow:
-        return Flow(at(setting, values))
+        return Flow(setting.at(values))
 
     length = jax.vmap(lambda v: flow_of(v).period)(values) / count
     coefficients = length * jax.vmap(lambda v: flow_of(v).coefficients(), out_axes=-1)(values)

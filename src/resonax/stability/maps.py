@@ -11,10 +11,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from resonax.checks import ArgumentError, suggest
+from resonax.checks import RANGES, ArgumentError, suggest
 from resonax.dynamics import Setting
 from resonax.labels import LABELS, versions
-from resonax.stability.cells import AXES, Advance, check_values
+from resonax.stability.cells import Advance, check_values
 from resonax.stability.criteria import check_criterion, rates
 from resonax.stability.interpolation import flow_grid_rates
 from resonax.stability.paths import MAP_PATHS, MAP_STEPS, lyapunov_rates
@@ -33,10 +33,10 @@ def _attributes(name: str) -> dict[str, str]:
 def _checked(setting: Setting, axes: dict[str, Any]) -> dict[str, np.ndarray]:
     """Return the two axes as increasing arrays within their bounds."""
     for name in axes:
-        if name not in AXES:
-            raise suggest("axis", name, AXES)
+        if name not in RANGES:
+            raise suggest("axis", name, setting.axes)
     if len(axes) != 2:
-        raise ArgumentError(f"a map needs two axes of {', '.join(AXES)}, got {len(axes)}")
+        raise ArgumentError(f"a map needs two axes of {', '.join(setting.axes)}, got {len(axes)}")
     arrays = {}
     for name, given in axes.items():
         array = np.asarray(given, dtype=float)
@@ -75,7 +75,7 @@ def stability_map(
     advance: Advance | None = None,
     **axes: ArrayLike,
 ) -> xr.Dataset:
-    """Return the growth rate over two of momentum, period, lr, amplitude and batch.
+    """Return the growth rate over two numbers of a setting, such as momentum and period.
 
     Parameters
     ----------
@@ -86,7 +86,8 @@ def stability_map(
     advance
         Called with the number of cells just finished.
     **axes
-        Two increasing lists of values by name; the first one is the vertical axis.
+        Two increasing lists of values by the names of `Setting.axes`; the first one is the
+        vertical axis.
 
     Returns
     -------

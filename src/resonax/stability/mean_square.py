@@ -12,7 +12,7 @@ from jax import Array
 from resonax.algebra import Scaled, double_precision, rescaled
 from resonax.checks import ArgumentError
 from resonax.dynamics import Map, Setting
-from resonax.stability.cells import Advance, Values, at
+from resonax.stability.cells import Advance, Values
 from resonax.stability.discrete import closed, rates_by
 
 __all__ = ["mean_square_rates", "noise_floor"]
@@ -53,7 +53,7 @@ def _propagator(setting: Setting, steps: Array | int, limit: Array | int) -> Sca
 @jax.jit
 def _products(setting: Setting, values: dict[str, Array], steps: Array) -> Scaled:
     limit = jnp.max(steps)
-    return jax.vmap(lambda v, n: _propagator(at(setting, v), n, limit))(values, steps)
+    return jax.vmap(lambda v, n: _propagator(setting.at(v), n, limit))(values, steps)
 
 
 def mean_square_rates(
@@ -103,7 +103,7 @@ def noise_floor(setting: Setting) -> float | None:
     part, which depends on the unknown target, is not counted. None where it exceeds all numbers.
     """
     values, steps = closed(setting, {"momentum": np.array([float(setting.optimizer.momentum)])})  # pyright: ignore[reportArgumentType]
-    single = at(setting, {name: float(array[0]) for name, array in values.items()})
+    single = setting.at({name: float(array[0]) for name, array in values.items()})
     square = float(_floor(single, jnp.asarray(int(steps[0]))))
     # A run may grow without bounds inside one period and still converge from period to period.
     return math.sqrt(max(square, 0.0)) if math.isfinite(square) else None

@@ -17,7 +17,7 @@ from resonax.checks import ArgumentError, check_number, check_whole
 from resonax.dynamics import Map, Setting
 from resonax.learners import Linear
 from resonax.processes import Recorded
-from resonax.stability.cells import Advance, Values, at, chunks, take
+from resonax.stability.cells import Advance, Values, chunks, take
 from resonax.stability.discrete import closing, discrete_rates, monodromy
 
 __all__ = ["MAP_PATHS", "MAP_STEPS", "Interval", "lyapunov", "lyapunov_rates"]
@@ -109,7 +109,7 @@ def _averages(
     limit = jnp.max(cycles)
 
     def path(values: dict[str, Array], cycle: Array, window: Array, key: Array) -> Array:
-        cell = at(setting, values)
+        cell = setting.at(values)
         start = _start(cell, jax.random.fold_in(key, 1), cycle, limit)
         return window @ _growth(cell, key, batch, window.shape[1], start)
 
@@ -123,7 +123,7 @@ def _recorded_growth(
 ) -> Array:
     start = jax.random.normal(key, (2, setting.size))
     start = start / jnp.linalg.norm(start)
-    return jax.vmap(lambda v: _growth(at(setting, v), key, batch, steps, start))(values)
+    return jax.vmap(lambda v: _growth(setting.at(v), key, batch, steps, start))(values)
 
 
 def _interval(samples: np.ndarray, level: float, drift: float = 0.0) -> Interval:
@@ -223,7 +223,7 @@ def lyapunov_rates(
     values = {name: np.asarray(array, dtype=float) for name, array in values.items()}
     count = len(next(iter(values.values())))
     batches = np.asarray(values.pop("batch", np.full(count, setting.batch)), dtype=int)
-    if batches.max() > 10**5 and not isinstance(setting.features, Linear):
+    if batches.max() > 10**5 and not isinstance(setting.model, Linear):
         raise ArgumentError(f"batch must be at most 100000 for this basis, got {batches.max()}")
     if not values:
         values = {"momentum": np.full(count, float(setting.optimizer.momentum))}
@@ -234,7 +234,7 @@ def lyapunov_rates(
     key = jax.random.key(seed)
     for batch in np.unique(batches):
         members = np.flatnonzero(batches == batch)
-        one = at(setting, {"batch": int(batch)}).grouped
+        one = setting.at({"batch": int(batch)}).grouped
         for index, real in chunks(members * 0, min(_CHUNK, len(members))):
             cell = members[index]
             if isinstance(one.process, Recorded):

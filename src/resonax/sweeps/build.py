@@ -12,15 +12,17 @@ from resonax.learners import (
     Features,
     Fourier,
     Linear,
-    Momentum,
+    Network,
     Polynomial,
     Radial,
+    Transform,
+    adam,
     heavy_ball,
     nesterov,
     sgd,
 )
 from resonax.processes import PROCESSES, Process
-from resonax.simulation import Network, Training, Transform, adam
+from resonax.simulation import Training
 from resonax.sweeps.schema import Sweep
 from resonax.sweeps.tables import varying
 from resonax.sweeps.validation import Cell, resolve
@@ -90,16 +92,7 @@ def _training(cell: Cell, sweep: Sweep) -> Training:
 def build_setting(sweep: Sweep, number: int, *, theory: bool = False) -> Setting:
     """Return what the theory judges in a panel, on its own process or on that of ``theory``."""
     training = build_training(sweep, number)
-    assert isinstance(training.optimizer, Momentum)
-    assert isinstance(training.model, Features)
     process = training.process
     if theory and sweep.theory:
         process = _process(sweep.theory.process, {"period": _PERIOD})
-    return Setting(
-        process=process,
-        optimizer=training.optimizer,
-        batch=training.batch,
-        noise=training.noise,
-        features=training.model,
-        reduction=training.reduction,
-    )
+    return Setting.of(training, process=process)

@@ -1,0 +1,78 @@
+"""Optimizers of optax, by their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol, Self
+
+import optax
+from jax.typing import ArrayLike
+
+from resonax.values import Varied, static, value
+
+__all__ = ["Optimizer", "Transform", "adam"]
+
+
+class Optimizer(Protocol):
+    """Anything that gives an optax transformation, and whose numbers may vary."""
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Names of the numbers that may vary."""
+        ...
+
+    def at(self, values: Mapping[str, Any]) -> Self:
+        """Return the same with some of its numbers replaced."""
+        ...
+
+    def transform(self) -> optax.GradientTransformation:
+        """Return the transformation of gradients of the loss."""
+        ...
+
+
+_OPTAX = {"lr": "learning_rate", "beta1": "b1", "beta2": "b2"}  # what optax calls our numbers
+_OURS = {theirs: ours for ours, theirs in _OPTAX.items()}
+
+
+@value
+class Transform(Varied):
+    """Any optax optimizer: the function that makes it, and its numbers by their optax names.
+
+    Examples
+    --------
+    >>> Transform({"learning_rate": 0.01, "decay": 0.9}, optax.rmsprop).transform().init(0.0)
+    (ScaleByRmsState(nu=Array(0., dtype=float32...)), ...)
+    """
+
+    numbers: Mapping[str, ArrayLike]
+    make: Callable[..., optax.GradientTransformation] = static(default=optax.sgd)
+
+    @classmethod
+    def of(
+        cls, make: Callable[..., optax.GradientTransformation], numbers: Mapping[str, ArrayLike]
+    ) -> Transform:
+        """Return an optax optimizer by numbers that have our names: lr, beta1, beta2."""
+        return cls(_in_optax(numbers), make)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Names of the numbers, lr, beta1 and beta2 for those of optax."""
+        return tuple(_OURS.get(name, name) for name in self.numbers)
+
+    def at(self, values: Mapping[str, Any]) -> Self:
+        """Return the same optimizer with some of its numbers replaced, by the names of `axes`."""
+        return replace(self, numbers={**self.numbers, **_in_optax(values)})
+
+    def transform(self) -> optax.GradientTransformation:
+        """Return the transformation of gradients of the loss."""
+        return self.make(**self.numbers)
+
+
+def _in_optax(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    return {_OPTAX.get(name, name): number for name, number in numbers.items()}
+
+
+def adam(lr: float, beta1: float = 0.9, beta2: float = 0.999) -> Transform:
+    """Return Adam as optax has it."""
+    return Transform.of(optax.adam, {"lr": lr, "beta1": beta1, "beta2": beta2})

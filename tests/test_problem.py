@@ -1,0 +1,108 @@
+"""One problem type: theory, simulation and recordings share its fields, its axes and its `at`."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import jax
+import numpy as np
+import pytest
+
+import resonax as rx
+from resonax.dynamics import Problem, Setting
+from resonax.labels import LABELS
+from resonax.learners import Features
+from resonax.passes.feed import principal_axes
+from resonax.passes.subject import Subject
+from resonax.recordings.recording import Recording
+from resonax.simulation import Training
+
+WAVE, BALL = rx.Sinusoid(period=22.0), rx.heavy_ball(0.01, 0.9)
+ROWS = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+
+
+def subject() -> Subject:
+    recording = Recording(ROWS, None, ("a", "b"), None, "array", ())
+    return Subject(BALL, principal_axes(rx.Linear(), ROWS), 4, recording=recording)
+
+
+PROBLEMS = {
+    Problem: Problem(WAVE, BALL, batch=4),
+    Setting: Setting(WAVE, BALL, batch=4),
+    Training: Training(WAVE, BALL, batch=4),
+    Subject: subject(),
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=lambda one: type(one).__name__)
+def test_every_problem_has_the_same_fields_axes_and_at(problem):
+    kind = type(problem)
+    shared = [item.name for item in fields(Problem)]
+    assert [item.name for item in fields(kind)][: len(shared)] == shared
+    assert kind.at is Problem.at
+    assert kind.axes is Problem.axes
+    assert problem.axes[: len(BALL.axes)] == BALL.axes == ("lr", "momentum", *BALL.axes[2:])
+    assert {"batch", "noise"} <= set(problem.axes)
+    changed = problem.at({"momentum": 0.5, "batch": 8})
+    assert type(changed) is kind
+    assert (changed.optimizer.momentum, changed.batch, changed.optimizer.lr) == (0.5, 8, 0.01)
+    same = [name for name in (item.name for item in fields(kind)) if name not in CHANGED]
+    assert all(getattr(changed, name) is getattr(problem, name) for name in same)
+
+
+CHANGED = ("optimizer", "batch", "process")  # that of a recording is made of its rows again
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=lambda one: type(one).__name__)
+def test_every_axis_can_be_replaced_and_is_checked(problem):
+    for name in problem.axes:
+        value = 30.0 if name == "period" else 1 if name == "batch" else 0.25
+        changed = problem.at({name: value})
+        homes = (changed, changed.process, changed.optimizer)
+        assert value in [getattr(home, name, None) for home in homes]
+        with pytest.raises(rx.ArgumentError, match=f"{name} must be"):
+            problem.at({name: -1e9})
+    with pytest.raises(rx.ArgumentError, match="did you mean 'momentum'"):
+        problem.at({"momentun": 0.5})
+    with pytest.raises(rx.ArgumentError, match="beta2 cannot vary"):
+        problem.at({"beta2": 0.5})
+    with pytest.raises(rx.ArgumentError, match="batch must be a whole number"):
+        problem.at({"batch": 2.5})
+    with pytest.raises(rx.ArgumentError, match=r"reduction|averaged"):
+        replace(problem, reduction="median")
+
+
+def test_a_problem_keeps_its_parts_for_another_use():
+    training = Training(WAVE, BALL, rx.Polynomial(3), batch=4, noise=0.3, reduction="sum", start=2)
+    setting = Setting.of(training)
+    for item in fields(Problem):
+        assert getattr(setting, item.name) == getattr(training, item.name)
+    assert Training.of(setting, start=2) == training
+    assert setting.gradient_scale == training.gradient_scale == 4
+    assert setting.size == training.size == 4
+    along = Setting.of(subject())
+    assert isinstance(along.model, Features)
+    assert along.process.data.shape == (40, 1, 2)
+
+
+def test_a_setting_takes_what_the_theory_can_judge():
+    for given in ({"optimizer": rx.adam(0.1)}, {"model": rx.Network()}):
+        training = replace(Training(WAVE, BALL), **given)
+        with pytest.raises(rx.ArgumentError, match="momentum and a linear model"):
+            Setting.of(training)
+    assert "beta1" in replace(Training(WAVE, BALL), optimizer=rx.adam(0.1)).axes
+
+
+def test_every_axis_has_a_label():
+    for process in (WAVE, rx.Square(9), rx.AR2(9), rx.Switching(9), rx.Iid()):
+        assert set(Setting(process, BALL).axes) <= set(LABELS)
+
+
+@pytest.mark.parametrize("kind", [Problem, Setting, Training])
+def test_the_numbers_of_a_problem_flow_through_jax(kind):
+    problem = PROBLEMS[kind]
+    lrs = jax.vmap(lambda lr: problem.at({"lr": lr}).optimizer.alpha)(np.array([0.25, 0.5]))
+    assert lrs.tolist() == [0.25, 0.5]
+    leaves, tree = jax.tree.flatten(problem)
+    assert jax.tree.unflatten(tree, leaves) == problem
+    assert jax.tree.structure(replace(problem, reduction="sum")) != tree
