@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from batteries import pass_battery
 from pages import Page
 from resonax.checking.check import check
 from resonax.checking.result import Check
@@ -56,6 +57,12 @@ def bare(monkeypatch):
 
 def without(found: Check, *names: str) -> Check:
     return replace(found, dataset=found.dataset.drop_vars(names))
+
+
+def test_a_check_is_a_result_and_a_stored_one_is_drawn_again(swinging, tmp_path):
+    pass_battery(swinging, tmp_path)
+    hostile = replace(swinging, cause=HOSTILE)
+    assert HOSTILE not in hostile._repr_html_()
 
 
 def test_the_page_says_verdict_cause_and_every_remedy(swinging):

@@ -155,7 +155,8 @@ def test_verdict_of_every_process():
         found = rx.verdict(rx.Setting(process, optimizer), paths=16, steps=512)
         assert found.verdict == "converges"
         assert (found.flow is not None) == periodic
-        assert set(found.to_dict()) == {"verdict", "flow", "map", "mean_square", "lyapunov"}
+        keys = {"verdict", "flow", "map", "mean_square", "lyapunov", "notes"}
+        assert set(found.to_dict()) == keys
         assert "halves every" in str(found)
 
 

@@ -59,6 +59,7 @@ from .results import (
     open_store as open_store,
     save_dataset as save_dataset,
 )
+from .results.saved import load as load
 from .simulation import (
     Responses as Responses,
     Training as Training,

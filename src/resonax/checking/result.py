@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
+
+import xarray as xr
 
 from resonax.checking.answers import OnMore, OnTheseRows, number, pace
 from resonax.checking.confirm import Remedy
-
-if TYPE_CHECKING:
-    import xarray as xr
+from resonax.objects import Result
 
 __all__ = ["REMEDIES", "Check", "sentence"]
 
 
-@dataclass(frozen=True)
-class Check:
+@dataclass(frozen=True, eq=False, repr=False)
+class Check(Result):
     """What one optimizer does on one recording, why, and what would help."""
 
     on_these_rows: OnTheseRows  # exact: the verdict
@@ -31,6 +31,13 @@ class Check:
     facts: tuple[tuple[str, str], ...]  # what was read and done, as name and text
     notes: tuple[str, ...]  # what a reader has to know before relying on it
     dataset: xr.Dataset  # the numbers behind the pictures
+
+    figure: ClassVar[str] = "resonax.figures.check:plot_check"
+
+    def summary(self) -> dict[str, Any]:
+        """Return verdict, cause, the growth on more such rows and the safe values."""
+        names = ("verdict", "cause", "period", "rate", "low", "high", "safe")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property
     def verdict(self) -> str:

@@ -13,7 +13,7 @@ from matplotlib.colors import BoundaryNorm, Colormap, ListedColormap
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from resonax.figures.style import DIVERGING, INK, STYLE, new_figure
+from resonax.figures.style import BLUE, DIVERGING, GREY, INK, RED, STYLE, new_figure
 from resonax.figures.ticks import exponent_axis, log_axis
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Checked", "plot_check", "plot_panels"]
 
-BLUE, RED, GREY = "#2166ac", "#b2182b", "#7a828c"
 _MOMENTA = (0, 0.5, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 _STEPS = (1000, 300, 100, 30, 10, 3)  # of doubling or halving, at which the colour changes
 _DECADES = 5  # of power that are shown

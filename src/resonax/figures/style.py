@@ -13,9 +13,21 @@ from matplotlib.figure import Figure
 from resonax.labels import plain
 from resonax.results import replacing
 
-__all__ = ["DIVERGING", "INK", "STYLE", "foreign", "new_figure", "png_of", "save_figure"]
+__all__ = [
+    "BLUE",
+    "DIVERGING",
+    "GREY",
+    "INK",
+    "RED",
+    "STYLE",
+    "foreign",
+    "new_figure",
+    "png_of",
+    "save_figure",
+]
 
 INK = "#22272e"
+BLUE, RED, GREY = "#2166ac", "#b2182b", "#7a828c"  # converges, diverges, neither
 # Blue to red through white, distinguishable with any common colour blindness: blue converges.
 DIVERGING = "RdBu_r"
 

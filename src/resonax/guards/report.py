@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from resonax.guards.growth import BLOCK, LEAST, estimates
 from resonax.guards.guard import GuardConfig, GuardState, usual
 from resonax.guards.schedule import first_burst
+from resonax.objects import Result
 
 __all__ = [
     "Candidate",
@@ -58,8 +59,8 @@ class Candidate:
         return f"{self.momentum:8.4g}  {shown}"
 
 
-@dataclass(frozen=True)
-class GuardReport:
+@dataclass(frozen=True, repr=False)
+class GuardReport(Result):
     """State of a guarded run; `str` of it is readable, `to_dict` is for machines."""
 
     step: int
@@ -75,9 +76,13 @@ class GuardReport:
     def _has(self, kind: str) -> bool:
         return any(event.kind == kind for event in self.events)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, such as JSON can hold."""
-        return asdict(self)
+    def intervals(self) -> dict[str, tuple[float, float, float]]:
+        """Return the known growth rate of each momentum with its interval."""
+        return {
+            f"momentum {one.momentum:g}": (one.rate, one.low, one.high)
+            for one in self.candidates
+            if one.rate is not None and one.low is not None and one.high is not None
+        }
 
     def __str__(self) -> str:
         lowered = self.momentum < self.own_momentum

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import special
 
 from resonax.checks import ArgumentError, check_number, check_whole
+from resonax.objects import Result
 from resonax.probing.adapters import Learner
 from resonax.probing.replay import LIMIT, in_batches, is_bounded, prepare, quiet, weight_norm
 
@@ -24,8 +25,8 @@ _BLOCKS = (4, 8, 16)
 Batch = tuple[np.ndarray, np.ndarray]
 
 
-@dataclass(frozen=True)
-class Probe:
+@dataclass(frozen=True, repr=False)
+class Probe(Result):
     """Growth per step of a small difference between two runs, with its interval.
 
     The verdict is ``diverges`` where the interval lies above 0 or the run itself left all bounds,
@@ -38,6 +39,15 @@ class Probe:
     high: float
     steps: int  # that were measured
     bounded: bool  # whether the weights of the run itself stayed bounded
+
+    def intervals(self) -> dict[str, tuple[float, float, float]]:
+        """Return the growth rate per step with its interval."""
+        return {"learner": (self.rate, self.low, self.high)}
+
+    def __str__(self) -> str:
+        """Return the verdict with the rate and its interval."""
+        ends = f"{self.low:+.3g} to {self.high:+.3g}"
+        return f"{self.verdict}: a difference grows by {self.rate:+.3g} per step ({ends})"
 
 
 class _Ruler(NamedTuple):

@@ -6,11 +6,12 @@ import contextlib
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from resonax.checks import ArgumentError, as_array, check_numbers, check_whole
+from resonax.objects import Result
 from resonax.probing.adapters import Learner, adapt
 
 __all__ = ["Replay", "in_batches", "is_bounded", "prepare", "quiet", "replay", "weight_norm"]
@@ -19,8 +20,8 @@ LIMIT = 1e12  # weights that grew by this factor have diverged
 _SHOWN = 1000
 
 
-@dataclass(frozen=True, eq=False)
-class Replay:
+@dataclass(frozen=True, eq=False, repr=False)
+class Replay(Result):
     """How a learner fared: its errors, and the size of its weights.
 
     ``overflow`` is the step in which the weights exceeded 1e12 times their first size, or all
@@ -31,6 +32,14 @@ class Replay:
     steps: np.ndarray  # up to 1000 steps, evenly spaced,
     norms: np.ndarray  # and the norm of the weights after each of them
     overflow: int | None
+
+    figure: ClassVar[str] = "resonax.figures.replay:plot_replay"
+
+    def summary(self) -> dict[str, Any]:
+        """Return how far the run came, and its last error."""
+        last = float(self.errors[-1]) if len(self.errors) else None
+        steps = {"steps": len(self.errors), "bounded": self.bounded, "last_error": last}
+        return steps if self.bounded else {**steps, "overflow": self.overflow}
 
     @property
     def bounded(self) -> bool:

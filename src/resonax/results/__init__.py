@@ -84,6 +84,8 @@ def open_dataset(path: str | Path) -> xr.Dataset:
     """Read a dataset that `save_dataset` wrote."""
     import xarray as xr
 
+    import resonax.accessor  # noqa: F401  gives the maps their methods
+
     if not Path(path).is_file():
         raise StoreError(f"{path} is not there: name a file that save_dataset or --out wrote")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from resonax.checks import ArgumentError, suggest
 from resonax.dynamics import Setting
 from resonax.labels import CRITERIA
+from resonax.objects import Result
 from resonax.stability.cells import Advance, Values
 from resonax.stability.discrete import discrete_rates
 from resonax.stability.floquet import flow_rates
@@ -37,8 +38,8 @@ class MeanSquare(Growth):
     noise_floor: float | None
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(Result):
     """What four criteria say of one setting; None where a criterion does not apply.
 
     The word is ``converges`` where the strongest criterion that applies converges (mean square,
@@ -54,15 +55,17 @@ class Verdict:
     lyapunov: Interval
     notes: tuple[str, ...] = ()  # why a criterion that should apply is missing
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON."""
-        return {
-            "verdict": self.verdict,
-            "flow": asdict(self.flow) if self.flow else None,
-            "map": asdict(self.map) if self.map else None,
-            "mean_square": asdict(self.mean_square) if self.mean_square else None,
-            "lyapunov": self.lyapunov._asdict(),
-        }
+    def summary(self) -> dict[str, Any]:
+        """Return the verdict, and the rate by each criterion that applies."""
+        rates = {name: rate for name, (rate, _, _) in self.intervals().items()}
+        low, high = self.lyapunov[1:]
+        return {"verdict": self.verdict, **rates, "low": low, "high": high}
+
+    def intervals(self) -> dict[str, tuple[float, float, float]]:
+        """Return the rate per step by each criterion; that of lyapunov alone has an interval."""
+        exact = {"flow": self.flow, "map": self.map, "mean_square": self.mean_square}
+        rates = {name: growth.rate for name, growth in exact.items() if growth}
+        return {**{name: (rate,) * 3 for name, rate in rates.items()}, "lyapunov": self.lyapunov}
 
     def __str__(self) -> str:
         """Return the verdict in words."""

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
+import resonax.accessor  # noqa: F401  gives the maps their methods
 from resonax.checks import RANGES, ArgumentError, suggest
 from resonax.dynamics import Setting
 from resonax.labels import LABELS, versions

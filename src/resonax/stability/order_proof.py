@@ -35,14 +35,15 @@ from scipy.optimize import brentq
 
 from resonax.checks import check_number
 from resonax.learners import Momentum
+from resonax.objects import Result
 
 __all__ = ["OrderProof", "order_proof"]
 
 _ITERATIONS = 200
 
 
-@dataclass(frozen=True)
-class OrderProof:
+@dataclass(frozen=True, repr=False)
+class OrderProof(Result):
     """What holds for every order of rows whose curvature is at most ``curvature``."""
 
     curvature: float  # L: twice the largest squared length of a row of features
@@ -51,6 +52,16 @@ class OrderProof:
     lr: float  # largest step size with which it holds at this momentum
     rate: float  # growth per step in the worst order; 0 where none grows
     period: float | None  # steps of half a turn of the row that grows so; None where none grows
+
+    def intervals(self) -> dict[str, tuple[float, float, float]]:
+        """Return the growth rate per step in the worst order."""
+        return {"worst order": (self.rate, self.rate, self.rate)}
+
+    def __str__(self) -> str:
+        """Return in words what holds."""
+        if self.holds:
+            return "no order of such rows lets an error grow"
+        return f"in the worst order of such rows an error grows by {self.rate:.3g} per step"
 
 
 def order_proof(optimizer: Momentum, curvature: float) -> OrderProof:

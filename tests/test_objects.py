@@ -1,0 +1,153 @@
+"""Results are objects: all of them can be shown, drawn, saved, loaded and made plain."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import resonax as rx
+from batteries import drawn, pass_battery
+from resonax.guards.report import Candidate, Event
+from resonax.objects import Result
+from resonax.results import saved
+from resonax.stability import Growth, Interval, MeanSquare
+
+SETTING = rx.Setting(rx.Sinusoid(period=22), rx.heavy_ball(lr=0.01, momentum=0.97), batch=20)
+HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e"
+
+
+def learn(weights: np.ndarray, inputs: np.ndarray, target: np.ndarray) -> np.ndarray:
+    return weights - 0.1 * inputs.T @ (inputs @ weights - target)
+
+
+def made(kind: str) -> Any:
+    rows = np.random.default_rng(0).choice([-1.0, 1.0], size=(200, 1))
+    learner = (learn, np.zeros(1), lambda weights, inputs: inputs @ weights)
+    if kind == "Verdict":
+        mean_square = MeanSquare(-0.1 / 3, 0.5, math.nan)
+        lyapunov = Interval(-0.04, -0.05, -0.03)
+        return rx.Verdict(
+            "converges", None, Growth(-0.02, 0.7), mean_square, lyapunov, ("flow: no",)
+        )
+    if kind == "Probe":
+        return rx.probe(learner, rows, rows[:, 0])
+    if kind == "Replay":
+        return rx.replay(learner, rows, rows[:, 0])
+    if kind == "OrderProof":
+        return rx.order_proof(rx.heavy_ball(lr=0.01, momentum=0.95), 4.0)
+    if kind == "GuardReport":
+        known = Candidate(0.9, 0.01, 0.005, 0.015, "diverges")
+        unknown = Candidate(0.5, None, None, None, "unknown")
+        event = Event(7, "momentum", HOSTILE, 0.5, 21.0)
+        return rx.GuardReport(9, "safe", 0.5, 0.9, 5, 21.0, (known, unknown), (event,))
+    assert kind == "map"
+    return rx.stability_map(SETTING, momentum=[0.9, 0.99], period=[22.0, 30.0]).resonax
+
+
+KINDS = ("Verdict", "Probe", "Replay", "OrderProof", "GuardReport", "map")
+
+
+def test_every_public_result_is_in_the_table():
+    public = [getattr(rx, name) for name in rx.__all__]
+    kinds = {one.__name__ for one in public if isinstance(one, type) and issubclass(one, Result)}
+    assert kinds == set(KINDS) - {"map"} | {"Check"}  # whose own test makes one
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_result_does_what_a_result_does(kind, tmp_path):
+    pass_battery(made(kind), tmp_path)
+
+
+@dataclass(frozen=True, repr=False)
+class Kept(Result):
+    number: float
+    words: tuple[str, ...]
+    table: np.ndarray
+
+
+@given(
+    number=st.floats(allow_nan=False),
+    words=st.lists(st.text()),
+    table=st.lists(st.floats(width=32), max_size=4),
+)
+def test_not_a_digit_is_lost(number, words, table):
+    given_one = Kept(number, tuple(words), np.array(table, dtype=np.float32))
+    text = json.dumps(saved._encode(given_one))
+    again = saved._decode(Kept, json.loads(text))
+    assert again.number == number
+    assert math.copysign(1, again.number) == math.copysign(1, number)
+    assert again.words == tuple(words)
+    assert again.table.tobytes() == given_one.table.tobytes() or np.isnan(table).any()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        '{"format": "resonax result 1", "kind": "check", "fields": {}}',
+        '{"format": "resonax result 1", "kind": "Probe", "fields": {}}',
+        '{"format": "resonax result 0", "kind": "Probe", "fields": {}}',
+        '{"format": "resonax result 1", "kind": "__doc__", "fields": {}}',
+    ],
+)
+def test_another_file_is_refused_in_a_sentence(content, tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text(content)
+    with pytest.raises(rx.StoreError, match="is not a result of this version") as caught:
+        rx.load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_not_there_or_end_otherwise(tmp_path):
+    for name in ("x.json", "x.nc"):
+        with pytest.raises(rx.StoreError, match=r"x\.(json|nc)"):
+            rx.load(tmp_path / name)
+    with pytest.raises(rx.ArgumentError, match=r"saved as a \.json file"):
+        made("OrderProof").save(tmp_path / "x.txt")
+
+
+def test_foreign_words_are_escaped_in_notebooks_and_figures():
+    report = replace(made("GuardReport"), policy=HOSTILE)
+    html = report._repr_html_()
+    assert "<script>" not in html
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+    assert "\u202e" not in "".join(map(str, drawn(report.plot())))
+
+
+ERRORS = ("ArgumentError", "DataError", "StoreError", "Interrupted")
+
+
+def test_errors_are_a_family():
+    public = [getattr(rx, name) for name in rx.__all__]
+    errors = {one for one in public if isinstance(one, type) and issubclass(one, Exception)}
+    assert {one.__name__ for one in errors} == {*ERRORS, "ResonaxError"}
+    for name in ERRORS:
+        kind = getattr(rx, name)
+        assert issubclass(kind, rx.ResonaxError)
+        # None is caught where another is meant.
+        assert [other for other in ERRORS if issubclass(kind, getattr(rx, other))] == [name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "action"),
+    [
+        ("ArgumentError", lambda _: rx.heavy_ball(lr=-1, momentum=0.5)),
+        ("DataError", lambda folder: rx.check(folder / "no.csv", lr=0.1, momentum=0.5)),
+        ("StoreError", lambda folder: rx.open_store(folder / "no.zarr")),
+    ],
+)
+def test_each_error_is_one_sentence(kind, action, tmp_path):
+    with pytest.raises(rx.ResonaxError) as caught:
+        action(tmp_path)
+    assert type(caught.value).__name__ == kind
+    assert "\n" not in str(caught.value)
+    assert not str(caught.value).endswith(".")
