@@ -12,7 +12,7 @@ from bad_commands import FAULTS, bad_commands
 from bad_sweeps import MAP, to_toml
 from resonax.algebra import small_product
 from resonax.cli.app import main
-from resonax.cli.options import whole
+from resonax.cli.parsers import whole
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_the_generator_reaches_every_kind_of_fault():
     ],
 )
 def test_whole_numbers_are_taken_exactly(text, number):
-    assert whole("seed", text) == number
+    assert whole("--seed", text) == number
 
 
 def test_products_of_large_matrices_hold_nothing_larger_than_themselves():

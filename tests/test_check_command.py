@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 import resonax as rx
 from bad_data import KINDS
 from resonax.cli.app import _run, app
+from resonax.cli.build import build_setting
+from resonax.cli.options import Learner, Reading, Stream
 from resonax.recordings.recording import read_recording
 
 RUN = ["--lr", "0.01", "--momentum", "0.95", "--grid", "2"]
@@ -176,6 +178,7 @@ def test_no_bad_file_gets_as_far_as_the_heavy_work(kind, seed, tmp_path, capsys,
         raise AssertionError("the file was accepted")
 
     monkeypatch.setattr("resonax.cli.check.keep_compiled", heavy)
+    monkeypatch.setattr("resonax.cli.judge.keep_compiled", heavy)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     (tmp_path / "data").mkdir()
@@ -186,9 +189,55 @@ def test_no_bad_file_gets_as_far_as_the_heavy_work(kind, seed, tmp_path, capsys,
     assert (code, out) == (2, "")
     assert 10 < len(sentence) < 400, sentence
     assert sentence.isprintable()
+    if seed == 0 and not {"--group-by", "--horizon"} & set(words):  # one reader, one sentence
+        line = ["stability", "recorded", "--data", str(path), *map(str, words), *RUN[:4]]
+        assert _run(line) == (2, sentence)
     assert sorted(os.listdir(tmp_path / "data")) == before
     assert sorted(os.listdir(tmp_path)) == ["data", "temporary"]
     assert os.listdir(tmp_path / "temporary") == []
+
+
+WAYS = {  # of one table with a gap: how it is written, and what must be said of it
+    "comma": (lambda t, p: t.to_csv(p, index=False), "a.csv", {}),
+    "decimal comma": (lambda t, p: t.to_csv(p, index=False, sep=";", decimal=","), "a.csv", {}),
+    "named": (
+        lambda t, p: t.to_csv(p, index=False, sep="|"),
+        "a.tsv.gz",
+        {"separator": "|", "decimal": "."},
+    ),
+    "no header": (
+        lambda t, p: t.drop(columns="when").to_csv(p, index=False, header=False),
+        "a.csv",
+        {"features": "0,1", "order_by": None},
+    ),
+    "parquet": (lambda t, p: t.to_parquet(p), "a.parquet", {"features": "x"}),
+    "npy": (
+        lambda t, p: np.save(p, t.drop(columns="when")),
+        "a.npy",
+        {"features": "0", "order_by": None},
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_stability_reads_a_file_as_check_does(way, tmp_path):
+    """Order by date, drop a row with a gap, standardise or not: the rows are the same."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(3, 2, 90), "z": rng.normal(size=90)})
+    table["when"] = pd.date_range("2020-01-01", periods=90)[::-1].astype(str)
+    table.loc[7, "x"] = np.nan
+    write, name, asked = WAYS[way]
+    write(table, tmp_path / name)
+    asked = {"features": "x,z", "order_by": "when", "drop_missing": True, **asked}
+    for standardise in (True, False):
+        asked["standardise"] = standardise
+        read = read_recording(tmp_path / name, **asked)
+        stream = Stream("recorded", data=tmp_path / name)
+        learner = Learner(lr=0.01, momentum=0.9)
+        setting, notes = build_setting(stream, learner, Reading(**asked), 1.0)
+        assert np.array_equal(setting.process.data[:, 0], read.inputs)
+        assert len(read.inputs) == 89
+        assert notes == read.notes
 
 
 def test_a_missing_file_is_told_before_jax_is_loaded():
@@ -207,8 +256,8 @@ def test_a_missing_file_is_told_before_jax_is_loaded():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--lr", "fast", "--momentum", "0.9"], "lr must be a number, got 'fast'"),
-        (["--lr", "0.01"], "the optimizer heavy_ball needs --momentum"),
+        (["--lr", "fast", "--momentum", "0.9"], "--lr must be a number, got 'fast'"),
+        (["--lr", "0.01"], "--momentum is missing: heavy_ball needs it, at least 0 and below 1"),
         (["--lr", "0.01", "--momentum", "2"], "momentum must be at least 0 and below 1, got 2"),
         ([*RUN, "--optimizer", "heavyball"], "did you mean 'heavy_ball'?"),
         ([*RUN, "--html", "report.pdf"], "--html must end in .html or .htm, got report.pdf"),

@@ -168,19 +168,20 @@ BAD = {
     "lr zero": (STREAM + "--lr 0 --momentum 0.9", "lr|above 0|got 0"),
     "lr infinite": (STREAM + "--lr inf --momentum 0.9", "lr|above 0|inf"),
     "lr empty": (STREAM + "--lr '' --momentum 0.9", "lr|number"),
-    "optimizer unknown": (SINUSOID + "--optimizer adam", "optimizer|adam|heavy_ball|nesterov|sgd"),
-    "sgd with momentum": (SINUSOID + "--optimizer sgd", "momentum|must be 0|sgd"),
+    "optimizer unknown": (SINUSOID + "--optimizer adan", "optimizer|adan|heavy_ball|nesterov|sgd"),
+    "optimizer of a sweep": (SINUSOID + "--optimizer adam", "adam is for sweep|heavy_ball"),
+    "sgd with momentum": (SINUSOID + "--optimizer sgd", "--momentum|not a parameter of sgd"),
     "sgd with dampening": (
         STREAM + "--lr 0.01 --optimizer sgd --dampening 0.5" + QUICK,
-        "dampening|must be 0|sgd",
+        "--dampening|not a parameter of sgd",
     ),
     "nesterov with dampening": (
         SINUSOID + "--optimizer nesterov --dampening 0.5",
-        "dampening|must be 0|nesterov",
+        "--dampening|not a parameter of nesterov",
     ),
     "dampening 1": (SINUSOID + "--dampening 1", "dampening|at least 0 and below 1"),
     "dampening text": (SINUSOID + "--dampening x", "dampening|number|x"),
-    "weight decay negative": (SINUSOID + "--weight-decay -1", "weight|decay|at least 0"),
+    "weight decay negative": (SINUSOID + "--weight-decay -1", "--weight-decay must be at least 0"),
     "batch zero": (SINUSOID + "--batch 0", "batch|at least 1|got 0"),
     "batch of a half": (SINUSOID + "--batch 2.5", "batch|whole number|2.5"),
     "batch infinite": (SINUSOID + "--batch inf", "batch|whole number|inf"),
@@ -215,7 +216,7 @@ BAD = {
     "period missing": ("stability square --lr 0.01 --momentum 0.9", "square|--period"),
     "period as a range": (
         "stability square --period 5:9:3 --lr 0.01 --momentum 0.9",
-        "period|number|5:9:3",
+        "--period must be a number|resonax map",
     ),
     "amplitude negative": (SINUSOID + "--amplitude -1", "amplitude|at least 0"),
     "variance negative": (SINUSOID + "--variance -1", "variance|at least 0|-1"),
@@ -243,28 +244,30 @@ BAD = {
     ),
     "data for a wave": (SINUSOID + "--data {files}/good.npy", "sinusoid|--data|--period"),
     # Recordings.
-    "no data": ("stability recorded --lr 0.01 --momentum 0.9", "recorded|--data|.npy|.csv"),
-    "data that is not there": (RECORDED + "{files}/none.npy", "data|exists|none.npy"),
-    "data that is a folder": (RECORDED + "{files}", "data|file|{files}"),
-    "data of another ending": (RECORDED + "{files}/ending.dat", "data|.npy|.csv|ending.dat"),
-    "empty csv": (RECORDED + "{files}/empty.csv", "data|empty"),
-    "csv of a header": (RECORDED + "{files}/header.csv", "data|empty"),
-    "csv with text": (RECORDED + "{files}/text.csv", "data|text.csv|oops"),
-    "ragged csv": (RECORDED + "{files}/ragged.csv", "data|ragged.csv|columns"),
-    "csv with nan": (RECORDED + "{files}/nan.csv", "data|finite|nan"),
-    "csv with semicolons": (RECORDED + "{files}/semicolons.csv", "data|semicolons.csv"),
-    "csv of bytes": (RECORDED + "{files}/binary.csv", "data|binary.csv"),
-    "npy with nan": (RECORDED + "{files}/nan.npy", "data|finite|nan|7, 1"),
-    "npy truncated": (RECORDED + "{files}/truncated.npy", "data|truncated.npy"),
-    "npy without its header": (RECORDED + "{files}/headless.npy", "data|headless.npy"),
-    "npy of no bytes": (RECORDED + "{files}/nothing.npy", "data|nothing.npy"),
-    "npy of words": (RECORDED + "{files}/words.npy", "data|numbers"),
-    "npy of objects": (RECORDED + "{files}/pickled.npy", "data|pickled.npy"),
-    "npy of complex numbers": (RECORDED + "{files}/complex.npy", "data|complex"),
-    "npy of three axes": (RECORDED + "{files}/cube.npy", "data|rows by columns|3 axes"),
-    "npy of a number": (RECORDED + "{files}/number.npy", "data|rows by columns|0 axes"),
-    "npy too large to square": (RECORDED + "{files}/huge.npy", "data|1e+200"),
-    "recording of one row": (RECORDED + "{files}/one.csv", "data|at least 2 rows|1"),
+    "no data": ("stability recorded --lr 0.01 --momentum 0.9", "recorded|--data is missing"),
+    "data that is not there": (RECORDED + "{files}/none.npy", "no file|none.npy"),
+    "data that is a folder": (RECORDED + "{files}", "folder|file|{files}"),
+    "data of another ending": (RECORDED + "{files}/ending.dat", ".npy|.csv|ending.dat"),
+    "empty csv": (RECORDED + "{files}/empty.csv", "empty.csv is empty"),
+    "csv of a header": (RECORDED + "{files}/header.csv", "no rows|at least 2"),
+    "csv with text": (RECORDED + "{files}/text.csv", "holds text in row 2|oops|--features"),
+    "ragged csv": (RECORDED + "{files}/ragged.csv", "ragged.csv|row 2"),
+    "csv with nan": (RECORDED + "{files}/nan.csv", "missing values|--drop-missing"),
+    "csv of bytes": (RECORDED + "{files}/binary.csv", "binary.csv"),
+    "npy with nan": (
+        RECORDED + "{files}/nan.npy",
+        "missing values in column '1' (row 8)|--drop-missing",
+    ),
+    "npy truncated": (RECORDED + "{files}/truncated.npy", "truncated.npy"),
+    "npy without its header": (RECORDED + "{files}/headless.npy", "headless.npy"),
+    "npy of no bytes": (RECORDED + "{files}/nothing.npy", "nothing.npy"),
+    "npy of words": (RECORDED + "{files}/words.npy", "words.npy|numbers"),
+    "npy of objects": (RECORDED + "{files}/pickled.npy", "pickled.npy"),
+    "npy of complex numbers": (RECORDED + "{files}/complex.npy", "complex.npy|complex"),
+    "npy of three axes": (RECORDED + "{files}/cube.npy", "rows x columns|3 axes"),
+    "npy of a number": (RECORDED + "{files}/number.npy", "rows x columns|0 axes"),
+    "npy too large to square": (RECORDED + "{files}/huge.npy", "values above|rescale"),
+    "recording of one row": (RECORDED + "{files}/one.csv", "1 row|at least 2"),
     "recording too short": (RECORDED + "{files}/short.csv", "data|at least 72 rows|3"),
     "recording too short for the batch": (
         RECORDED + "{files}/good.npy --batch 101",
@@ -343,7 +346,7 @@ BAD = {
     "range that cannot vary": (MAP + "--swing 0:1:3 --out map.nc", "swing|number|0:1:3"),
     "momenta of sgd": (
         "map sinusoid --optimizer sgd --lr 0.01 --momentum 0:0.9:2 --period 5:9:2 --out map.nc",
-        "momentum|must be 0|sgd",
+        "--momentum|not a parameter of sgd",
     ),
     "criterion unknown": (MAP + "--criterion guess --out map.nc", "criterion|guess|flow|lyapunov"),
     "flow of ar2": (
@@ -433,9 +436,9 @@ GOOD = {
 
 
 def test_every_process_has_a_good_run():
-    from resonax.processes import PROCESSES
+    from resonax.registry import KINDS
 
-    assert {name.split()[0] for name in GOOD} == set(PROCESSES)
+    assert {name.split()[0] for name in GOOD} == set(KINDS["process"])
 
 
 @pytest.mark.parametrize("case", later(GOOD, "iid", "square", "recorded again"))

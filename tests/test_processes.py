@@ -11,7 +11,7 @@ import pytest
 import scipy.signal
 
 import resonax as rx
-from resonax.processes import PROCESSES
+from resonax.registry import KINDS
 
 MATRIX = np.array([[2.0, 0.6], [0.6, 0.5]])
 SLOPE = np.array([3.0, 4.0])  # a direction that is not of unit length
@@ -67,7 +67,7 @@ def assert_within_error(draws, expected, sigmas=5.0, floor=1e-12):
 
 
 def test_the_battery_holds_every_process():
-    assert set(MEMBERS) == set(PROCESSES)
+    assert set(MEMBERS) == set(KINDS["process"])
 
 
 @jax.jit

@@ -380,7 +380,7 @@ BAD_FILES = {
     "word": (
         "a.csv",
         spoiled(3, "3,x,0"),
-        r"'b' holds text in row 3 \('x'\): correct .*--features a$",
+        r"'b' holds text in row 3 \('x'\): correct .*`features` a$",
     ),
     "too long": ("a.csv", spoiled(3, "3,1,0,9"), "row 3 of a.csv has 4 fields instead of 3: corr"),
     "long first": ("a.csv", spoiled(1, "3,1,0,9"), "row 1 of a.csv has 4 fields instead of 3"),
@@ -468,7 +468,7 @@ def test_missing_values_are_counted(tmp_path: Path, small_pieces: None) -> None:
     frame.loc[3, "y"] = np.inf
     match = (
         r"^missing values in columns 'trace' \(rows 3, 7, 11 and 11 more\), "
-        r"'pressure' \(rows 12, 51\): fill them, or leave these rows out with --drop-missing$"
+        r"'pressure' \(rows 12, 51\): fill them, or leave these rows out with `drop_missing`$"
     )
     for source in (frame, write(frame, tmp_path / "a.csv"), write(frame, tmp_path / "a.parquet")):
         with pytest.raises(DataError, match=match):
@@ -479,12 +479,12 @@ def test_missing_values_are_counted(tmp_path: Path, small_pieces: None) -> None:
 
 DATED = FRAME.assign(when=DAYS.strftime("%Y-%m-%d"), city="Rome")
 BAD_VALUES = {
-    "text": (DATED.drop(columns="when"), "y", {}, "'city' is text: .* --features pressure,trace,c"),
+    "text": (DATED.drop(columns="when"), "y", {}, "'city' is text: .* `features` pressure,trace,c"),
     "dates": (
         DATED.drop(columns="city"),
         "y",
         {},
-        "'when' holds dates: leave it out .*, and sort the rows by 'when' with --order-by when",
+        "'when' holds dates: leave it out .*, and sort the rows by 'when' with `order_by` when",
     ),
     "both": (DATED, "y", {}, "columns 'when', 'city' are not numbers: leave them out .* pressure,"),
     "only text": (DATED[["city", "y"]], "y", {}, "'city' is text: no column of numbers is left"),
@@ -492,7 +492,7 @@ BAD_VALUES = {
         DATED,
         "city",
         {"features": "y"},
-        "'city' is text, .*least squares: .* --loss logistic, .*: y",
+        "'city' is text, .*least squares: .* `loss` logistic, .*: y",
     ),
     "constant": (FRAME.assign(count=3), "y", {}, "'count' is constant: leave it out, a bias is"),
     "rounding": (FRAME.assign(count=0.1 + 1e-17 * VALUES[:, 4]), "y", {}, "'count' is constant"),
@@ -579,7 +579,7 @@ BAD_VALUES = {
     "complex objects": (FRAME.assign(z=[1j] * ROWS).astype(object), "y", {}, "'z' .* complex"),
     "lists": (FRAME.assign(z=[[1, 2]] * ROWS), "y", {}, "'z' holds values of type list"),
     "a feature": (FRAME, "y", {"features": 3.5}, "feature must be the name of a column, got 3.5"),
-    "blanks": (DATED.rename(columns={"open": "is open"}), "y", {}, "--features '.*,is open', and"),
+    "blanks": (DATED.rename(columns={"open": "is open"}), "y", {}, "`features` '.*,is open', and"),
     "axes": (VALUES[None], None, {}, "the array must be rows x columns, got 3 axes"),
     "number": (3.0, None, {}, "the array must be rows x columns, got 0 axes"),
     "ragged": ([[1.0, 2.0], [3.0]], None, {}, "the array must have rows of equal length"),

@@ -8,7 +8,6 @@ import json
 import math
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import jax
@@ -23,13 +22,13 @@ from resonax import ArgumentError
 from resonax.checks import RANGES
 from resonax.cli.app import _run
 from resonax.learners import Transform
-from resonax.processes import PROCESSES
+from resonax.registry import KINDS, kinds
 from resonax.sweeps import cost
 from resonax.sweeps.build import build_training
 from resonax.sweeps.schema import MOST
 from resonax.sweeps.specification import parse_sweep, read_sweep
 from resonax.sweeps.sweep import sweep_layout, sweep_specification
-from resonax.sweeps.tables import KINDS, count_weights
+from resonax.sweeps.validation import count_weights
 
 TINY = {
     "id": "tiny",
@@ -84,7 +83,7 @@ def test_the_generator_reaches_every_kind_of_fault_and_repeats():
     [
         ("panels.1.train.nosie", 1, "panels.1.train.nosie is not a known key, use one of batch"),
         ("panels.0.run.runs", 4, "panels.0.run.runs must be that of the sweep, 3, got 4"),
-        ("process.kind", "recorded", "unknown process.kind 'recorded'"),
+        ("process.kind", "recorded", "the process recorded is for stability alone"),
         ("optimizer.kind", "optax.lbfgs", "unknown optimizer.kind 'optax.lbfgs'"),
         ("run.steps", 2**33, "run.steps must be a multiple of 40"),
         ("run.steps", 4 * 10**18, "run.steps must be at most 100000000"),
@@ -148,16 +147,6 @@ def test_what_is_at_its_limit_is_allowed(table):
 # The tables against what they are made into.
 
 
-@pytest.mark.parametrize("kind", KINDS["process"])
-def test_a_process_has_the_keys_of_its_class(kind):
-    names = {item.name for item in fields(PROCESSES[kind])} - {"law"}
-    assert set(KINDS["process"][kind]) == names
-
-
-def test_every_process_but_a_recording_can_be_swept():
-    assert set(KINDS["process"]) == set(PROCESSES) - {"recorded"}
-
-
 MODELS = {
     "linear": {"bias": False},
     "polynomial": {"degree": 3},
@@ -167,10 +156,10 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS["model"])
+@pytest.mark.parametrize("kind", kinds("model", "sweep"))
 def test_a_model_has_the_weights_that_are_counted(kind):
     model = {"kind": kind, **MODELS[kind]}
-    assert set(MODELS[kind]) == set(KINDS["model"][kind])
+    assert set(MODELS[kind]) == set(KINDS["model"][kind].fields)
     table = {**TINY, "process": {"kind": "sinusoid", "dim": 2}, "model": model}
     training = build_training(parse_sweep(table), 0)
     if kind == "network":
@@ -185,9 +174,9 @@ def middle(name: str) -> float:
     return math.sqrt(max(low, 1e-4) * min(high, 1.1))
 
 
-@pytest.mark.parametrize("kind", KINDS["optimizer"])
+@pytest.mark.parametrize("kind", kinds("optimizer", "sweep"))
 def test_every_optimizer_runs_with_any_of_its_numbers_as_an_axis(kind):
-    keys = KINDS["optimizer"][kind]
+    keys = KINDS["optimizer"][kind].fields
     for name in keys:
         given = {key: middle(key) for key in keys if key != name}
         table = {
@@ -214,7 +203,7 @@ def test_optimizers_of_optax_are_elementwise():
         make = getattr(optax, kind.removeprefix("optax."))
         names = [
             {"lr": "learning_rate", "beta1": "b1", "beta2": "b2"}.get(n, n)
-            for n in KINDS["optimizer"][kind]
+            for n in KINDS["optimizer"][kind].fields
         ]
         assert set(names) <= set(inspect.signature(make).parameters), kind
         transform = Transform.of(make, {"lr": 0.1}).transform()
@@ -297,7 +286,7 @@ def test_more_than_the_machine_has_is_refused(monkeypatch):
     monkeypatch.setattr(cost, "_memory", lambda: 16 * 10**9)
     with pytest.raises(ArgumentError, match=r"GB of memory, and there are 16 GB"):
         cost.check_cost(sweep)
-    with pytest.raises(ArgumentError, match="add --double"):
+    with pytest.raises(ArgumentError, match="add `double`"):
         cost.check_cost(parse_sweep(put("run.steps", 4_000_000, TINY)))
 
 

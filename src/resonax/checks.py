@@ -229,7 +229,7 @@ def check_numbers(name: str, array: np.ndarray, shape: tuple[int | None, ...]) -
             raise ArgumentError(f"{name} must be a table, rows by columns, got {array.ndim} axes")
         wanted = " x ".join(str(want) for want in shape)
         found = " x ".join(str(have) for have in array.shape)
-        raise ArgumentError(f"{name} must have {wanted} numbers for {shape[0]} inputs, got {found}")
+        raise ArgumentError(f"{name} must have {wanted} numbers for dim {shape[0]}, got {found}")
     if array.size == 0:
         raise ArgumentError(f"{name} must not be empty")
     if not np.isfinite(array).all():

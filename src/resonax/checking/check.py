@@ -22,38 +22,22 @@ from resonax.checking.remedies import find_remedies, line_cells, safe
 from resonax.checking.result import Check
 from resonax.checking.series import worst_series
 from resonax.checks import ArgumentError
-from resonax.learners import (
-    Features,
-    Linear,
-    Momentum,
-    from_optax,
-    from_torch,
-    heavy_ball,
-    nesterov,
-    sgd,
-)
+from resonax.learners import Features, Linear, Momentum
 from resonax.passes.feed import principal_axes
 from resonax.passes.intervals import LEAST_STEPS, measure
 from resonax.passes.subject import Advance, Subject
 from resonax.probing.adapters import adapt
 from resonax.recordings.recording import Recording, read_recording
+from resonax.registry import KINDS, without_zeros
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-__all__ = ["OPTIMIZERS", "check"]
+__all__ = ["check"]
 
 Stage = Callable[[str, int], AbstractContextManager[Advance | None]]
 
-OPTIMIZERS: dict[str, Callable[..., Momentum]] = {
-    "heavy_ball": heavy_ball,
-    "nesterov": nesterov,
-    "sgd": lambda lr, _, **rest: sgd(lr, **rest),
-    "torch": from_torch,
-    "optax": from_optax,
-    "river": heavy_ball,
-}
 _RIVER_INTERCEPT_LR = 0.01  # the default of river's linear models
 _WIDE = 32.0  # the map reaches from the user's step size over this factor, both ways
 _MOST_WEIGHTS = 2000
@@ -277,12 +261,14 @@ def _optimizer(
     intercept_lr: float | None,
     **rest: float,
 ) -> tuple[Momentum, float | None, str]:
-    rest = {name: number for name, number in rest.items() if number}
     if isinstance(given, Momentum):
+        rest = {name: number for name, number in rest.items() if number}
         return replace(given, lr=lr, momentum=momentum, **rest), intercept_lr, "momentum"
     if given == "river" and intercept_lr is None:
         intercept_lr = _RIVER_INTERCEPT_LR
-    return OPTIMIZERS[given](lr, momentum, **rest), intercept_lr, given
+    kind = KINDS["optimizer"][given]
+    numbers = without_zeros(kind, {"lr": lr, "momentum": momentum, **rest})
+    return kind.load()(**numbers), intercept_lr, given
 
 
 def _subject(

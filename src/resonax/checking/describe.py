@@ -73,7 +73,7 @@ def notes_of(
     elif subject.recording.two_valued:
         notes.append(
             "The target has two values, and the model is least squares: the loss for classes is "
-            "--loss logistic."
+            "the logistic one."
         )
     if on_rows.grows_later:
         assert on_rows.log_pass_radius is not None

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
-import math
+import re
 import sys
 import traceback
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from resonax.checks import RANGES, ArgumentError, ResonaxError, check_range, check_whole, suggest
-from resonax.cli.build import parse_axis
+from resonax.checks import ResonaxError
 from resonax.cli.cache import keep_compiled
 from resonax.cli.check import check_command
 from resonax.cli.commands import Command, Group, completing
-from resonax.cli.options import Options, option, taking_options, whole
+from resonax.cli.judge import map_command, stability_command
+from resonax.cli.options import Seed, option
+from resonax.cli.parsers import OptionError
 from resonax.executors.interrupts import SENTENCE, STATUS, settle, was_interrupted
-from resonax.labels import CRITERIA, plain
+from resonax.labels import plain
 from resonax.paper.names import IDS
 
 __all__ = ["app", "main"]
@@ -59,113 +58,8 @@ def top(
     del version
 
 
-@app.command("stability", cls=Command)
-@taking_options
-def stability_command(
-    options: Options,
-    paths: Annotated[
-        str, option("--paths", _RESULT, "Sampled paths for lyapunov.", metavar="NUMBER")
-    ] = "64",
-    steps: Annotated[
-        str | None,
-        option(
-            "--steps",
-            _RESULT,
-            "Steps of each path for lyapunov; 4096 if left out, more where growth is slow.",
-            metavar="NUMBER",
-        ),
-    ] = None,
-    seed: Annotated[str, option("--seed", _RESULT, "Seed of the paths.", metavar="NUMBER")] = "0",
-    as_json: Annotated[bool, option("--json", _RESULT, "Print one JSON object.")] = False,
-) -> None:
-    """Judge one setting: does it converge, and how fast?
-
-    resonax stability sinusoid --period 22 --amplitude 0.5 --lr 0.01 --momentum 0.97 --batch 20
-    """
-    sampling = {
-        "paths": whole("paths", paths),
-        "steps": whole("steps", steps),
-        "seed": whole("seed", seed),
-    }
-    for name, least in (("paths", 2), ("steps", 16), ("seed", 0)):
-        if sampling[name] is not None:
-            check_whole(name, sampling[name], low=least)
-    setting = options.setting()
-    keep_compiled()
-    from resonax.stability import verdict
-
-    found = verdict(setting, **sampling)  # pyright: ignore[reportArgumentType]
-    if as_json:
-        print(json.dumps(found.to_dict(), allow_nan=False))
-        return
-    from resonax.cli.show import show_verdict
-
-    show_verdict(found, Console())
-
-
-@app.command("map", cls=Command)
-@taking_options
-def map_command(
-    options: Options,
-    criterion: Annotated[
-        str,
-        option("--criterion", _RESULT, f"{', '.join(CRITERIA)}.", names=CRITERIA),
-    ] = "map",
-    out: Annotated[
-        Path | None, option("--out", _RESULT, "Write the numbers: a .nc file.", metavar="FILE")
-    ] = None,
-    plot: Annotated[
-        Path | None, option("--plot", _RESULT, "Draw: a .png, .svg or .pdf file.", metavar="FILE")
-    ] = None,
-) -> None:
-    """Map the growth rate over two axes: give two options as ranges first:last:count[:log].
-
-    resonax map sinusoid --lr 0.01 --momentum 0.95:0.999:100 --period 15:60:100 --plot map.png
-    """
-    from resonax.results import check_folder, save_dataset
-
-    if criterion not in CRITERIA:
-        raise suggest("criterion", criterion, CRITERIA)
-    if out is None and plot is None:
-        raise ArgumentError("a map needs --out FILE.nc, --plot FILE.png or both")
-    for name, path, endings in (("out", out, (".nc",)), ("plot", plot, (".png", ".svg", ".pdf"))):
-        if path is not None:
-            if path.suffix.lower() not in endings:
-                raise ArgumentError(f"--{name} must end in {' or '.join(endings)}, got {path}")
-            check_folder(path)
-    axes = {
-        name: parse_axis(name, text)
-        for name in ("momentum", "period", "lr", "amplitude", "batch")
-        if (text := getattr(options, name)) and ":" in text
-    }
-    if len(axes) != 2:
-        raise ArgumentError(
-            f"a map needs two options as ranges first:last:count, got {len(axes)}"
-            + (f" ({', '.join(axes)})" if axes else "")
-        )
-    if options.optimizer == "sgd" and "momentum" in axes:
-        raise ArgumentError("momentum must be 0 for the optimizer sgd, got a range")
-    for name in axes.keys() & RANGES.keys():
-        check_range(name, axes[name])
-    if "batch" in axes:
-        axes["batch"] = axes["batch"].round(9)
-    setting = options.setting(**{name: float(array[0]) for name, array in axes.items()})
-    keep_compiled()
-    from resonax.cli.show import progress, show_map
-    from resonax.stability import stability_map
-
-    cells = math.prod(len(array) for array in axes.values())
-    with progress(f"{criterion} map", cells) as advance:
-        dataset = stability_map(setting, criterion, advance=advance, **axes)
-    if out is not None:
-        save_dataset(dataset, out)
-    if plot is not None:
-        from resonax.figures import plot_map, save_figure
-
-        save_figure(plot_map(dataset), plot)
-    show_map(dataset, [path for path in (out, plot) if path is not None], Console())
-
-
+app.command("stability", cls=Command)(stability_command)
+app.command("map", cls=Command)(map_command)
 app.command("check", cls=Command)(check_command)
 
 _DEVICE = option("--device", _RESULT, "cpu or gpu; the GPU if there is one.", names=("cpu", "gpu"))
@@ -190,9 +84,7 @@ def reproduce_command(
         Path, option("--out", _RESULT, "Folder for report and results.", metavar="FOLDER")
     ] = Path("out"),
     device: Annotated[str | None, _DEVICE] = None,
-    seed: Annotated[
-        str, option("--seed", _RESULT, "Seed of all random numbers.", metavar="NUMBER")
-    ] = "0",
+    seed: Seed = 0,
     double: Annotated[bool, _DOUBLE] = False,
     networks: Annotated[
         bool, option("--networks/--no-networks", _RESULT, "Whether to train the networks.")
@@ -210,7 +102,7 @@ def reproduce_command(
         scale=scale,
         out=out,
         device=device,
-        seed=whole("seed", seed) or 0,
+        seed=seed,
         double=double,
         networks=networks,
         as_json=as_json,
@@ -225,9 +117,7 @@ def sweep_command(
         Path, option("--out", _RESULT, "Folder for results and figure.", metavar="FOLDER")
     ] = Path("out"),
     device: Annotated[str | None, _DEVICE] = None,
-    seed: Annotated[
-        str, option("--seed", _RESULT, "Seed of all random numbers.", metavar="NUMBER")
-    ] = "0",
+    seed: Seed = 0,
     double: Annotated[bool, _DOUBLE] = False,
     yes: Annotated[bool, option("--yes", _RESULT, "Run a large sweep without a question.")] = False,
 ) -> None:
@@ -241,7 +131,7 @@ def sweep_command(
         file,
         out=out,
         device=device,
-        seed=whole("seed", seed) or 0,
+        seed=seed,
         double=double,
         yes=yes,
         prepare=keep_compiled,
@@ -280,10 +170,23 @@ def _run(arguments: list[str]) -> tuple[int, str]:
         return _answer(error)
 
 
+def _as_options(sentence: str) -> str:
+    """Return a sentence with the names of arguments spelled as options.
+
+    In Python an argument is named as the first word of a sentence, or between backticks.
+    """
+    commands = typer.main.get_command(app).commands.values()  # pyright: ignore[reportAttributeAccessIssue]
+    names = {name for command in commands for item in command.params for name in item.opts}
+    words = {name[2:].replace("-", "_"): name for name in names if name.startswith("--")}
+    first, space, rest = sentence.partition(" ")
+    quoted = re.sub(r"`(\w+)`", lambda match: words.get(match[1], match[1]), rest)
+    return f"{words.get(first, first)}{space}{quoted}"
+
+
 def _answer(error: Exception) -> tuple[int, str]:
     """Return the exit status of an error, and what to say of it; raise it if it is a defect."""
-    if isinstance(error, ResonaxError):
-        return 2, str(error)
+    if isinstance(error, ResonaxError | OptionError):
+        return 2, _as_options(str(error))
     if isinstance(error, MemoryError):
         return 2, "not enough memory: use fewer points, paths or inputs"
     if isinstance(error, BrokenPipeError):  # the reader has seen enough

@@ -1,4 +1,8 @@
-"""The options that describe a setting, declared once for all commands."""
+"""The options that commands share, declared once: a stream, a learner, and how a file is read.
+
+Each group is a dataclass; `with_groups` gives a command that takes some of them all of their
+options on the command line. Numbers are parsed on the way in: a command receives numbers.
+"""
 
 from __future__ import annotations
 
@@ -6,235 +10,293 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
-from decimal import Decimal
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from resonax.checks import ArgumentError, shorten
-from resonax.cli.build import BASES, OPTIMIZERS, PROCESSES, build_setting
 from resonax.cli.commands import completing
+from resonax.cli.parsers import (
+    OptionError,
+    axis,
+    number,
+    numbers,
+    parser,
+    spelled,
+    whole,
+    whole_axis,
+)
+from resonax.registry import kinds
 
 if TYPE_CHECKING:
-    from resonax.dynamics import Setting
+    import numpy as np
 
-__all__ = ["Options", "number", "option", "taking_options", "whole"]
+    Points: TypeAlias = float | np.ndarray
+    Counts: TypeAlias = int | np.ndarray
+    Numbers: TypeAlias = list[float]
+else:  # what a parser returns is no matter to typer, and numpy takes its time
+    Points, Counts, Numbers = float, int, str
 
-_STREAM, _LEARNER = "Stream", "Learner"
+__all__ = [
+    "Learner",
+    "Noise",
+    "Plot",
+    "Reading",
+    "Seed",
+    "Stream",
+    "given",
+    "option",
+    "single",
+    "with_groups",
+]
+
+_STREAM, _LEARNER, _DATA = "Stream", "Learner", "Data"
+_METAVARS = {axis: "NUMBER", whole_axis: "NUMBER", number: "NUMBER", whole: "NUMBER"}
 
 
 def option(
-    name: str, panel: str, text: str, *, names: Iterable[str] | None = None, **rest: Any
+    name: str,
+    panel: str,
+    text: str,
+    kind: Callable[[str, str], Any] | None = None,
+    *,
+    names: Iterable[str] | None = None,
+    **rest: Any,
 ) -> Any:
-    """Declare an option; numbers are taken as text, so that a slip is told in our own words.
-
-    ``names`` are the words that it takes, which a shell can complete.
-    """
+    """Declare an option: of a ``kind`` of numbers, or with ``names`` that a shell can complete."""
+    if kind is not None:
+        rest = {"metavar": _METAVARS.get(kind, "NUMBERS"), "parser": parser(kind, name), **rest}
     if names is not None:
         rest = {"metavar": "NAME", "autocompletion": completing(names), **rest}
     return typer.Option(name, rich_help_panel=panel, help=text, **rest)
 
 
-def _number_option(name: str, panel: str, text: str) -> Any:
-    return option(name, panel, text, metavar="NUMBER")
-
-
-def number(name: str, text: str | None) -> float | None:
-    """Return an option that must be one number."""
-    if text is None:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise ArgumentError(f"{name} must be a number, got {shorten(text)}") from None
-
-
-_MOST_DIGITS = 40
-
-
-def whole(name: str, text: str | None) -> int | None:
-    """Return an option that must be one whole number, exact whatever its size.
-
-    Examples
-    --------
-    >>> whole("seed", "9007199254740993"), whole("steps", "1e4")
-    (9007199254740993, 10000)
-    """
-    if text is None:
-        return None
-    try:
-        value = Decimal(text)
-        if not value.is_finite() or value != value.to_integral_value():
-            raise ArithmeticError
-    except ArithmeticError:
-        raise ArgumentError(f"{name} must be a whole number, got {shorten(text)}") from None
-    if value.adjusted() >= _MOST_DIGITS:
-        raise ArgumentError(
-            f"{name} must be a whole number of at most {_MOST_DIGITS} digits, got {shorten(text)}"
-        )
-    return int(value)
+Seed = Annotated[int, option("--seed", "Result", "Seed of all random numbers.", whole)]
+Plot = Annotated[
+    Path | None, option("--plot", "Result", "Draw: a .png, .svg or .pdf file.", metavar="FILE")
+]
+Noise = Annotated[float, option("--noise", _LEARNER, "Variance of the observation noise.", number)]
 
 
 @dataclass(frozen=True)
-class Options:
-    """A process, what learns from it, and how."""
+class Stream:
+    """A process and its numbers."""
 
     process: Annotated[
         str,
         typer.Argument(
             metavar="PROCESS",
-            help=f"How the inputs move: {', '.join(PROCESSES)}.",
+            help=f"How the inputs move: {', '.join(kinds('process', 'stability'))}.",
             show_default=False,
-            autocompletion=completing(PROCESSES),
+            autocompletion=completing(kinds("process", "stability")),
         ),
     ] = ""
-    lr: Annotated[str | None, _number_option("--lr", _LEARNER, "Step size.")] = None
-    momentum: Annotated[
-        str | None, _number_option("--momentum", _LEARNER, "Momentum, from 0 to below 1.")
+    period: Annotated[Points | None, option("--period", _STREAM, "Period, in steps.", axis)] = None
+    amplitude: Annotated[
+        Points | None,
+        option("--amplitude", _STREAM, "Amplitude of the mean; 0.5 if left out.", axis),
     ] = None
-    batch: Annotated[str, _number_option("--batch", _LEARNER, "Samples drawn for each step.")] = "1"
+    variance: Annotated[
+        Numbers | None,
+        option(
+            "--variance",
+            _STREAM,
+            "Variance around the mean, one for each input as 1,0.5; 1 if left out.",
+            numbers,
+        ),
+    ] = None
+    swing: Annotated[
+        float | None,
+        option(
+            "--swing",
+            _STREAM,
+            "How far the variance moves too, by factors up to e^swing; not at all if left out.",
+            number,
+        ),
+    ] = None
+    phase: Annotated[
+        float | None,
+        option("--phase", _STREAM, "Phase at step 0, in radians; 0 if left out.", number),
+    ] = None
+    innovation: Annotated[
+        float | None,
+        option(
+            "--innovation",
+            _STREAM,
+            "ar2: how noisy the rhythm is, as a share; 0.0001 if left out.",
+            number,
+        ),
+    ] = None
+    dim: Annotated[
+        int | None, option("--dim", _STREAM, "Number of inputs; 1 if left out.", whole)
+    ] = None
+    direction: Annotated[
+        Numbers | None,
+        option(
+            "--direction",
+            _STREAM,
+            "Direction in which the mean moves, as 1,0,2; that of the first if left out.",
+            numbers,
+        ),
+    ] = None
+    data: Annotated[
+        Path | None,
+        option(
+            "--data",
+            _STREAM,
+            "recorded: a .csv, .tsv, .parquet, .npy or .npz file of inputs.",
+            metavar="FILE",
+        ),
+    ] = None
+    repeat: Annotated[
+        bool, option("--repeat", _STREAM, "recorded: replay the file again and again.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A model, an optimizer and their numbers."""
+
+    lr: Annotated[Points | None, option("--lr", _LEARNER, "Step size.", axis)] = None
+    momentum: Annotated[
+        Points | None,
+        option("--momentum", _LEARNER, "Momentum, from 0 to below 1.", axis),
+    ] = None
+    batch: Annotated[
+        Counts, option("--batch", _LEARNER, "Samples or rows of each step.", whole_axis)
+    ] = 1
     optimizer: Annotated[
-        str, option("--optimizer", _LEARNER, f"{', '.join(OPTIMIZERS)}.", names=OPTIMIZERS)
+        str,
+        option(
+            "--optimizer",
+            _LEARNER,
+            f"{', '.join(kinds('optimizer', 'stability'))}; check also takes torch, optax, and "
+            "river, whose linear models train the bias without momentum.",
+            names=kinds("optimizer", "check"),
+        ),
     ] = "heavy_ball"
     dampening: Annotated[
-        str, _number_option("--dampening", _LEARNER, "Dampening of heavy_ball.")
-    ] = "0"
-    weight_decay: Annotated[str, _number_option("--weight-decay", _LEARNER, "Weight decay.")] = "0"
-    noise: Annotated[
-        str, _number_option("--noise", _LEARNER, "Variance of the observation noise.")
-    ] = "1"
+        float | None, option("--dampening", _LEARNER, "Dampening; 0 if left out.", number)
+    ] = None
+    weight_decay: Annotated[
+        float | None, option("--weight-decay", _LEARNER, "Weight decay; 0 if left out.", number)
+    ] = None
     basis: Annotated[
         str,
         option(
             "--basis",
             _LEARNER,
             "linear, polynomial:DEGREE, fourier:FREQUENCIES or radial:CENTERS.",
-            names=BASES,
+            names=kinds("model", "stability"),
         ),
     ] = "linear"
     bias: Annotated[
         bool, option("--bias/--no-bias", _LEARNER, "Whether a linear model has a bias.")
     ] = True
     width: Annotated[
-        str | None, _number_option("--width", _LEARNER, "Width of the radial basis; 1 if left out.")
+        float | None,
+        option("--width", _LEARNER, "Width of the radial basis; 1 if left out.", number),
     ] = None
-    period: Annotated[str | None, _number_option("--period", _STREAM, "Period, in steps.")] = None
-    amplitude: Annotated[
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file of rows is read."""
+
+    target: Annotated[
         str | None,
-        _number_option(
-            "--amplitude",
-            _STREAM,
-            "Amplitude (or standard deviation) of the mean; 0.5 if left out (ar2: 0.32, iid: 0).",
-        ),
+        option("--target", _DATA, "Column to predict, by name or number.", metavar="COLUMN"),
     ] = None
-    variance: Annotated[
-        str | None,
-        _number_option(
-            "--variance",
-            _STREAM,
-            "Variance of the inputs around their mean: one number, or one for each input as 1,0.5; "
-            "1 if left out (switching: 0.25).",
-        ),
-    ] = None
-    swing: Annotated[
-        str | None,
-        _number_option(
-            "--swing",
-            _STREAM,
-            "How far the variance moves too, by factors up to e^swing; not at all if left out.",
-        ),
-    ] = None
-    phase: Annotated[
-        str | None,
-        _number_option("--phase", _STREAM, "Phase at step 0, in radians; 0 if left out."),
-    ] = None
-    innovation: Annotated[
-        str | None,
-        _number_option(
-            "--innovation", _STREAM, "ar2: how noisy the rhythm is, as a share; 0.0001 if left out."
-        ),
-    ] = None
-    dim: Annotated[
-        str | None, _number_option("--dim", _STREAM, "Number of inputs; 1 if left out.")
-    ] = None
-    direction: Annotated[
+    features: Annotated[
         str | None,
         option(
-            "--direction",
-            _STREAM,
-            "Direction in which the mean moves, as 1,0,2; that of the first if left out.",
-            metavar="NUMBERS",
+            "--features",
+            _DATA,
+            "Columns to learn from, as a,b,c; all but the target if left out.",
+            metavar="COLUMNS",
         ),
     ] = None
-    data: Annotated[
-        Path | None,
-        option("--data", _STREAM, "recorded: a .npy or .csv file of inputs.", metavar="FILE"),
+    order_by: Annotated[
+        str | None,
+        option(
+            "--order-by", _DATA, "Column of numbers or dates to sort the rows by.", metavar="COLUMN"
+        ),
     ] = None
-    repeat: Annotated[
-        bool, option("--repeat", _STREAM, "recorded: replay the file again and again.")
+    drop_missing: Annotated[
+        bool, option("--drop-missing", _DATA, "Leave out rows with missing values.")
     ] = False
-
-    def setting(self, **axes: float) -> Setting:
-        """Return the setting, with some numbers replaced by the first value of their range."""
-        if not self.process:
-            raise ArgumentError(f"name a process first: one of {', '.join(PROCESSES)}")
-        numbers = {
-            name: axes[name] if name in axes else number(name, getattr(self, name))
-            for name in ("lr", "momentum", "period", "amplitude")
-        }
-        if numbers["lr"] is None:
-            raise ArgumentError("--lr is needed, a number above 0")
-        process = {
-            "period": numbers["period"],
-            "amplitude": numbers["amplitude"],
-            "variance": self.variance,
-            "swing": number("swing", self.swing),
-            "phase": number("phase", self.phase),
-            "innovation": number("innovation", self.innovation),
-            "dim": whole("dim", self.dim),
-            "direction": self.direction,
-            "data": self.data,
-            "repeat": self.repeat or None,
-        }
-        return build_setting(
-            self.process,
-            process,
-            lr=numbers["lr"],
-            momentum=numbers["momentum"],
-            optimizer=self.optimizer,
-            dampening=number("dampening", self.dampening) or 0.0,
-            weight_decay=number("weight_decay", self.weight_decay) or 0.0,
-            batch=whole("batch", str(axes.get("batch", self.batch))) or 0,
-            noise=number("noise", self.noise) or 0.0,
-            basis=self.basis,
-            bias=self.bias,
-            width=number("width", self.width),
-        )
+    separator: Annotated[
+        str | None,
+        option(
+            "--separator",
+            _DATA,
+            "What separates the columns of text: ';', tab, ...; guessed if left out.",
+            metavar="MARK",
+        ),
+    ] = None
+    decimal: Annotated[
+        str | None,
+        option(
+            "--decimal",
+            _DATA,
+            "Decimal mark of text: . or , ; guessed if left out.",
+            metavar="MARK",
+        ),
+    ] = None
+    standardise: Annotated[
+        bool,
+        option(
+            "--standardise/--as-is", _DATA, "Whether to bring columns to mean 0 and variance 1."
+        ),
+    ] = True
 
 
-def taking_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command, whose first argument is `Options`, all of its options on the command line."""
-    names = [item.name for item in fields(Options)]
-    hints = typing.get_type_hints(Options, include_extras=True)
-    own = typing.get_type_hints(command, include_extras=True)
-    first, *rest = inspect.signature(command).parameters.values()
-    shared = inspect.signature(Options).parameters.values()
+def given(group: Any) -> dict[str, Any]:
+    """Return the options of a group that differ from what they are if left out."""
+    found = {item.name: getattr(group, item.name) for item in fields(group)}
+    return {item.name: found[item.name] for item in fields(group) if _differs(found, item)}
+
+
+def _differs(found: dict[str, Any], item: Any) -> bool:
+    value = found[item.name]
+    return value is not item.default and (hasattr(value, "shape") or value != item.default)
+
+
+def single(*groups: Any) -> None:
+    """Raise `OptionError` for an option that is a range."""
+    for group in groups:
+        for name, value in given(group).items():
+            if hasattr(value, "shape"):
+                raise OptionError(f"{spelled(name)} must be a number: a range is for resonax map")
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command all options of the groups that it takes, in their place."""
+    hints = typing.get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for item in inspect.signature(command).parameters.values():
+        group = groups.get(item.name)
+        if group is None:
+            parameters.append(item.replace(annotation=hints[item.name]))
+        else:
+            own = typing.get_type_hints(group, include_extras=True)
+            parameters += [
+                part.replace(annotation=own[part.name])
+                for part in inspect.signature(group).parameters.values()
+            ]
 
     @functools.wraps(command)
-    def wrapper(**given: Any) -> None:
-        options = Options(**{name: given.pop(name) for name in names})
-        command(options, **given)
+    def wrapper(**options: Any) -> None:
+        made = {
+            name: group(**{item.name: options.pop(item.name) for item in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**made, **options)
 
-    keywords = [*shared, *rest]
-    types = {**hints, **own}
-    types.pop(first.name)
     wrapper.__signature__ = inspect.Signature(  # pyright: ignore[reportAttributeAccessIssue]
-        [
-            item.replace(kind=item.KEYWORD_ONLY, annotation=types[item.name])
-            for item in sorted(keywords, key=lambda item: item.default is not item.empty)
-        ]
+        [item.replace(kind=item.KEYWORD_ONLY) for item in parameters]
     )
-    wrapper.__annotations__ = types
+    wrapper.__annotations__ = {item.name: item.annotation for item in parameters}
     return wrapper

@@ -18,6 +18,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from resonax.checks import ArgumentError
 from resonax.labels import CRITERIA, plain
 
 if TYPE_CHECKING:
@@ -25,9 +26,19 @@ if TYPE_CHECKING:
 
     from resonax.stability import Verdict
 
-__all__ = ["progress", "show_line", "show_map", "show_verdict"]
+__all__ = ["check_path", "progress", "show_line", "show_map", "show_verdict"]
 
 _COLOURS = {"converges": "green", "diverges": "red", "marginal": "yellow"}
+
+
+def check_path(name: str, path: Path | None, *endings: str) -> None:
+    """Raise `ArgumentError` unless a file with one of these endings can be written."""
+    from resonax.results import check_folder
+
+    if path is not None:
+        if path.suffix.lower() not in endings:
+            raise ArgumentError(f"{name} must end in {' or '.join(endings)}, got {path}")
+        check_folder(path)
 
 
 @contextlib.contextmanager

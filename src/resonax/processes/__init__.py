@@ -7,7 +7,6 @@ from resonax.processes.waves import Iid, Sinusoid, Square, shuffled
 
 __all__ = [
     "AR2",
-    "PROCESSES",
     "Iid",
     "Process",
     "Recorded",
@@ -17,7 +16,3 @@ __all__ = [
     "Switching",
     "shuffled",
 ]
-
-PROCESSES: dict[str, type[Process]] = {
-    cls.name: cls for cls in (Iid, Sinusoid, Square, AR2, Switching, Recorded)
-}

@@ -97,7 +97,7 @@ def arrange(
         count = {0: "no row", 1: "1 row"}[len(rows)]
         raise DataError(
             f"{count} of {source} is without missing values: name columns that have fewer of them "
-            "with --features"
+            "with `features`"
         )
     first = np.flatnonzero(np.diff(series, prepend=-1))
     return Arrangement(

@@ -21,7 +21,7 @@ __all__ = ["LARGE_AS_IS", "Choice", "Found", "choose", "look", "numbers", "repor
 _MOST_COLUMNS = 2000  # to learn from
 LARGE_AS_IS = 1e6  # what a recorded process accepts
 _REMEDIES = {
-    "missing values": "fill them, or leave these rows out with --drop-missing",
+    "missing values": "fill them, or leave these rows out with `drop_missing`",
     "infinite values": "replace or drop them first",
     f"values above {LARGE_AS_IS:g}": "standardise the columns",
 }
@@ -95,7 +95,7 @@ def choose(
     if len(names) > _MOST_COLUMNS:
         raise DataError(
             f"{table.source} has {len(names):,} columns to learn from, and at most "
-            f"{_MOST_COLUMNS:,} can be: name some with --features"
+            f"{_MOST_COLUMNS:,} can be: name some with `features`"
         )
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -139,7 +139,7 @@ def report(found: Found, total: int) -> None:
     """Raise `DataError` if there are values that cannot be used in so many rows."""
     for name, (_, count) in found.get("missing values", {}).items():
         if count == total:
-            raise DataError(f"column {name!r} holds nothing: leave it out with --features")
+            raise DataError(f"column {name!r} holds nothing: leave it out with `features`")
     for what in ["missing values", "infinite values", *found]:
         places = []
         for name, (first, count) in found.get(what, {}).items():
@@ -193,15 +193,15 @@ def _not_numbers(odd: dict[str, str], choice: Choice) -> DataError:
     correct = "correct that or " if "in row" in what else ""
     if name == choice.target:
         what = f"the target {name!r} {what}, and the model is least squares: {correct}"
-        what += "learn one of two classes with --loss logistic, or choose a column of numbers"
+        what += "learn one of two classes with `loss` logistic, or choose a column of numbers"
         return DataError(f"{what} (one of: {listed(usable) or 'there is none'})")
     what, it = f"column {name!r} {what}: {correct}", "it"
     if len(odd) > 1:
         what, it = f"columns {listed([repr(name) for name in odd])} are not numbers: ", "them"
     if not usable:
         return DataError(f"{what}no column of numbers is left")
-    what += f"leave {it} out with --features {quote(listed(usable, 20, ','))}"
+    what += f"leave {it} out with `features` {quote(listed(usable, 20, ','))}"
     dates = [name for name in odd if odd[name] == "holds dates"]
     if dates and choice.order_by is None:
-        what += f", and sort the rows by {dates[0]!r} with --order-by {quote(dates[0])}"
+        what += f", and sort the rows by {dates[0]!r} with `order_by` {quote(dates[0])}"
     return DataError(what)

@@ -255,7 +255,7 @@ def _gather(
     if spread is None:
         raise DataError(
             f"every row of {table.source} has missing values: name columns that have fewer of "
-            "them with --features"
+            "them with `features`"
         )
     if choice.labels:
         classes.names(choice.target)

@@ -5,71 +5,43 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import optax
-
 from resonax.dynamics import Setting
-from resonax.learners import (
-    Features,
-    Fourier,
-    Linear,
-    Network,
-    Polynomial,
-    Radial,
-    Transform,
-    adam,
-    heavy_ball,
-    nesterov,
-    sgd,
-)
-from resonax.processes import PROCESSES, Process
+from resonax.learners import Features, Network, Transform
+from resonax.processes import Process
 from resonax.simulation import Training
 from resonax.sweeps.schema import Sweep
-from resonax.sweeps.tables import varying
-from resonax.sweeps.validation import Cell, resolve
+from resonax.sweeps.validation import Cell, kind_of, resolve
 
 __all__ = ["build_setting", "build_training"]
 
-_MODELS: dict[str, Any] = {
-    "linear": Linear,
-    "polynomial": Polynomial,
-    "fourier": Fourier.of,
-    "radial": Radial.of,
-    "network": Network,
-}
-_OPTIMIZERS: dict[str, Any] = {
-    "heavy_ball": heavy_ball,
-    "nesterov": nesterov,
-    "sgd": sgd,
-    "adam": adam,
-}
 _PERIOD = 2.0  # until an axis sets it
 
 
 def _filled(part: str, table: Mapping[str, Any], axes: Mapping[str, float]) -> dict[str, Any]:
     """Return the entries of a table, and those that axes set."""
     given = {name: entry for name, entry in table.items() if name != "kind"}
-    return given | {name: axes[name] for name in varying(part, table["kind"]) if name in axes}
+    return given | {name: axes[name] for name in kind_of(part, table).varying() if name in axes}
 
 
 def _process(table: Mapping[str, Any], axes: Mapping[str, float]) -> Process:
     given = _filled("process", table, axes)
     if "dim" in given:
         given["dim"] = int(given["dim"])
-    return PROCESSES[table["kind"]](**given)
+    return kind_of("process", table).load()(**given)
 
 
 def _model(table: Mapping[str, Any]) -> Features | Network:
-    given = {name: entry for name, entry in table.items() if name != "kind"}
+    given = _filled("model", table, {})
     if "hidden" in given:
         given["hidden"] = tuple(given["hidden"])
-    return _MODELS[table.get("kind", "linear")](**given)
+    return kind_of("model", table).load()(**given)
 
 
 def _optimizer(table: Mapping[str, Any], axes: Mapping[str, float]) -> Any:
-    kind, numbers = table["kind"], _filled("optimizer", table, axes)
-    if kind in _OPTIMIZERS:
-        return _OPTIMIZERS[kind](**numbers)
-    return Transform.of(getattr(optax, kind.removeprefix("optax.")), numbers)
+    make, numbers = kind_of("optimizer", table).load(), _filled("optimizer", table, axes)
+    if table["kind"].startswith("optax."):
+        return Transform.of(make, numbers)
+    return make(**numbers)
 
 
 def build_training(sweep: Sweep, number: int) -> Training:

@@ -14,8 +14,7 @@ import numpy as np
 
 from resonax.checks import ArgumentError
 from resonax.sweeps.schema import Sweep
-from resonax.sweeps.tables import MOMENTUM_KINDS, count_weights, varying
-from resonax.sweeps.validation import Cell, resolve, rows_drawn
+from resonax.sweeps.validation import Cell, count_weights, kind_of, resolve, rows_drawn
 
 __all__ = ["LARGE", "Estimate", "check_cost", "estimate"]
 
@@ -96,7 +95,7 @@ def _linear(
     entries = weights * (weights + 3) // 2 if gram else rows * (weights + 1)
     laws = inner if varies else 1
     numbers = rows * (dim + 2) + 2 * dim + (_COMPONENTS * rows * laws if mixed else 0)
-    slots = 3 if cell.optimizer["kind"] in MOMENTUM_KINDS else 5  # error, memory, solution
+    slots = 3 if kind_of("optimizer", cell.optimizer).is_linear else 5  # error, memory, solution
     state = inner * (slots * weights + 3)
     block = _BLOCK * (numbers + laws * (entries + (2 * dim if varies else 0)))
     drawing = 20 * numbers + laws * rows * weights**2  # one number takes about 20 products
@@ -113,7 +112,7 @@ def _network(cell: Cell, streams: int, inner: int, rows: int, dim: int, varies: 
     weights = count_weights(cell.model, dim)
     hidden = sum(cell.model.get("hidden", (20, 20))) + 1
     laws = inner if varies else 1
-    slots = 8 if cell.optimizer["kind"] in MOMENTUM_KINDS else 10
+    slots = 8 if kind_of("optimizer", cell.optimizer).is_linear else 10
     state = inner * (slots * weights + 4 * rows * hidden)
     drawn = 6 * _BLOCK * laws * (rows + _TEST_ROWS) * (dim + 2)
     law = 2 * laws * (_BLOCK + _COMPONENTS // 2) * dim**2
@@ -133,7 +132,7 @@ def _panel(sweep: Sweep, number: int, points: Mapping[str, np.ndarray], item: in
     chunk = lengths[1] if sweep.theory else min(sweep.chunk, lengths[1])
     inner, columns = (lengths[0], chunk) if sweep.share else (1, lengths[0] * chunk)
     streams = -(-columns * cell.run.runs // _LANES) * _LANES
-    own = (*varying("optimizer", cell.optimizer["kind"]), "start", "batch", "dim")
+    own = (*kind_of("optimizer", cell.optimizer).varying(), "start", "batch", "dim")
     varies = sweep.share and first not in own
     mixed = bool((points.get("period", np.ones(1)) == 0).any())
     rows, dim = rows_drawn(sweep, cell, points), cell.dim(points)
@@ -209,7 +208,7 @@ def check_cost(sweep: Sweep, *, double: bool = False) -> Estimate:
     if found.steps > MOST_SINGLE and not double:
         raise ArgumentError(
             f"run.steps must be at most {MOST_SINGLE:,} in 32 bits, got {found.steps:,}: "
-            "add --double"
+            "add `double`"
         )
     room = min(_memory() or MOST_BYTES, MOST_BYTES)
     if found.bytes > room:

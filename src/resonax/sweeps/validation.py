@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+import math
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
 
 from resonax.checks import ArgumentError, check_range, shorten, suggest
+from resonax.registry import KINDS, Kind, check_kind, kinds
 from resonax.sweeps.schema import Panel, Run, Sweep, Train, first_mistake
-from resonax.sweeps.tables import (
-    KINDS,
-    MOMENTUM_KINDS,
-    TRAIN_AXES,
-    check_table,
-    count_weights,
-    varying,
-)
 
-__all__ = ["Cell", "check_sweep", "resolve", "rows_drawn"]
+__all__ = ["Cell", "check_sweep", "count_weights", "kind_of", "resolve", "rows_drawn"]
 
 MOST_WEIGHTS = 24  # of a linear model
 MOST_UNROLLED = 1024  # features of a batch whose rows are drawn one by one: the loop lists them
 MOST_INPUTS = 2**18  # of a network in one step, in all coordinates: each has its slot
 MOST_BATCHES = 32  # on the second axis: each is compiled on its own
+TRAIN_AXES = ("batch", "noise", "start")  # numbers of the table train that may be axes
 THEORY_AXES = ("momentum", "period", "lr", "amplitude", "batch")
 _PERIODIC = ("iid", "sinusoid", "square")
 _COSTLY = ("mean_square", "lyapunov")
+
+
+def kind_of(part: str, table: Mapping[str, Any]) -> Kind:
+    """Return the kind of a table; a model is linear if it does not say."""
+    return KINDS[part][table.get("kind", "linear")]
 
 
 class Cell(NamedTuple):
@@ -55,7 +56,7 @@ class Cell(NamedTuple):
     def varying(self) -> tuple[str, ...]:
         """Return the numbers that may be axes."""
         parts = (("optimizer", self.optimizer), ("process", self.process))
-        own = [name for part, table in parts for name in varying(part, table["kind"])]
+        own = [name for part, table in parts for name in kind_of(part, table).varying()]
         return (*own, *TRAIN_AXES)
 
 
@@ -70,6 +71,19 @@ def _places(panel: Panel, number: int, part: str) -> Callable[[str], str]:
     return place
 
 
+def _check_table(
+    part: str, table: Mapping[str, Any], axes: Collection[str], place: Callable[[str], str]
+) -> None:
+    """Raise `ArgumentError` unless a table, panels merged, is one of its part's kinds."""
+    name = table.get("kind", "linear" if part == "model" else None)
+    if name is None:
+        raise ArgumentError(f"{place('kind')} is missing: one of {', '.join(kinds(part, 'sweep'))}")
+    given = {key: value for key, value in table.items() if key != "kind"}
+    kind = check_kind(part, name, given, use="sweep", axes=axes, place=place)
+    for key in given.keys() & set(axes) & set(kind.varying()):
+        raise ArgumentError(f"{place(key)} is given and is an axis: leave one of them out")
+
+
 def resolve(sweep: Sweep, number: int) -> Cell:
     """Return the tables of a panel; raise `ArgumentError` for one that cannot be used."""
     panel, points = sweep.panels[number], sweep.points()
@@ -81,7 +95,7 @@ def resolve(sweep: Sweep, number: int) -> Cell:
         if part == "process" and "dim" in points and "dim" not in given:
             given["dim"] = int(points["dim"].max())
             axes = tuple(name for name in points if name != "dim")
-        check_table(part, given, axes, _places(panel, number, part))
+        _check_table(part, given, axes, _places(panel, number, part))
     made: dict[str, Any] = {}
     for part, kind in (("train", Train), ("run", Run)):
         place = f"panels.{number}.{part}" if getattr(panel, part) else part
@@ -126,7 +140,7 @@ def _check_axes(cell: Cell, points: Mapping[str, np.ndarray]) -> None:
             try:
                 check_range(name, float(number))
                 if name == "period":  # AR(2) has a lower end of its own
-                    KINDS["process"][cell.process["kind"]][name].check(name, float(number))
+                    kind_of("process", cell.process).fields[name].check(name, float(number))
             except ArgumentError as error:
                 raise ArgumentError(f"axes.{error}") from None
 
@@ -152,6 +166,27 @@ def rows_drawn(sweep: Sweep, cell: Cell, points: Mapping[str, np.ndarray]) -> in
         or (points.get("period", np.ones(1)) == 0).any()
     )
     return batch if listed or batch <= dim + 1 else dim + 1
+
+
+def count_weights(model: Mapping[str, Any], dim: int) -> int:
+    """Return the number of weights of a model.
+
+    Examples
+    --------
+    >>> count_weights({"kind": "polynomial", "degree": 2}, 2)  # 1, x, y, x^2, xy, y^2
+    6
+    """
+    kind = model.get("kind", "linear")
+    if kind == "polynomial":
+        return math.comb(dim + model.get("degree", 2), dim)
+    if kind == "fourier":
+        return 1 + 2 * len(model["frequencies"])
+    if kind == "radial":
+        return 1 + len(model["centers"])
+    if kind == "network":
+        widths = (dim, *model.get("hidden", (20, 20)), 1)
+        return sum((before + 1) * after for before, after in itertools.pairwise(widths))
+    return dim + model.get("bias", True)
 
 
 def _check_size(sweep: Sweep, cell: Cell, points: Mapping[str, np.ndarray]) -> None:
@@ -196,10 +231,9 @@ def _check_size(sweep: Sweep, cell: Cell, points: Mapping[str, np.ndarray]) -> N
 
 def _check_theory(sweep: Sweep, cell: Cell, points: Mapping[str, np.ndarray]) -> None:
     assert sweep.theory is not None
-    if cell.is_network or cell.optimizer["kind"] not in MOMENTUM_KINDS:
-        raise ArgumentError(
-            f"theory needs a model other than network, and one of {', '.join(MOMENTUM_KINDS)}"
-        )
+    if cell.is_network or not kind_of("optimizer", cell.optimizer).is_linear:
+        known = ", ".join(kinds("optimizer", "stability"))
+        raise ArgumentError(f"theory needs a model other than network, and one of {known}")
     for name, array in points.items():
         if name not in THEORY_AXES:
             raise ArgumentError(f"theory needs axes of {', '.join(THEORY_AXES)}, got {name}")
@@ -210,11 +244,11 @@ def _check_theory(sweep: Sweep, cell: Cell, points: Mapping[str, np.ndarray]) ->
     table = sweep.theory.process
     if not table:
         return
-    check_table("process", table, tuple(points), lambda key: f"theory.process.{key}")
+    _check_table("process", table, tuple(points), lambda key: f"theory.process.{key}")
     if table["kind"] not in _PERIODIC:
         raise suggest("theory.process.kind", table["kind"], _PERIODIC)
     for name in points:
-        if name in ("period", "amplitude") and name not in varying("process", table["kind"]):
+        if name in ("period", "amplitude") and name not in kind_of("process", table).varying():
             raise ArgumentError(f"theory.process: {table['kind']} has no {name}, which is an axis")
     if table.get("dim", 1) != cell.dim(points):
         raise ArgumentError(

@@ -1,0 +1,126 @@
+"""The commands ``stability`` and ``map``: judge one setting, or many at once."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+
+from resonax.checks import ArgumentError, check_whole, suggest
+from resonax.cli.build import AXES, build_setting
+from resonax.cli.cache import keep_compiled
+from resonax.cli.options import (
+    Learner,
+    Noise,
+    Plot,
+    Reading,
+    Seed,
+    Stream,
+    given,
+    option,
+    single,
+    with_groups,
+)
+from resonax.cli.parsers import whole
+from resonax.cli.show import check_path, progress, show_line, show_map, show_verdict
+from resonax.labels import CRITERIA
+
+__all__ = ["map_command", "stability_command"]
+
+_RESULT = "Result"
+
+
+@with_groups
+def stability_command(
+    stream: Stream,
+    learner: Learner,
+    reading: Reading,
+    noise: Noise = 1.0,
+    paths: Annotated[int, option("--paths", _RESULT, "Sampled paths for lyapunov.", whole)] = 64,
+    steps: Annotated[
+        int | None,
+        option(
+            "--steps",
+            _RESULT,
+            "Steps of each path for lyapunov; 4096 if left out, more where growth is slow.",
+            whole,
+        ),
+    ] = None,
+    seed: Seed = 0,
+    as_json: Annotated[bool, option("--json", _RESULT, "Print one JSON object.")] = False,
+) -> None:
+    """Judge one setting: does it converge, and how fast?
+
+    resonax stability sinusoid --period 22 --amplitude 0.5 --lr 0.01 --momentum 0.97 --batch 20
+    """
+    for name, number, least in (("paths", paths, 2), ("steps", steps, 16), ("seed", seed, 0)):
+        if number is not None:
+            check_whole(name, number, low=least)
+    single(stream, learner)
+    setting, notes = build_setting(stream, learner, reading, noise)
+    keep_compiled()
+    from resonax.stability import verdict
+
+    found = verdict(setting, paths=paths, steps=steps, seed=seed)
+    if as_json:
+        print(json.dumps(found.to_dict(), allow_nan=False))
+        return
+    console = Console()
+    show_verdict(found, console)
+    for note in notes:
+        show_line(f"note: {note}.", console)
+
+
+@with_groups
+def map_command(
+    stream: Stream,
+    learner: Learner,
+    reading: Reading,
+    noise: Noise = 1.0,
+    criterion: Annotated[
+        str,
+        option("--criterion", _RESULT, f"{', '.join(CRITERIA)}.", names=CRITERIA),
+    ] = "map",
+    out: Annotated[
+        Path | None, option("--out", _RESULT, "Write the numbers: a .nc file.", metavar="FILE")
+    ] = None,
+    plot: Plot = None,
+) -> None:
+    """Map the growth rate over two axes: give two options as ranges first:last:count[:log].
+
+    resonax map sinusoid --lr 0.01 --momentum 0.95:0.999:100 --period 15:60:100 --plot map.png
+    """
+    if criterion not in CRITERIA:
+        raise suggest("criterion", criterion, CRITERIA)
+    if out is None and plot is None:
+        raise ArgumentError("a map needs --out FILE.nc, --plot FILE.png or both")
+    check_path("--out", out, ".nc")
+    check_path("--plot", plot, ".png", ".svg", ".pdf")
+    numbers = given(stream) | given(learner)
+    axes = {name: numbers[name] for name in AXES if hasattr(numbers.get(name), "shape")}
+    if len(axes) != 2:
+        raise ArgumentError(
+            f"a map needs two options as ranges first:last:count, got {len(axes)}"
+            + (f" ({', '.join(axes)})" if axes else "")
+        )
+    setting, notes = build_setting(stream, learner, reading, noise)
+    keep_compiled()
+    from resonax.results import save_dataset
+    from resonax.stability import stability_map
+
+    cells = math.prod(len(array) for array in axes.values())
+    with progress(f"{criterion} map", cells) as advance:
+        dataset = stability_map(setting, criterion, advance=advance, **axes)
+    if out is not None:
+        save_dataset(dataset, out)
+    if plot is not None:
+        from resonax.figures import plot_map, save_figure
+
+        save_figure(plot_map(dataset), plot)
+    console = Console()
+    show_map(dataset, [path for path in (out, plot) if path is not None], console)
+    for note in notes:
+        show_line(f"note: {note}.", console)

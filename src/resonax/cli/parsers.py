@@ -1,0 +1,125 @@
+"""From the text of an option to numbers, once: what cannot be read is one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from resonax.checks import shorten
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["OptionError", "axis", "number", "numbers", "parser", "spelled", "whole", "whole_axis"]
+
+_MOST_DIGITS, _MOST_POINTS = 40, 100_000
+T = TypeVar("T")
+
+
+class OptionError(Exception):
+    """An option that cannot be read. It is no ValueError: typer would put its own words to it."""
+
+
+def spelled(name: str) -> str:
+    """Return an option as it is typed.
+
+    Examples
+    --------
+    >>> spelled("weight_decay")
+    '--weight-decay'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+def parser(kind: Callable[[str, str], T], name: str) -> Callable[[Any], T]:
+    """Return the parser of one option, for typer; a default is what it is."""
+
+    def parse(text: Any) -> T:
+        return kind(name, text) if isinstance(text, str) else text
+
+    return parse
+
+
+def number(name: str, text: str) -> float:
+    """Return one number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise OptionError(f"{name} must be a number, got {shorten(text)}") from None
+
+
+def whole(name: str, text: str) -> int:
+    """Return one whole number, exact whatever its size.
+
+    Examples
+    --------
+    >>> whole("--seed", "9007199254740993"), whole("--steps", "1e4")
+    (9007199254740993, 10000)
+    """
+    try:
+        value = Decimal(text)
+        if not value.is_finite() or value != value.to_integral_value():
+            raise ArithmeticError
+    except ArithmeticError:
+        raise OptionError(f"{name} must be a whole number, got {shorten(text)}") from None
+    if value.adjusted() >= _MOST_DIGITS:
+        raise OptionError(
+            f"{name} must be a whole number of at most {_MOST_DIGITS} digits, got {shorten(text)}"
+        )
+    return int(value)
+
+
+def numbers(name: str, text: str) -> list[float]:
+    """Return numbers separated by commas.
+
+    Examples
+    --------
+    >>> numbers("--direction", "1,0,2")
+    [1.0, 0.0, 2.0]
+    """
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise OptionError(
+            f"{name} must be numbers separated by commas, got {shorten(text)}"
+        ) from None
+
+
+def axis(name: str, text: str) -> float | np.ndarray:
+    """Return one number, or the points of a range ``first:last:count[:log]``.
+
+    Examples
+    --------
+    >>> axis("--period", "22"), axis("--period", "15:60:4").tolist()
+    (22.0, [15.0, 30.0, 45.0, 60.0])
+    """
+    return _points(name, text) if ":" in text else number(name, text)
+
+
+def whole_axis(name: str, text: str) -> int | np.ndarray:
+    """Return one whole number, or the points of a range."""
+    return _points(name, text).round(9) if ":" in text else whole(name, text)
+
+
+def _points(name: str, text: str) -> np.ndarray:
+    import numpy as np
+
+    parts = text.split(":")
+    try:
+        first, last, count = float(parts[0]), float(parts[1]), int(parts[2])
+        if parts[3:] not in ([], ["log"]):
+            raise ValueError
+    except (ValueError, IndexError):
+        raise OptionError(
+            f"{name} must be a number or a range first:last:count[:log], got {shorten(text)}"
+        ) from None
+    if not 1 <= count <= _MOST_POINTS:
+        raise OptionError(f"{name} must have 1 to {_MOST_POINTS} points, got {shorten(count)}")
+    if not (np.isfinite(first) and np.isfinite(last) and (first < last or count == 1)):
+        raise OptionError(f"{name} must run from a smaller to a larger number, got {shorten(text)}")
+    if len(parts) == 3:
+        return np.linspace(first, last, count)
+    if first <= 0:
+        raise OptionError(f"{name} must start above 0 for a log range, got {first:g}")
+    return np.geomspace(first, last, count)

@@ -1,0 +1,93 @@
+"""The tables of names against what they name, and the sentences that all users of them share."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import resonax as rx
+from resonax.checks import ArgumentError
+from resonax.registry import KINDS, check_kind, find_kind, kinds
+from resonax.simulation.training import _SHORT
+
+ALL = [(family, name) for family, table in KINDS.items() for name in table]
+READING = {"target", "features", "order_by", "drop_missing", "separator", "decimal", "standardise"}
+
+
+@pytest.mark.parametrize(("family", "name"), ALL)
+def test_a_kind_has_the_parameters_of_what_makes_it(family, name):
+    kind = KINDS[family][name]
+    takes = dict(inspect.signature(kind.load()).parameters)
+    takes.pop("law", None)  # of iid: made by `shuffled`
+    takes.pop("nesterov", None)  # of torch: a kind of its own here
+    short = _SHORT if name.startswith("optax.") else {}
+    fields = {short.get(key, key): field for key, field in kind.fields.items()}
+    if name == "recorded":  # the rest is for the reader of the file
+        fields = {key: field for key, field in fields.items() if key not in READING}
+    if name.startswith("optax.") or name in ("optax", "river"):  # some of what they take
+        assert set(fields) <= set(takes)
+        return
+    needed = {key for key, item in takes.items() if item.default is item.empty}
+    assert set(fields) == set(takes)
+    assert {key for key, field in fields.items() if field.needed} == needed
+
+
+def test_what_a_recording_takes_is_what_the_reader_takes():
+    from resonax.recordings.recording import read_recording
+
+    own = set(KINDS["process"]["recorded"].fields) - {"data", "repeat"}
+    assert own == READING <= set(inspect.signature(read_recording).parameters)
+
+
+def test_linear_optimizers_are_momentum_and_no_others_are():
+    for name, kind in KINDS["optimizer"].items():
+        numbers = {"lr": 0.1, "momentum": 0.5}
+        given = {key: numbers[key] for key in numbers if key in kind.fields}
+        if not name.startswith("optax."):
+            assert isinstance(kind.load()(**given), rx.Momentum) == kind.is_linear
+        assert ("stability" in kind.uses or "check" in kind.uses) == kind.is_linear
+
+
+WRONG = {
+    "unknown": (("optimizer", "nesterof", {}), "did you mean 'nesterov'"),
+    "of another use": (("optimizer", "adam", {}), "adam is for sweep alone, stability takes heavy"),
+    "unknown parameter": (("process", "iid", {"period": 3}), "period is not a parameter of iid"),
+    "missing": (("optimizer", "sgd", {}), "lr is missing: sgd needs it, above 0"),
+    "out of range": (("process", "ar2", {"period": 1.5}), "period must be at least 2"),
+    "shape": (("process", "iid", {"variance": [1.0, 2.0]}), "variance must have 1 numbers for dim"),
+    "flag": (("model", "linear", {"bias": 1}), "bias must be true or false"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_mistake_has_one_sentence_however_it_is_spelled(case):
+    (family, name, given), words = WRONG[case]
+    with pytest.raises(ArgumentError) as plain:
+        check_kind(family, name, given, use="stability")
+    assert words in str(plain.value)
+    with pytest.raises(ArgumentError) as shown:
+        check_kind(family, name, given, use="stability", place=lambda key: f"--{key}")
+    assert str(shown.value).replace("--", "") == str(plain.value)
+
+
+def test_python_and_the_command_line_say_the_same(monkeypatch, tmp_path):
+    from resonax.cli.app import _run
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("x\n" + "\n".join("1-" * 99)[:-1].replace("-", "-1"))
+    for options in ({"optimizer": "sgd"}, {"optimizer": "adam"}, {"optimizer": "heavy-ball"}):
+        with pytest.raises(ArgumentError) as raised:
+            rx.check([1.0, -1.0] * 99, lr=0.1, momentum=0.9, **options)
+        line = f"check a.csv --lr 0.1 --momentum 0.9 --optimizer {options['optimizer']}"
+        status, sentence = _run(line.split())
+        assert status == 2
+        assert sentence.replace("--", "").replace("-decay", "_decay") == str(raised.value)
+
+
+def test_every_use_has_kinds_and_every_kind_a_use():
+    for family in KINDS:
+        assert kinds(family, "stability")
+        assert kinds(family, "sweep")
+    assert all(kind.uses for table in KINDS.values() for kind in table.values())
+    assert find_kind("model", "network", "sweep").load() is rx.Network
