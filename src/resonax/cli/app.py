@@ -18,7 +18,6 @@ from resonax.cli.check import check_command
 from resonax.cli.commands import Command, Group, completing
 from resonax.cli.judge import map_command, stability_command
 from resonax.cli.options import Seed, option
-from resonax.cli.parsers import OptionError
 from resonax.executors.interrupts import SENTENCE, STATUS, settle, was_interrupted
 from resonax.labels import plain
 from resonax.paper.names import IDS
@@ -185,7 +184,7 @@ def _as_options(sentence: str) -> str:
 
 def _answer(error: Exception) -> tuple[int, str]:
     """Return the exit status of an error, and what to say of it; raise it if it is a defect."""
-    if isinstance(error, ResonaxError | OptionError):
+    if isinstance(error, ResonaxError):
         return 2, _as_options(str(error))
     if isinstance(error, MemoryError):
         return 2, "not enough memory: use fewer points, paths or inputs"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from resonax.checks import shorten
+from resonax.checks import ResonaxError, shorten
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,7 +17,7 @@ _MOST_DIGITS, _MOST_POINTS = 40, 100_000
 T = TypeVar("T")
 
 
-class OptionError(Exception):
+class OptionError(ResonaxError):
     """An option that cannot be read. It is no ValueError: typer would put its own words to it."""
 
 
