@@ -8,8 +8,8 @@ import pytest
 
 import resonax as rx
 from resonax.checks import ArgumentError
+from resonax.learners.transforms import _OPTAX
 from resonax.registry import KINDS, check_kind, find_kind, kinds
-from resonax.simulation.training import _SHORT
 
 ALL = [(family, name) for family, table in KINDS.items() for name in table]
 READING = {"target", "features", "order_by", "drop_missing", "separator", "decimal", "standardise"}
@@ -21,7 +21,7 @@ def test_a_kind_has_the_parameters_of_what_makes_it(family, name):
     takes = dict(inspect.signature(kind.load()).parameters)
     takes.pop("law", None)  # of iid: made by `shuffled`
     takes.pop("nesterov", None)  # of torch: a kind of its own here
-    short = _SHORT if name.startswith("optax.") else {}
+    short = _OPTAX if name.startswith("optax.") else {}
     fields = {short.get(key, key): field for key, field in kind.fields.items()}
     if name == "recorded":  # the rest is for the reader of the file
         fields = {key: field for key, field in fields.items() if key not in READING}

@@ -108,10 +108,9 @@ def _process(name: str, fields: Mapping[str, Field], *uses: str) -> Kind:
     return Kind(f"resonax.processes:{name}", fields, uses or ("stability", "sweep"))
 
 
-def _model(name: str, home: str = "resonax.learners", **fields: Field) -> Kind:
-    uses = ("sweep",) if home == "resonax.simulation" else _USES
+def _model(name: str, **fields: Field) -> Kind:
     fixed = {key: field._replace(varies=False) for key, field in fields.items()}
-    return Kind(f"{home}:{name}", fixed, uses)
+    return Kind(f"resonax.learners:{name}", fixed, ("sweep",) if name == "Network" else _USES)
 
 
 def _numbers(*names: str, needed: Collection[str] = ("lr",)) -> dict[str, Field]:
@@ -155,7 +154,7 @@ KINDS: dict[str, dict[str, Kind]] = {
         "polynomial": _model("Polynomial", degree=Field(_whole)),
         "fourier": _model("Fourier.of", frequencies=Field(_points, needed=True)),
         "radial": _model("Radial.of", centers=Field(_points, needed=True), width=Field()),
-        "network": _model("Network", "resonax.simulation", hidden=Field(_widths)),
+        "network": _model("Network", hidden=Field(_widths)),
     },
     "optimizer": {
         "heavy_ball": _linear("heavy_ball", *_BOTH, "dampening", "weight_decay"),
@@ -165,7 +164,7 @@ KINDS: dict[str, dict[str, Kind]] = {
         "torch": _linear("from_torch", *_BOTH, "dampening", "weight_decay", uses=("check",)),
         "optax": _linear("heavy_ball", *_BOTH, uses=("check",)),
         "river": _linear("heavy_ball", *_BOTH, "weight_decay", uses=("check",)),
-        "adam": Kind("resonax.simulation:adam", _numbers("lr", "beta1", "beta2"), ("sweep",)),
+        "adam": Kind("resonax.learners:adam", _numbers("lr", "beta1", "beta2"), ("sweep",)),
         "optax.adabelief": _optax("adabelief", *_ADAM, "eps_root"),
         "optax.adadelta": _optax("adadelta", "lr", "rho", "eps", "weight_decay"),
         "optax.adagrad": _optax("adagrad", "lr", "initial_accumulator_value", "eps"),
