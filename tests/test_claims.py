@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import pytest
@@ -10,20 +11,38 @@ import xarray as xr
 from scipy.stats import binom
 
 from resonax import Setting, Sinusoid, heavy_ball, stability_map
-from resonax.paper.catalogue import catalogue
-from resonax.paper.claims import judge
+from resonax.paper.catalogue import catalogue, judge
 from resonax.paper.inference import LEVEL
-from resonax.paper.judge_samples import DIVERGES, judge_samples
-from resonax.paper.judgement import Case, Claim
-from resonax.paper.propositions import _judge_floquet, _judge_gradient, _judge_order
-from resonax.paper.spectra import PANELS, judge_spectral_peaks
+from resonax.paper.propositions_judges import judge_floquet, judge_gradient, judge_order
+from resonax.paper.responses import DIVERGES
+from resonax.paper.samples import judge_samples
+from resonax.paper.spectra import SIGNALS
+from resonax.paper.spectra_judges import judge_spectral_peaks
 from resonax.paper.theory_maps import BEST_STEP, LR, _best_momentum, theory_layout
 from resonax.stability.criteria import rates
+from resonax.sweeps.judgement import Case, Claim
 
 Data = Mapping[str, xr.Dataset]
 RUNS = 10
 PERIODS = np.array([0, 1, 2, 3, 4, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100.0])
 BAND = (PERIODS >= 5) & (PERIODS <= 40)
+
+
+def specification(panels: Iterable[tuple[str, str, float]]) -> dict[str, str]:
+    """Return the attribute of a sweep with panels of a name, a process and an lr."""
+    tables = [
+        {
+            "name": name,
+            "process": {"kind": kind},
+            "model": {},
+            "optimizer": {"lr": lr},
+            "limits": {},
+        }
+        for name, kind, lr in panels
+    ]
+    theory = {"criteria": ["flow", "map", "lyapunov"], "process": {"kind": "sinusoid"}}
+    empty = {"process": {}, "model": {}, "optimizer": {}}
+    return {"specification": json.dumps({**empty, "panels": tables, "theory": theory})}
 
 
 def curves(random: np.random.Generator, axis: str, values, logs=0.0, rates=0.0, runs=RUNS):
@@ -38,6 +57,7 @@ def curves(random: np.random.Generator, axis: str, values, logs=0.0, rates=0.0, 
     return xr.Dataset(
         {"run_log_response": (dims, logs + scatter), "run_rate": (dims, rates + noise)},
         {"panel": ["one"], axis: values, "period": PERIODS},
+        specification([("one", "switching", 0.01)]),
     )
 
 
@@ -59,8 +79,14 @@ def field(random, area: float, runs=RUNS, size: int = 24, spread: float = 0.02) 
     return area - rows[:, None, None] + spread * random.normal(size=(1, size, runs))
 
 
-def maps(random, panels: Mapping[str, float], runs=RUNS, line: float | None = None, spread=0.02):
-    """Return maps by name and divergent area; the theory is exact unless its line is given."""
+def maps(
+    random,
+    panels: Mapping[tuple[str, str, float], float],
+    runs=RUNS,
+    line: float | None = None,
+    spread=0.02,
+):
+    """Return maps with a divergent area each; the theory is exact unless its line is given."""
     size = 24
     rates = np.array([field(random, area, runs, size, spread) for area in panels.values()])
     exact = np.array(
@@ -78,18 +104,23 @@ def maps(random, panels: Mapping[str, float], runs=RUNS, line: float | None = No
             "lyapunov_low": (dims, moved - 1e-3),
             "lyapunov_high": (dims, moved + 1e-3),
         },
-        {"panel": list(panels), "momentum": np.arange(size), "period": np.arange(size)},
+        {
+            "panel": [name for name, _, _ in panels],
+            "momentum": np.arange(size),
+            "period": np.arange(size),
+        },
+        specification(panels),
     )
-
-
-STEPS = ("0.01", "0.005", "0.001")
 
 
 def both(random, areas, **given) -> xr.Dataset:
     """Return six panels, a sinusoid and AR(2) for each step size, with the same areas."""
-    names = {f"{kind}, lr {lr}": area for lr, area in zip(STEPS, areas, strict=True)
-             for kind in ("sinusoid", "ar2")}  # fmt: skip
-    return maps(random, names, **given)
+    panels = {
+        (f"panel {lr:g} {kind}", kind, lr): area
+        for lr, area in zip(LR, areas, strict=True)
+        for kind in ("sinusoid", "ar2")
+    }
+    return maps(random, panels, **given)
 
 
 def best(momentum: Callable[[np.ndarray], np.ndarray], rise: float = 0.05) -> xr.Dataset:
@@ -155,10 +186,9 @@ def square(random, *bands, runs: int = RUNS) -> Data:
 
 
 def contour(random, line: float | None = None, runs: int = RUNS, spread: float = 0.02) -> Data:
-    one = {"all": 0.3}
     return {
-        f"{name}-map": maps(random, one, runs=runs, line=line, spread=spread)
-        for name in ("sinusoid", "ar2")
+        f"{kind}-map": maps(random, {("all", kind, 0.01): 0.3}, runs=runs, line=line, spread=spread)
+        for kind in ("sinusoid", "ar2")
     }
 
 
@@ -196,8 +226,11 @@ FAILS = {
 }
 
 
+RECORDS = catalogue()
+
+
 def outcome(data: Data, name: str) -> bool | None:
-    return {claim.id: claim for claim in judge(data)}[name].holds
+    return {claim.id: claim for claim in judge(RECORDS, data)}[name].holds
 
 
 @pytest.mark.parametrize("name", HOLDS)
@@ -281,7 +314,7 @@ def test_judges_keep_their_level(case):
         assert found.count(False) <= most
 
 
-def spectra(random: np.random.Generator, parts: int, each: int, shift: float = 0.0) -> xr.Dataset:
+def spectra(random: np.random.Generator, parts: int, each: int, shift: float = 0.0) -> Data:
     """Return densities as `compute_spectra` has them, drawn bin by bin from their closed forms.
 
     Of a mean that is not random, only the noise around it is. ``shift`` moves what is said of the
@@ -290,7 +323,7 @@ def spectra(random: np.random.Generator, parts: int, each: int, shift: float = 0
     frequency = np.arange(601) / 1200
     shape = (parts, each, len(frequency))
     rows = []
-    for panel in PANELS:
+    for panel in SIGNALS:
         name, period = panel.process.name, panel.period
         floor = panel.process.variance
         if name == "switching":
@@ -308,17 +341,18 @@ def spectra(random: np.random.Generator, parts: int, each: int, shift: float = 0
         both = np.array([field + np.sqrt(floor) * other, np.broadcast_to(field, shape)])
         rows.append((np.abs(both) ** 2).mean(axis=2))
     density = np.array(rows).transpose(2, 0, 1, 3)  # part, panel, series, frequency
-    periods = np.array([panel.period for panel in PANELS])
-    return xr.Dataset(
+    periods = np.array([panel.period for panel in SIGNALS])
+    dataset = xr.Dataset(
         {"part_density": (("part", "panel", "series", "frequency"), density)},
         {
-            "panel": [panel.label for panel in PANELS],
+            "panel": [panel.name for panel in SIGNALS],
             "series": ["input", "mean"],
             "frequency": frequency,
-            "process": ("panel", [panel.process.name for panel in PANELS]),
+            "process": ("panel", [panel.process.name for panel in SIGNALS]),
             "period": ("panel", 1 / (1 / periods + shift / 1200)),
         },
     )
+    return {"spectra": dataset}
 
 
 def test_the_judge_of_spectra_from_both_sides_and_under_the_null():
@@ -330,47 +364,50 @@ def test_the_judge_of_spectra_from_both_sides_and_under_the_null():
     assert None in few
 
 
-def gradients(random: np.random.Generator, bias: float = 0.0, move: float = 9.0) -> xr.Dataset:
+def gradients(random: np.random.Generator, bias: float = 0.0, move: float = 9.0) -> Data:
     """Return drawn gradients whose means are off what is expected by some standard errors."""
     shape = (4, 3, 3, 6)
     expected = np.cumsum(np.full(shape, move), axis=1)
     expected[:, :, 0] = 0.0
     dims = ("process", "moment", "point", "weight")
-    return xr.Dataset(
+    dataset = xr.Dataset(
         {
             "gradient_mean": (dims, expected + random.normal(size=shape) + bias),
             "gradient_error": (dims, np.ones(shape)),
             "gradient_expected": (dims, expected),
-        }
+        },
+        {"weight": np.arange(6), "weights": ("process", [6, 6, 6, 6])},
     )
+    return {"propositions": dataset}
 
 
 def test_the_judge_of_gradients_from_both_sides_and_under_the_null():
     random = np.random.default_rng(11)
-    found = [_judge_gradient(gradients(random)) for _ in range(300)]
+    found = [judge_gradient(gradients(random)) for _ in range(300)]
     level = found[0].level
     assert [claim.holds for claim in found].count(False) <= binom.isf(1e-3, 300, level)
-    assert _judge_gradient(gradients(random, bias=5.0)).holds is False
-    assert _judge_gradient(gradients(random, move=0.0)).holds is False
+    assert judge_gradient(gradients(random, bias=5.0)).holds is False
+    assert judge_gradient(gradients(random, move=0.0)).holds is False
 
 
-def growth(off: float, sign: float = 1.0) -> xr.Dataset:
+def growth(off: float, sign: float = 1.0) -> Data:
     """Return exact growth by radii that are told wrongly by a factor."""
     radius = np.array([[0.05, 0.3, -0.2, -0.5]] * 2)
     log_size = radius[:, :, None, None] * np.arange(201.0) * np.ones((1, 1, 2, 1))
-    return xr.Dataset(
+    dataset = xr.Dataset(
         {
             "log_size": (("dynamics", "setting", "start", "turn"), log_size),
             "log_radius": (("dynamics", "setting"), sign * (1 + off) * radius),
         },
         {"dynamics": ["flow", "map"], "setting": list("abcd")},
     )
+    return {"propositions": dataset}
 
 
-def order(power: float = 1.0, rounding: float = 1e-15) -> xr.Dataset:
+def order(power: float = 1.0, rounding: float = 1e-15) -> Data:
     lr = 0.01 / 4.0 ** np.arange(5)
     error = np.array([lr, lr])
-    return xr.Dataset(
+    dataset = xr.Dataset(
         {
             "global_error": (("problem", "lr"), error ** (power / 2)),
             "local_error": (("problem", "lr"), error**power),
@@ -379,16 +416,17 @@ def order(power: float = 1.0, rounding: float = 1e-15) -> xr.Dataset:
         },
         {"lr": lr, "pair": ["one", "other"]},
     )
+    return {"propositions": dataset}
 
 
 def test_the_judges_without_chance_from_both_sides():
-    assert _judge_floquet(growth(0.001)).holds is True
-    assert _judge_floquet(growth(0.05)).holds is False
-    assert _judge_floquet(growth(0.0, sign=-1.0)).holds is False
-    assert _judge_order(order()).holds is True
-    assert _judge_order(order(power=2.0)).holds is False
-    assert _judge_order(order(rounding=1e-6)).holds is False
-    assert _judge_order(order(rounding=np.nan)).holds is None
+    assert judge_floquet(growth(0.001)).holds is True
+    assert judge_floquet(growth(0.05)).holds is False
+    assert judge_floquet(growth(0.0, sign=-1.0)).holds is False
+    assert judge_order(order()).holds is True
+    assert judge_order(order(power=2.0)).holds is False
+    assert judge_order(order(rounding=1e-6)).holds is False
+    assert judge_order(order(rounding=np.nan)).holds is None
 
 
 def test_the_note_on_samples_says_what_the_exponents_do():
@@ -422,7 +460,7 @@ def test_the_fastest_momentum_is_that_of_every_momentum():
 
 def test_the_small_scale_stays_within_the_papers_ranges():
     for small, large in zip(catalogue(scale="smoke"), catalogue(scale="paper"), strict=True):
-        if small.layout is None or large.layout is None or not small.runs:
+        if not small.runs:
             continue
         for name in set(small.layout.coords) - {"panel", "run"}:
             one, other = small.layout.coords[name], large.layout.coords[name]

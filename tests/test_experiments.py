@@ -18,8 +18,8 @@ import xarray as xr
 
 from resonax import ArgumentError
 from resonax.cli.app import _run
-from resonax.paper.catalogue import IDS, catalogue
-from resonax.results import locked
+from resonax.paper.catalogue import EXPERIMENTS, catalogue
+from resonax.results import locked, open_store
 from resonax.sweeps.specification import parse_sweep
 from resonax.sweeps.sweep import compute_sweep, sweep_layout
 
@@ -73,8 +73,8 @@ def tree(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize("scale", ["smoke", "paper"])
 def test_every_figure_of_the_paper_has_an_experiment(scale):
     found = catalogue(scale=scale)
-    assert [item.id for item in found] == list(IDS)
-    assert len(IDS) == 14  # the thirteen of the paper's figures, and the propositions
+    assert [item.id for item in found] == list(EXPERIMENTS)
+    assert len(found) == 14  # the thirteen of the paper's figures, and the propositions
     for item in found:
         assert item.caption
         assert item.paper
@@ -172,7 +172,7 @@ def test_any_optax_optimizer_sweeps():
     assert (found["log_response"][0, 0] != found["log_response"][0, 1]).any()
 
 
-def test_reproduce_from_end_to_end(tmp_path, capsys):
+def test_reproduce_from_end_to_end(tmp_path, caplog):
     line = ["reproduce", "problem-setting", "--out", "out"]
     assert _run(line) == (0, "")
     out = tmp_path / "out"
@@ -185,14 +185,13 @@ def test_reproduce_from_end_to_end(tmp_path, capsys):
         "claims.md",
     }
     assert (out / "figures" / "problem-setting.svg").stat().st_size > 1000
-    assert xr.open_zarr(out / "results" / "problem-setting.zarr").sizes
-    damaged = out / "results" / "problem-setting.zarr" / "input" / "c" / "0" / "0"
+    assert open_store(out / "results" / "problem-setting.zarr").sizes
+    damaged = out / "results" / "problem-setting.zarr" / "input" / "c.0.0"
     data = damaged.read_bytes()
     damaged.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    capsys.readouterr()
     assert _run(line) == (0, "")
-    told = "problem-setting.zarr: 1 of 1 parts damaged or missing, computed again"
-    assert told in capsys.readouterr().err
+    told = "problem-setting.zarr: 1 of 1 tasks damaged or missing, computed again"
+    assert told in caplog.text
     assert (tree(out / "results"), tree(out / "figures")) == (before, drawn)
     with locked(out):
         status, words = _run(line)
@@ -255,14 +254,13 @@ def test_a_sweep_killed_ten_times_ends_as_if_undisturbed(tmp_path):
 
 
 @pytest.mark.parametrize("scale", ["smoke", "paper"])
-def test_every_part_of_an_experiment_is_in_one_group(scale):
+def test_every_task_of_an_experiment_is_in_one_group(scale):
     for experiment in catalogue((), scale):
-        parts = sorted(part for group in experiment.groups for part in group)
-        count = len(experiment.layout.tasks()) if experiment.layout else 1
-        assert parts == list(range(count)), experiment.id
+        tasks = sorted(task for group in experiment.groups for task in group)
+        assert tasks == [task.number for task in experiment.layout.tasks()], experiment.id
 
 
-def test_parts_that_run_one_compiled_loop_are_made_together():
+def test_tasks_that_run_one_compiled_loop_are_made_together():
     by_id = {experiment.id: experiment.groups for experiment in catalogue((), "paper")}
     assert len(by_id["square-samples"]) == 1  # readings that differ in fractions only
     assert len(by_id["lower-momentum"]) == 4  # other dimensions, and a network

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import hashlib
-import itertools
 import json
 import os
 import pickle
@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from itertools import chain, repeat
 from pathlib import Path
 from unittest.mock import Mock
@@ -25,7 +26,6 @@ import zarr
 from resonax.checks import ResonaxError, StoreError
 from resonax.results import Layout, Store, Task, Variable, locked, open_store, replacing
 from resonax.results.disk import clear, temporary
-from resonax.results.whole import load_whole, save_whole
 
 COORDS = {
     "momentum": np.linspace(0.5, 0.9, 5),
@@ -308,28 +308,54 @@ def test_damaged_labels_and_markers_are_seen(tmp_path, whole, kind):
             refused(f"the labels of .*{name} are damaged: choose another", action, path)
 
 
-def test_a_dataset_made_in_one_go_is_whole_or_made_again(tmp_path):
-    dataset = xr.Dataset({"rate": ("name", [1.0, np.nan])}, {"name": np.array(["a", "ï"])})
-    path = tmp_path / "x.zarr"
+def test_further_coordinates_are_stored_and_compared(tmp_path):
+    process = np.array(["sinusoïde", "ar2", "square"])
+    layout = Layout(
+        coords={"panel": np.arange(3)},
+        chunks={},
+        variables={"rate": Variable(("panel",), "float64")},
+        labels={"kind": ("panel", process), "period": ("panel", np.array([0.1, 2.0, 3.0]))},
+    )
+    store = Store.open(tmp_path / "x.zarr", layout, {}, {"title": "x"})
+    store.write(store.tasks[0], {"rate": np.array([1.0, np.nan, -0.0])})
+    for dataset in (xr.open_zarr(store.path), open_store(store.path)):
+        assert set(dataset.coords) == {"panel", "kind", "period"}
+        assert list(dataset.data_vars) == ["rate"]
+        assert list(dataset.kind.values) == list(process)
+        assert dataset.period.values.tobytes() == layout.labels["period"][1].tobytes()
+    assert "coordinates" not in open_store(store.path).attrs
+    Store.open(store.path, layout, {}, {})
+    other = dataclasses.replace(layout, labels={**layout.labels, "kind": ("panel", process[::-1])})
+    refused("made with labels.kind.1.0 = ", Store.open, store.path, other, {}, {})
+    refused(
+        "made with labels.*, not without",
+        Store.open,
+        store.path,
+        dataclasses.replace(layout, labels={}),
+        {},
+        {},
+    )
+    for labels in ({"panel": ("panel", process)}, {"kind": ("panel", process[:2])}):
+        refused("must be a further coordinate", dataclasses.replace, layout, labels=labels)
+    flip(store.path / "kind" / "c.0")
+    refused("the labels of .* are damaged", open_store, store.path)
 
-    def save(folder):
-        save_whole(dataset, folder / "x.zarr", {"seed": 0}, {"title": "x"})
 
-    assert load_whole(path, {"seed": 0}) is None
-    save(tmp_path)
+def test_a_dataset_of_the_version_before_is_refused(tmp_path):
+    """It was written in one piece, with a file that names its checksums."""
+    old = xr.Dataset({"rate": ("panel", [1.0])}, attrs={"specification": "{}"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        old.to_zarr(tmp_path / "x.zarr", zarr_format=3, consolidated=True)
+    (tmp_path / "x.zarr" / "finished.json").write_text("{}")
     before = tree(tmp_path)
-    save(tmp_path)  # of another process that was as fast
+    for action in (open_store, fill):
+        refused(
+            "x.zarr was written by an earlier resonax, in one piece: choose another",
+            action,
+            tmp_path / "x.zarr",
+        )
     assert tree(tmp_path) == before
-    assert xr.open_zarr(path).identical(load_whole(path, {"seed": 0}))
-    refused("seed = 0, not 1: choose another --out folder", load_whole, path, {"seed": 1})
-    files = [name for name, data in before.items() if data and not name.endswith("finished.json")]
-    for kind, name in itertools.product(["flipped", "cut", "emptied", "removed"], files):
-        DAMAGE[kind](tmp_path / name)
-        assert load_whole(path, {"seed": 0}) is None, (kind, name)
-        save(tmp_path)
-        assert tree(tmp_path) == before
-    (path / "finished.json").unlink()
-    refused("is not a store of resonax, or one of an earlier version", load_whole, path, {})
 
 
 def test_other_versions_do_not_go_on_where_a_run_stopped(tmp_path):

@@ -15,7 +15,7 @@ from unittest.mock import Mock
 import pytest
 
 from resonax.checks import ArgumentError, Interrupted
-from resonax.executors.processes import processes, working
+from resonax.executors import count_workers, worker_processes
 from signals import HEAR_INTERRUPTS
 
 # What a worker needs is in this file: it loads the file again, and should not load jax for it.
@@ -53,7 +53,7 @@ def test_workers_tell_of_their_progress_and_give_results():
         found[job] = result
         return [10 * job] if job in (2, 3) else []  # and these give no more
 
-    with working(2) as workers:
+    with worker_processes(2) as workers:
         workers.run(
             square, range(4), lambda n, part: shares.update({n: shares.get(n, 0.0) + part}), then
         )
@@ -65,21 +65,27 @@ def test_workers_tell_of_their_progress_and_give_results():
 
 
 def test_a_mistake_in_a_worker_is_said_by_the_caller():
-    with working(1) as workers, pytest.raises(ArgumentError, match="-1 must be at least 0"):
+    with (
+        worker_processes(1) as workers,
+        pytest.raises(ArgumentError, match="-1 must be at least 0"),
+    ):
         workers.run(square, [1, -1], lambda *_: None, lambda *_: [])
 
 
 def test_a_worker_that_was_ended_from_outside_is_a_sentence():
-    with working(1) as workers, pytest.raises(Interrupted, match="run the same command again"):
+    with (
+        worker_processes(1) as workers,
+        pytest.raises(Interrupted, match="run the same command again"),
+    ):
         workers.run(die, [1], lambda *_: None, lambda *_: [])
 
 
 def kill_one_early():
-    with working(2) as workers:
+    with worker_processes(2) as workers:
         child = multiprocessing.active_children()[0]
         child.kill()
         child.join()
-        workers.wake(nothing)
+        workers.prepare(nothing)
         workers.run(square, range(4), lambda *_: None, lambda *_: [])
 
 
@@ -90,7 +96,7 @@ def test_a_worker_that_ends_before_its_first_job_is_a_sentence():
 
 
 def test_what_a_worker_cannot_send_is_an_error_with_its_reason():
-    with working(1) as workers, pytest.raises(RuntimeError, match="pickle"):
+    with worker_processes(1) as workers, pytest.raises(RuntimeError, match="pickle"):
         workers.run(unsendable, [1], lambda *_: None, lambda *_: [])
 
 
@@ -99,23 +105,23 @@ def test_workers_leave_nothing_that_a_kill_would_leave_behind(monkeypatch):
     register = Mock()
     monkeypatch.setattr(resource_tracker, "register", register)
     monkeypatch.setattr(synchronize, "register", register, raising=False)
-    with working(1) as workers:
-        workers.wake(nothing)
+    with worker_processes(1) as workers:
+        workers.prepare(nothing)
         workers.run(square, [1], lambda *_: None, lambda *_: [])
     register.assert_not_called()
 
 
 def test_as_many_processes_as_jobs_or_cores():
-    assert processes(1) == 1
-    assert 1 <= processes(100) <= 16
+    assert count_workers(1) == 1
+    assert 1 <= count_workers(100) <= 16
 
 
 CALLER = """
 import sys
 from test_workers import sleep
-from resonax.executors.processes import working
+from resonax.executors import worker_processes
 if __name__ == "__main__":
-    with working(1) as workers:
+    with worker_processes(1) as workers:
         workers.run(sleep, [sys.argv[1]], lambda *_: None, lambda *_: [])
 """
 

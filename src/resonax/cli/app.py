@@ -20,7 +20,7 @@ from resonax.cli.judge import map_command, stability_command
 from resonax.cli.options import Seed, option
 from resonax.executors.interrupts import SENTENCE, STATUS, settle, was_interrupted
 from resonax.labels import plain
-from resonax.paper.names import IDS
+from resonax.paper.catalogue import EXPERIMENTS
 
 __all__ = ["app", "main"]
 
@@ -71,8 +71,8 @@ def reproduce_command(
         list[str] | None,
         typer.Argument(
             metavar="ID",
-            help=f"Figures to make: {', '.join(IDS)}; all if left out.",
-            autocompletion=completing(IDS),
+            help=f"Figures to make: {', '.join(EXPERIMENTS)}; all if left out.",
+            autocompletion=completing(EXPERIMENTS),
         ),
     ] = None,
     scale: Annotated[

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from resonax.cli.show import show_line
-from resonax.paper.judgement import OUTCOMES, Claim, interval_text, measured_text
+from resonax.sweeps.judgement import OUTCOMES, Claim, interval_text, measured_text
 
 __all__ = ["show_claims", "tally"]
 
@@ -24,7 +24,7 @@ def tally(claims: Sequence[Claim]) -> str:
 
     Examples
     --------
-    >>> from resonax.paper.judgement import Case
+    >>> from resonax.sweeps.judgement import Case
     >>> tally([Claim("a", "", "", "", (Case("b", 1.0, ">", 0.0),), level=0.0)])
     '1 of 1 claim holds.'
     """

@@ -15,19 +15,11 @@ from rich.console import Console
 
 from resonax.checks import ArgumentError, check_whole
 from resonax.cli.claims import show_claims
-from resonax.cli.running import (
-    RunOptions,
-    check_device,
-    chosen_device,
-    figure_path,
-    holding,
-    run_in_turn,
-    run_side_by_side,
-    wake,
-)
+from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
 from resonax.cli.show import show_line
-from resonax.executors.processes import Workers, processes, working
-from resonax.paper.names import IDS, check_names
+from resonax.executors import Executor, Serial, count_workers, worker_processes
+from resonax.paper.catalogue import EXPERIMENTS, catalogue, check_names, judge
+from resonax.sweeps.devices import check_device, chosen_device
 
 if TYPE_CHECKING:
     from resonax.sweeps.runner import Outcome
@@ -55,16 +47,18 @@ def _section(outcome: Outcome, out: Path) -> Any:
 
 
 @contextlib.contextmanager
-def _several(jobs: int) -> Iterator[Workers | None]:
-    """Give workers that are already waking up, or None where there is nothing to share out."""
-    count = processes(jobs)
+def _executor(jobs: int, prepare: Callable[[], None]) -> Iterator[Executor]:
+    """Give workers that are already loading their libraries, or none where one process does."""
+    count = count_workers(jobs)
     if count < 2:
-        yield None
+        prepare()
+        yield Serial()
         return
     # On a GPU every process takes the memory it needs, and not three quarters of all.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    with working(count) as workers:
-        workers.wake(wake)
+    with worker_processes(count) as workers:
+        workers.prepare(prepare)
+        prepare()
         yield workers
 
 
@@ -85,23 +79,27 @@ def reproduce(
     check_whole("seed", seed, low=0, high=2**63 - 1)
     check_names(ids, scale)
     check_device(device)
-    count = len(set(ids) or IDS)
+    count = len(set(ids) or EXPERIMENTS)
     with holding(out):
-        words = f"{count} of the paper's {len(IDS)} figures, {scale} scale, into {out}"
+        words = f"{count} of the paper's {len(EXPERIMENTS)} figures, {scale} scale, into {out}"
         print(f"{words}; what is stored is kept", file=sys.stderr, flush=True)
-        with _several(count) as workers:
-            prepare()
-            from resonax.paper.catalogue import catalogue
+        with _executor(count, prepare) as executor:
+            from resonax.sweeps.runner import run_experiments
 
             experiments = [item for item in catalogue(ids, scale) if networks or not item.networks]
             if not experiments:
                 raise ArgumentError("nothing is left to make: leave out --no-networks")
-            options = RunOptions(out, device, seed, double)
-            with chosen_device(device) as (_, name):
-                outcomes = list(
-                    run_side_by_side(workers, experiments, scale, options, prepare)
-                    if workers
-                    else run_in_turn(experiments, options)
+            with chosen_device(device) as (_, name), progress_bars() as progress:
+                outcomes = run_experiments(
+                    experiments,
+                    out,
+                    seed=seed,
+                    device=device,
+                    double=double,
+                    executor=executor,
+                    progress=progress,
+                    finish=draw,
+                    done=say_done,
                 )
         command = " ".join(["resonax reproduce", *ids, f"--scale {scale} --seed {seed}"])
         if not networks:
@@ -121,10 +119,10 @@ def _finish(
 ) -> None:
     """Judge the claims, write the report, and say where everything is."""
     from resonax.labels import versions
-    from resonax.paper.claims import judge
     from resonax.reports.reproduction import Report, plain_claims, write_claims, write_report
 
-    claims = judge({outcome.experiment.id: outcome.dataset for outcome in outcomes})
+    experiments = [outcome.experiment for outcome in outcomes]
+    claims = judge(experiments, {one.experiment.id: one.dataset for one in outcomes})
     page = write_report(
         Report(
             sections=tuple(_section(outcome, out) for outcome in outcomes),

@@ -1,4 +1,4 @@
-"""Running experiments: in turn, or side by side in processes; each is drawn when it is done."""
+"""What a person sees of experiments that run: bars, and a figure of each when it is done."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -18,36 +18,15 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from resonax.checks import ArgumentError, suggest
 from resonax.executors.interrupts import at_once, held
 from resonax.results import clear, locked, make_folder
 
 if TYPE_CHECKING:
-    import xarray as xr
+    from matplotlib.figure import Figure
 
-    from resonax.executors.processes import Workers
-    from resonax.sweeps.experiment import Experiment
-    from resonax.sweeps.runner import Outcome, Run
+    from resonax.sweeps.runner import Computation
 
-__all__ = [
-    "RunOptions",
-    "check_device",
-    "chosen_device",
-    "figure_path",
-    "holding",
-    "run_in_turn",
-    "run_side_by_side",
-    "wake",
-]
-
-
-class RunOptions(NamedTuple):
-    """How experiments are run, and where they go."""
-
-    out: Path
-    device: str | None
-    seed: int
-    double: bool
+__all__ = ["draw", "figure_path", "holding", "progress_bars", "save_figures", "say_done"]
 
 
 @contextlib.contextmanager
@@ -76,29 +55,8 @@ def _clear(out: Path) -> None:
         clear(folder)
 
 
-def check_device(name: str | None) -> None:
-    """Raise `ArgumentError` for a kind of device that is not known."""
-    if name not in (None, "cpu", "gpu"):
-        raise suggest("device", str(name), ("cpu", "gpu"))
-
-
 @contextlib.contextmanager
-def chosen_device(name: str | None) -> Iterator[tuple[str, str]]:
-    """Compute on a device; give its kind, and its name for the record."""
-    check_device(name)
-    import jax
-
-    try:
-        device = jax.devices(name)[0] if name else jax.devices()[0]
-    except RuntimeError:
-        raise ArgumentError(f"there is no {name} here: leave out --device {name}") from None
-    kind = "cpu" if device.platform == "cpu" else "gpu"
-    with jax.default_device(device):
-        yield kind, "CPU" if kind == "cpu" else str(device.device_kind)
-
-
-@contextlib.contextmanager
-def _bars() -> Iterator[Callable[[str, float], None]]:
+def progress_bars() -> Iterator[Callable[[str, float], None]]:
     """Give a function that is told the share of an experiment just finished, and shows it."""
     console = Console(stderr=True)
     columns = (
@@ -120,7 +78,8 @@ def _bars() -> Iterator[Callable[[str, float], None]]:
         yield advance
 
 
-def _say_done(name: str) -> None:
+def say_done(name: str) -> None:
+    """Say that an experiment is finished, where there are no bars."""
     if not sys.stderr.isatty():
         print(f"{name}: done", file=sys.stderr, flush=True)
 
@@ -130,122 +89,22 @@ def figure_path(out: Path, name: str, dark: bool = False) -> Path:
     return out / "figures" / f"{name}{'-dark' if dark else ''}.png"
 
 
-def _draw(run: Run, out: Path) -> xr.Dataset:
-    """Draw the figure of an experiment from what is stored: PNG, SVG, and PNG for dark pages."""
-    from resonax.figures import darken, plot_experiment, save_figure
+def save_figures(figure: Figure, out: Path, name: str) -> None:
+    """Write the figure of an experiment: PNG, SVG, and PNG for dark pages."""
+    from resonax.figures import darken, save_figure
 
-    dataset = run.load()
-    png = figure_path(out, run.experiment.id)
+    png = figure_path(out, name)
     make_folder(png.parent)
-    figure = plot_experiment(run.experiment.id, dataset)
     save_figure(figure, png)
     figure.set_layout_engine("none")  # everything has its place now
     save_figure(figure, png.with_suffix(".svg"))
     darken(figure)
-    save_figure(figure, figure_path(out, run.experiment.id, dark=True))
-    return dataset
+    save_figure(figure, figure_path(out, name, dark=True))
 
 
-def _run_of(experiment: Experiment, options: RunOptions, kind: str) -> Run:
-    from resonax.sweeps.runner import Run
+def draw(computation: Computation) -> None:
+    """Draw an experiment from what is stored."""
+    from resonax.figures import plot_sweep
 
-    folder = make_folder(options.out / "results")
-    return Run(experiment, folder, seed=options.seed, device=kind, double=options.double)
-
-
-def _open(run: Run) -> tuple[int, ...]:
-    """Return the parts that are missing, after a word on those that were damaged."""
-    missing = run.open()
-    if missing.damaged:
-        share = f"{missing.damaged} of {run.parts} parts"
-        print(f"{run.path}: {share} damaged or missing, computed again", file=sys.stderr)
-    return missing.parts
-
-
-def run_in_turn(experiments: list[Experiment], options: RunOptions) -> Iterator[Outcome]:
-    """Run and draw experiments one after the other, each with a bar that shows the time left."""
-    from resonax.sweeps.runner import Outcome
-
-    with chosen_device(options.device) as (kind, _), _bars() as advance:
-        runs = {item.id: _run_of(item, options, kind) for item in experiments}
-        opened = {name: _open(run) for name, run in runs.items()}
-        for name, run in runs.items():
-            advance(name, 1 - len(opened[name]) / run.parts)
-        for experiment in experiments:
-            name, run = experiment.id, runs[experiment.id]
-            missing = opened[name]
-            seconds = [
-                run.make(part, lambda share, name=name: advance(name, share)) for part in missing
-            ]
-            dataset = _draw(run, options.out)
-            _say_done(name)
-            yield Outcome(experiment, dataset, sum(seconds) if seconds else None)
-
-
-class _Job(NamedTuple):
-    """Parts of an experiment for a worker, in words; to draw it, if none are named."""
-
-    id: str
-    scale: str
-    options: RunOptions
-    prepare: Callable[[], None]
-    parts: tuple[int, ...] = ()
-
-
-def wake() -> None:
-    """Load the libraries that every job of a worker needs."""
-
-
-def _make(job: _Job, advance: Callable[[float], None]) -> float:
-    """Make parts of an experiment, or draw it; return the seconds that were computed."""
-    job.prepare()
-    from resonax.paper.catalogue import catalogue
-
-    (experiment,) = catalogue((job.id,), job.scale)
-    advance(0.0)  # it has begun
-    with chosen_device(job.options.device) as (kind, _):
-        run = _run_of(experiment, job.options, kind)
-        if not job.parts:
-            _draw(run, job.options.out)
-        return sum(run.make(part, advance) for part in job.parts)
-
-
-def run_side_by_side(
-    workers: Workers,
-    experiments: list[Experiment],
-    scale: str,
-    options: RunOptions,
-    prepare: Callable[[], None],
-) -> Iterator[Outcome]:
-    """Let workers run and draw experiments, the long ones first; give the outcomes in order."""
-    from resonax.sweeps.runner import Outcome
-
-    long_first = sorted(
-        experiments, key=lambda item: (not item.networks, -item.cells * (item.runs or 1))
-    )
-    with chosen_device(options.device) as (kind, _):
-        runs = {item.id: _run_of(item, options, kind) for item in long_first}
-    missing = {name: _open(run) for name, run in runs.items()}
-    left = {name: len(parts) for name, parts in missing.items()}
-    seconds: dict[str, float] = {}
-    draw = _Job("", scale, options, prepare)
-    jobs = [draw._replace(id=name) for name in left if not left[name]]
-    for name, parts in missing.items():  # a worker compiles once for all parts of a group
-        groups = (set(parts).intersection(group) for group in runs[name].experiment.groups)
-        jobs += [draw._replace(id=name, parts=tuple(sorted(group))) for group in groups if group]
-
-    def then(job: _Job, taken: float) -> list[_Job]:
-        """Draw an experiment after the last of its parts."""
-        if not job.parts:
-            _say_done(job.id)
-            return []
-        seconds[job.id] = seconds.get(job.id, 0.0) + taken
-        left[job.id] -= len(job.parts)
-        return [] if left[job.id] else [draw._replace(id=job.id)]
-
-    with _bars() as advance:
-        for name, run in runs.items():  # a bar for each, also for those that begin later
-            advance(name, 1 - left[name] / run.parts)
-        workers.run(_make, jobs, lambda job, share: advance(job.id, share), then)
-    for experiment in experiments:  # all is stored now
-        yield Outcome(experiment, runs[experiment.id].load(), seconds.get(experiment.id))
+    experiment, out = computation.experiment, computation.folder.parent
+    save_figures((experiment.draw or plot_sweep)(computation.load()), out, experiment.id)

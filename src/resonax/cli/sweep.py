@@ -9,9 +9,10 @@ from pathlib import Path
 from rich.console import Console
 
 from resonax.checks import ArgumentError, check_whole
-from resonax.cli.running import RunOptions, check_device, figure_path, holding, run_in_turn
+from resonax.cli.running import figure_path, holding, progress_bars, save_figures, say_done
 from resonax.cli.show import show_line
-from resonax.paper.names import IDS
+from resonax.paper.catalogue import EXPERIMENTS
+from resonax.sweeps.devices import check_device
 
 __all__ = ["sweep"]
 
@@ -37,7 +38,7 @@ def sweep(
         cost = check_cost(described, double=double)
     except ArgumentError as error:
         raise ArgumentError(f"{file.name}: {error}") from None
-    if described.id in IDS:
+    if described.id in EXPERIMENTS:
         raise ArgumentError(
             f"{file.name}: id {described.id} is a figure of the paper: name another"
         )
@@ -45,11 +46,21 @@ def sweep(
     with holding(out):
         show_line(f"{described.id}: {cost}", Console(stderr=True))
         prepare()
-        from resonax.sweeps.experiment import from_sweep
+        from resonax.figures import plot_sweep
+        from resonax.sweeps.run_sweep import run_sweep
 
-        options = RunOptions(out, device, seed, double)
-        (outcome,) = run_in_turn([from_sweep(described)], options)
-    rate = outcome.dataset.rate
+        with progress_bars() as advance:
+            dataset = run_sweep(
+                described,
+                out=out,
+                seed=seed,
+                device=device,
+                double=double,
+                progress=lambda share: advance(described.id, share),
+            )
+        save_figures(plot_sweep(dataset), out, described.id)
+        say_done(described.id)
+    rate = dataset.rate
     share = float((rate > 0).sum() / rate.count())
     console = Console()
     show_line(f"{share:.1%} of {int(rate.count())} cells grow.", console)

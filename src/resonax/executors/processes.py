@@ -24,17 +24,15 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from resonax.checks import Interrupted
+from resonax.executors.executor import Advance, Job
 from resonax.executors.interrupts import held
 
-__all__ = ["Workers", "processes", "working"]
+__all__ = ["Workers", "count_workers", "worker_processes"]
 
 _MOST = 16  # more would ask for more memory than they save time
 
-Job = Any
-Advance = Callable[[float], None]
 
-
-def processes(jobs: int) -> int:
+def count_workers(jobs: int) -> int:
     """Return how many processes to share some jobs among."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return min(jobs, cores or 1, _MOST)
@@ -65,7 +63,7 @@ def _serve(pipe: Connection) -> None:
                 pipe.send(("failed", RuntimeError(traceback.format_exc())))
 
 
-def _wake(function: Callable[[], None], _: Advance) -> None:
+def _prepare(function: Callable[[], None], _: Advance) -> None:
     function()
 
 
@@ -89,15 +87,16 @@ class _Worker:
 
 
 class Workers:
-    """Processes that wait for jobs; make them with `working`."""
+    """An executor of processes that wait for jobs; make it with `worker_processes`."""
 
     def __init__(self, workers: Sequence[_Worker]) -> None:
         self._workers = {worker.pipe: worker for worker in workers}
+        self.workers = len(workers)
 
-    def wake(self, function: Callable[[], None]) -> None:
-        """Let the workers prepare themselves, while the caller does the same."""
+    def prepare(self, function: Callable[[], None]) -> None:
+        """Let each worker call a function first, such as one that loads libraries."""
         for worker in self._workers.values():
-            worker.give(_wake, function)
+            worker.give(_prepare, function)
 
     def run(
         self,
@@ -106,19 +105,15 @@ class Workers:
         advance: Callable[[Job, float], None],
         then: Callable[[Job, Any], Sequence[Job]],
     ) -> None:
-        """Let the workers do some jobs, and those that follow from them.
-
-        ``advance`` is told a job and the share of it just finished, ``then`` a job and its result;
-        the jobs that it returns are done as well.
-        """
-        waking = {worker.pipe for worker in self._workers.values() if worker.is_busy}
+        """Do some jobs, and those that follow from them; an error of a job is raised here."""
+        preparing = {worker.pipe for worker in self._workers.values() if worker.is_busy}
         waiting = deque(jobs)
         while True:
             for worker in self._workers.values():
                 if waiting and not worker.is_busy:
                     worker.give(function, waiting.popleft())
             busy = [worker.pipe for worker in self._workers.values() if worker.is_busy]
-            if not waiting and waking.issuperset(busy):
+            if not waiting and preparing.issuperset(busy):
                 return
             for pipe in wait(busy):
                 worker = self._workers[pipe]  # pyright: ignore[reportArgumentType]
@@ -129,10 +124,10 @@ class Workers:
                     advance(worker.job, content)
                     continue
                 worker.is_busy = False
-                if worker.pipe in waking:
-                    waking.remove(worker.pipe)
+                if worker.pipe in preparing:
+                    preparing.remove(worker.pipe)
                 else:
-                    waiting.extend(then(worker.job, content))
+                    waiting.extendleft(reversed(then(worker.job, content)))
 
 
 @contextmanager
@@ -148,8 +143,8 @@ def _told_of_its_end() -> Iterator[None]:
 
 
 @contextmanager
-def working(count: int) -> Iterator[Workers]:
-    """Give some workers; whatever goes wrong ends them at once."""
+def worker_processes(count: int) -> Iterator[Workers]:
+    """Give an executor of so many processes; whatever goes wrong ends them at once."""
     # Not forked: a process that has begun to use jax cannot be copied.
     context = multiprocessing.get_context("spawn")
     workers: list[_Worker] = []

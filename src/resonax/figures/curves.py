@@ -13,8 +13,9 @@ from matplotlib.patches import Patch
 from scipy.special import stdtrit
 
 from resonax.figures.style import STYLE, foreign, new_figure
-from resonax.figures.sweeps import axis_words, panel_words, response_words, value_words
 from resonax.figures.ticks import exponent_axis
+from resonax.figures.words import axis_words, panel_words, response_words, value_words
+from resonax.sweeps.panels import read_panels, select_panel
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -63,6 +64,7 @@ def plot_curves(dataset: xr.Dataset) -> Figure:
 
     A diamond at period 0 is the same inputs in random order.
     """
+    panels = read_panels(dataset)
     names = [str(name) for name in dataset.panel.values]
     columns = min(2, len(names))
     rows = -(-len(names) // columns)
@@ -73,37 +75,38 @@ def plot_curves(dataset: xr.Dataset) -> Figure:
         grid = figure.subplots(rows, columns, squeeze=False)
         bands: list[tuple[str, str]] = []
         for name, axes in zip(names, grid.flat, strict=False):
-            panel = dataset.sel(panel=name)
+            panel = select_panel(dataset, name)
             log10 = panel.log_response.values / np.log(10)
             finite = log10[np.isfinite(log10)]
             log = bool(np.ptp(finite) > _SPAN) if finite.size else False
             _draw(panel, axes, colours, log)
             lost = int(np.isposinf(panel.run_log_response.values).sum())
-            words = panel_words(name) if len(names) > 1 else ""
+            words = panel_words(dataset, name) if len(names) > 1 else ""
             note = f"{lost} run{'s' * (lost > 1)} overflowed, not shown" if lost else ""
             axes.set_title(": ".join(filter(None, (words, note))))
             if log:
                 exponent_axis(axes.yaxis)
             else:
                 axes.set_ylim(bottom=0.0)
-            axes.set_ylabel(response_words(dataset, name))
+            axes.set_ylabel(response_words(panels[name]))
             axes.set_xlabel(axis_words(second))
             axes.grid(axis="y", color="0.9", lw=0.7)
             bands.append(("all runs", "log") if log else ("95% interval of the mean", "linear"))
-        _legend(figure, grid, names, first, bands)
+        _legend(figure, grid, len(names), dataset[first], bands)
         figure.suptitle(foreign(dataset.attrs.get("title", "")), x=0.01, ha="left", fontsize=12)
     return figure
 
 
 def _legend(
-    figure: Figure, grid: np.ndarray, names: list[str], first: str, bands: list[tuple[str, str]]
+    figure: Figure, grid: np.ndarray, panels: int, first: xr.DataArray, bands: list[tuple[str, str]]
 ) -> None:
     """Say what lines, bands and diamonds are, in a panel that is empty or beside all of them."""
-    curves = {}
+    name, curves = str(first.name), {}
     for axes in grid.flat:
         handles, labels = axes.get_legend_handles_labels()
         curves |= {label: handle for handle, label in zip(handles, labels, strict=True)}
-    lines = [curves[label] for label in sorted(curves, key=lambda text: _number(text))]
+    labels = dict.fromkeys(value_words(name, float(number)) for number in first.values)
+    lines = [curves[label] for label in labels if label in curves]
     marks: list[Any] = [Line2D([], [], color="0.45", lw=1.3, label="mean over the runs")]
     words = " or ".join(f"{name}\n({axis} axis)" for name, axis in dict.fromkeys(bands))
     if len(set(bands)) == 1:
@@ -112,8 +115,8 @@ def _legend(
     if any(line.get_marker() == "D" for axes in grid.flat for line in axes.lines):
         look: Any = {"color": "0.45", "linestyle": "", "marker": "D", "markersize": 4.5}
         marks.append(Line2D([], [], **look, label="random order"))
-    title = "variance v of the mean" if first == "amplitude" else axis_words(first)
-    spare = list(grid.flat)[len(names) :]
+    title = "variance v of the mean" if name == "amplitude" else axis_words(name)
+    spare = list(grid.flat)[panels:]
     for axes in spare:
         axes.set_axis_off()
     if spare:
@@ -121,7 +124,3 @@ def _legend(
     else:
         where = "outside right center"
         figure.legend(handles=[*lines, *marks], title=title, loc=where, alignment="left")
-
-
-def _number(label: str) -> float:
-    return float(label.rpartition("= ")[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
@@ -12,7 +13,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
 from resonax.figures.style import INK, STYLE, foreign, new_figure
-from resonax.figures.sweeps import axis_words, panel_words, response_words
+from resonax.figures.words import axis_words, panel_words, response_words
+from resonax.sweeps.panels import StoredPanel, read_panels, select_panel
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,9 +26,9 @@ _RADII = (1.1, 1.25, 1.5)  # per period, beside 1
 _WHITE: Any = {"color": "white", "path_effects": [withStroke(linewidth=2.6, foreground=INK)]}
 _RED: Any = {"color": "#b2182b", "path_effects": [withStroke(linewidth=1.8, foreground="white")]}
 _OWN = {
-    "map_rate": ("boundary of the expected update", (0, (5, 2))),
-    "lyapunov_rate": ("boundary for almost every run", (0, (1, 1.4))),
-    "mean_square_rate": ("boundary of the mean square", (0, (6, 1.5, 1, 1.5))),
+    "map": ("boundary of the expected update", (0, (5, 2))),
+    "lyapunov": ("boundary for almost every run", (0, (1, 1.4))),
+    "mean_square": ("boundary of the mean square", (0, (6, 1.5, 1, 1.5))),
 }
 _PERIODS = (20, 25, 30, 40, 60, 100, 200, 500, 1000)
 _APART = 0.07  # of the axis, between two ticks
@@ -45,7 +47,9 @@ def _inverse(values: np.ndarray) -> bool:
     return bool(np.ptp(np.diff(1 / values)) < 1e-6 * abs(1 / values[0] - 1 / values[-1]))
 
 
-def _paint(panel: xr.Dataset, axes: Axes, limits: tuple[float, float]) -> Any:
+def _paint(
+    panel: xr.Dataset, criteria: Collection[str], axes: Axes, limits: tuple[float, float]
+) -> Any:
     vertical, horizontal = panel.log_response.dims
     y, x = panel[vertical].values, panel[horizontal].values
     scaled = 1 / x if _inverse(x) else x
@@ -61,13 +65,13 @@ def _paint(panel: xr.Dataset, axes: Axes, limits: tuple[float, float]) -> Any:
         rasterized=True,
     )
     drawable = min(values.shape) > 1
-    if drawable and _has_flow(panel):
+    if drawable and "flow" in criteria and "period" in panel.dims:
         log_radius = (panel.flow_rate * panel.period).values[:, order]
         _contour(axes, (scaled[order], y, log_radius), np.log(_RADII), 0.8, _RED)
         _contour(axes, (scaled[order], y, log_radius), [0.0], 1.2, _WHITE)
     for name, (_, dashes) in _OWN.items():
-        if drawable and name in panel and np.isfinite(panel[name]).all():
-            rate = panel[name].values[:, order]
+        if drawable and name in criteria:
+            rate = panel[f"{name}_rate"].values[:, order]
             _contour(axes, (scaled[order], y, rate), [0.0], 1.2, {**_WHITE, "linestyle": dashes})
     if _inverse(x):
         ticks = _even_ticks(x)
@@ -75,11 +79,6 @@ def _paint(panel: xr.Dataset, axes: Axes, limits: tuple[float, float]) -> Any:
         axes.set_xticks([1 / tick for tick in ticks], names)
         axes.set_xlim(scaled.max(), scaled.min())
     return image
-
-
-def _has_flow(panel: xr.Dataset) -> bool:
-    finite = "flow_rate" in panel and "period" in panel.dims and np.isfinite(panel.flow_rate)
-    return bool(np.all(finite))
 
 
 def _contour(axes: Axes, grid: tuple[Any, Any, Any], levels: Any, width: float, look: Any) -> None:
@@ -108,26 +107,30 @@ def _even_ticks(periods: np.ndarray) -> list[float]:
     return kept
 
 
-def _legend(dataset: xr.Dataset) -> list[Line2D]:
+def _legend(dataset: xr.Dataset, panels: Iterable[StoredPanel]) -> list[Line2D]:
     lines = []
-    if "flow_rate" in dataset and "period" in dataset.dims:
+    criteria = {name for panel in panels for name in panel.criteria}
+    if "flow" in criteria and "period" in dataset.dims:
         lines.append(Line2D([], [], **_WHITE, lw=1.4, label="flow: ρ = 1"))
         largest = float(np.exp((dataset.flow_rate * dataset.period).max()))
         if inner := ", ".join(f"{radius:g}" for radius in _RADII if radius < largest):
             lines.append(Line2D([], [], **_RED, lw=1.0, label=f"flow: ρ = {inner}, inwards"))
     for name, (words, dashes) in _OWN.items():
-        if name in dataset and bool(np.isfinite(dataset[name]).any()):
+        if name in criteria:
             lines.append(Line2D([], [], **_WHITE, lw=1.4, ls=dashes, label=words))
     return lines
 
 
 def plot_heatmaps(dataset: xr.Dataset) -> Figure:
     """Return the maps of a sweep: the colour is the response, the lines are the theory's."""
+    panels = read_panels(dataset)
     names = [str(name) for name in dataset.panel.values]
+    cells = {name: select_panel(dataset, name) for name in names}
     columns = 1 if len(names) == 1 else 2
     rows = -(-len(names) // columns)
     vertical, horizontal = (str(name) for name in dataset.log_response.dims[1:])
-    log10 = dataset.log_response.values / np.log(10)
+    log10 = np.concatenate([panel.log_response.values.ravel() for panel in cells.values()])
+    log10 /= np.log(10)
     limits = (max(-6.0, float(np.nanmin(log10))), min(6.0, float(np.nanmax(log10))))
     if limits[0] >= limits[1]:
         limits = (limits[0] - 1.0, limits[0] + 1.0)
@@ -136,9 +139,9 @@ def plot_heatmaps(dataset: xr.Dataset) -> Figure:
         grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         image = None
         for name, axes in zip(names, grid.flat, strict=False):
-            image = _paint(dataset.sel(panel=name), axes, limits)
+            image = _paint(cells[name], panels[name].criteria, axes, limits)
             if len(names) > 1:
-                axes.set_title(panel_words(name))
+                axes.set_title(panel_words(dataset, name))
         for axes in list(grid.flat)[len(names) :]:
             axes.set_visible(False)
         for axes in grid[-1]:
@@ -153,9 +156,9 @@ def plot_heatmaps(dataset: xr.Dataset) -> Figure:
             pad=0.02,
             aspect=30,
         )
-        kinds = dict.fromkeys(response_words(dataset, name) for name in names)
+        kinds = dict.fromkeys(response_words(panel) for panel in panels.values())
         bar.set_label(f"log₁₀ of the mean {' or '.join(kinds)}, last steps")
-        lines = _legend(dataset)
+        lines = _legend(dataset, panels.values())
         if lines:
             figure.legend(handles=lines, loc="outside lower center", ncols=2)
         figure.suptitle(foreign(dataset.attrs.get("title", "")), x=0.01, ha="left", fontsize=12)

@@ -39,7 +39,7 @@ def _regression(dataset: xr.Dataset, axes: Axes) -> None:
     axes.set_ylim(floor, None)
     axes.set_xlabel("input x")
     axes.set_ylabel("target y")
-    slope, bias = (float(number) for number in dataset.attrs["weights"].split(","))
+    slope, bias = dataset.attrs["weights"]
     sign = "+" if bias >= 0 else "−"
     axes.set_title(f"A fixed line: y = {slope:g} x {sign} {abs(bias):g} + noise")
 
@@ -47,7 +47,7 @@ def _regression(dataset: xr.Dataset, axes: Axes) -> None:
 def _inputs_over_time(dataset: xr.Dataset, axes: Axes) -> None:
     """Draw the mean, a sample of each step, and the law at the three moments."""
     step, mean = dataset.step.values, dataset["mean"].values
-    spread = 2 * np.sqrt(float(dataset.attrs["variance"]))
+    spread = 2 * np.sqrt(dataset.attrs["variance"])
     axes.plot(step, mean, color=INK, linewidth=1.6, label="mean")
     band = (mean - spread, mean + spread)
     label = "± 2 standard deviations"

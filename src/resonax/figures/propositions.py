@@ -29,10 +29,10 @@ def _gradients(dataset: xr.Dataset, axes: Axes) -> None:
     """Draw drawn against expected gradients, in standard errors, and the limit of the largest."""
     scores = (dataset.gradient_mean - dataset.gradient_expected) / dataset.gradient_error
     for colour, name in zip(_COLOURS, dataset.process.values, strict=False):
-        expected = dataset.gradient_expected.sel(process=name).values.ravel()
+        of_process = {"process": name, "weight": dataset.weight < dataset.weights.sel(process=name)}
         axes.scatter(
-            expected,
-            scores.sel(process=name).values.ravel(),
+            dataset.gradient_expected.sel(of_process).values.ravel(),
+            scores.sel(of_process).values.ravel(),
             s=16,
             color=colour,
             alpha=0.8,
@@ -44,7 +44,7 @@ def _gradients(dataset: xr.Dataset, axes: Axes) -> None:
     for edge in (-limit, limit):
         axes.axhline(edge, color=INK, linewidth=1.0, linestyle="--")
     axes.annotate(
-        f"limit of the largest score (level {dataset.attrs['level']})",
+        f"limit of the largest score (level {dataset.attrs['level']:g})",
         (0.02, limit),
         xycoords=("axes fraction", "data"),
         xytext=(0, 3),

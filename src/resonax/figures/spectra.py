@@ -34,8 +34,9 @@ _TROUGH: Any = {**_PEAK, "marker": "^", "markerfacecolor": "white"}
 
 
 def _title(panel: xr.Dataset) -> str:
-    name, value = str(panel.panel.values).split(" ", 1)
-    return f"{_NAMES.get(name, name)}, {value.replace('=', ' = ')}"
+    name, symbol = str(panel.process.values), str(panel.symbol.values)
+    number = float(1 / panel.period if symbol == "f" else panel.period)
+    return f"{_NAMES.get(name, name)}, {symbol} = {number:g}"
 
 
 def _path(panel: xr.Dataset, axes: Axes) -> None:

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import xarray as xr
 
 from resonax.algebra import double_precision
 from resonax.checks import ArgumentError
 from resonax.dynamics import Map, Setting
+from resonax.figures.propositions import plot_propositions
 from resonax.learners import heavy_ball
 from resonax.moments import Moments
 from resonax.paper import trajectories as by_hand
-from resonax.paper.judgement import Case, Claim
+from resonax.paper.propositions_judges import (
+    GRADIENT_LEVEL,
+    judge_floquet,
+    judge_gradient,
+    judge_order,
+    score_limit,
+)
 from resonax.processes import AR2, Sinusoid, Square, Switching
+from resonax.results import Layout, Variable
 from resonax.stability.criteria import rates
+from resonax.sweeps.experiment import Experiment, Judge, compute_at_once
 
-__all__ = ["compute_propositions", "judge_propositions"]
-
-Variable = tuple[tuple[str, ...], np.ndarray]  # names of the axes, and the numbers
-
-_LEVEL = 1e-3  # chance that a true Proposition 1 is judged false
+__all__ = ["compute_propositions", "propositions"]
 
 # Proposition 1: the paper's processes at three steps, or, where the mean is random, given that it
 # is so many standard deviations from 0.
@@ -36,7 +40,8 @@ _DRAWN: tuple[Any, ...] = (
 )
 _STEPS = np.array([0.0, 5.0, 14.0])
 _MEANS = np.array([-1.0, 0.3, 1.4])
-_WEIGHTS = 6  # of the largest of these models
+_SIZES = tuple(process.dim + 1 for process in _DRAWN)  # weights of each model
+_WEIGHTS = max(_SIZES)
 _NOISE = 0.1
 _POINTS = ("target", "first", "second")
 
@@ -55,11 +60,6 @@ _TURNS = 200
 _DYNAMICS = ("flow", "map")
 
 
-def _limit(count: int) -> float:
-    """Return what the largest of many standard normal scores exceeds with a chance of 0.001."""
-    return NormalDist().inv_cdf(1 - _LEVEL / (2 * count))
-
-
 @jax.jit
 def _laws(setting: Setting) -> tuple[jax.Array, jax.Array]:
     """Return mean and B at each of the three steps, or means."""
@@ -73,7 +73,7 @@ def _laws(setting: Setting) -> tuple[jax.Array, jax.Array]:
     return moments.mean[:, 0], jax.vmap(setting.curvature)(moments)
 
 
-def _gradients(seed: int, samples: int) -> dict[str, Variable]:
+def _gradients(seed: int, samples: int) -> dict[str, np.ndarray]:
     """Draw gradients at three points; the first is the target, where only the noise is left."""
     random = np.random.default_rng(seed)
     shape = (len(_DRAWN), len(_STEPS), len(_POINTS), _WEIGHTS)
@@ -89,13 +89,7 @@ def _gradients(seed: int, samples: int) -> dict[str, Variable]:
             cell = (row, place, number, slice(setting.size))
             mean[cell], error[cell] = by_hand.mean_gradient(inputs, points[number], noise)
             expected[cell] = curvatures[place] @ points[number]
-    dims = ("process", "moment", "point", "weight")
-    return {
-        "gradient_mean": (dims, mean),
-        "gradient_error": (dims, error),
-        "gradient_expected": (dims, expected),
-        "gradient_limit": ((), np.array(_limit(int(np.isfinite(expected).sum())))),
-    }
+    return {"gradient_mean": mean, "gradient_error": error, "gradient_expected": expected}
 
 
 @jax.jit
@@ -114,7 +108,7 @@ def _map_path(problem: by_hand.Problem, steps: int, lr: float, momentum: float) 
     return np.array(path).reshape(-1, 2, 2) / units
 
 
-def _orders() -> dict[str, Variable]:
+def _orders() -> dict[str, np.ndarray]:
     """Compare SGDm with the split integrator step by step, and with the exact flow over lr."""
     far, near, held = np.empty((3, len(_PROBLEMS), len(_LR)))
     rounding = np.empty((len(_PROBLEMS), len(_PAIRS)))
@@ -133,14 +127,14 @@ def _orders() -> dict[str, Variable]:
             stiff = problem._replace(friction=(1 - fixed) / root)
             held[row, column] = by_hand.flow_errors(stiff, 1, lr, fixed)[1]
     return {
-        "global_error": (("problem", "lr"), far),
-        "local_error": (("problem", "lr"), near),
-        "local_error_fixed_momentum": (("problem", "lr"), held),
-        "rounding": (("problem", "pair"), rounding),
+        "global_error": far,
+        "local_error": near,
+        "local_error_fixed_momentum": held,
+        "rounding": rounding,
     }
 
 
-def _growth(seed: int) -> dict[str, Variable]:
+def _growth(seed: int) -> dict[str, np.ndarray]:
     """Follow long trajectories of the flow and of SGDm, and ask the library for their radius."""
     pairs = np.array(_SINUSOIDS + _SQUARES)
     square = np.arange(len(pairs)) >= len(_SINUSOIDS)
@@ -153,148 +147,82 @@ def _growth(seed: int) -> dict[str, Variable]:
         values = {"period": pairs[square == kind, 0], "momentum": pairs[square == kind, 1]}
         for row, criterion in enumerate(_DYNAMICS):
             radius[row, square == kind] = rates(setting, values, criterion) * values["period"]
-    return {
-        "log_size": (("dynamics", "setting", "start", "turn"), np.array(sizes)),
-        "log_radius": (("dynamics", "setting"), radius),
-    }
+    return {"log_size": np.array(sizes), "log_radius": radius}
 
 
-@double_precision
-def compute_propositions(seed: int, samples: int) -> xr.Dataset:
-    """Return the numbers behind both propositions and the theorem.
+def _layout() -> Layout:
+    """Return what is stored.
 
-    Parameters
-    ----------
-    seed
-        Of all draws.
-    samples
-        Gradients drawn at each step and point.
-
-    Returns
-    -------
-    xarray.Dataset
-        Proposition 1: ``gradient_mean``, its standard error ``gradient_error`` and
-        ``gradient_expected`` over ``(process, moment, point, weight)``, empty where a model has
-        fewer weights. Proposition 2: ``global_error`` and ``local_error`` over ``(problem, lr)``,
-        and ``rounding(problem, pair)``. Theorem 1: ``log_size(dynamics, setting, start, turn)`` of
-        the state after each period and ``log_radius(dynamics, setting)``.
+    Proposition 1: ``gradient_mean``, its standard error and what is expected, for the ``weights``
+    of each process. Proposition 2: errors over the step size, and rounding. Theorem 1: the
+    logarithm of the size of the state after each period, and that of the radius.
     """
-    if samples < 1000:  # fewer, and the mean is not close enough to normal
-        raise ArgumentError(f"samples must be at least 1000, got {samples}")
     families = {"sinusoid": _SINUSOIDS, "square": _SQUARES}
-    return xr.Dataset(
-        _gradients(seed, samples) | _orders() | _growth(seed),
+    names = [f"{name} T={at[0]} μ={at[1]:g}" for name, of in families.items() for at in of]
+    drawn = Variable(("process", "moment", "point", "weight"), "float64")
+    over_lr = Variable(("problem", "lr"), "float64")
+    return Layout(
         coords={
             "process": np.array([process.name for process in _DRAWN]),
             "moment": np.arange(len(_STEPS)),
             "point": np.array(_POINTS),
             "weight": np.arange(_WEIGHTS),
             "problem": np.arange(len(_PROBLEMS)),
-            "friction": ("problem", np.array([problem.friction for problem in _PROBLEMS])),
-            "time_period": ("problem", np.array([problem.period for problem in _PROBLEMS])),
             "lr": _LR,
             "pair": np.array(_PAIRS),
             "dynamics": np.array(_DYNAMICS),
-            "setting": np.array(
-                [f"{name} T={at[0]} μ={at[1]:g}" for name, of in families.items() for at in of]
-            ),
+            "setting": np.array(names),
             "start": np.arange(2),
             "turn": np.arange(_TURNS + 1),
         },
-        attrs={"samples": str(samples), "level": f"{_LEVEL:g}", "seed": str(seed)},
+        chunks={},
+        variables={
+            "gradient_mean": drawn,
+            "gradient_error": drawn,
+            "gradient_expected": drawn,
+            "gradient_limit": Variable((), "float64"),
+            "global_error": over_lr,
+            "local_error": over_lr,
+            "local_error_fixed_momentum": over_lr,
+            "rounding": Variable(("problem", "pair"), "float64"),
+            "log_size": Variable(("dynamics", "setting", "start", "turn"), "float64"),
+            "log_radius": Variable(("dynamics", "setting"), "float64"),
+        },
+        labels={
+            "weights": ("process", np.array(_SIZES)),
+            "friction": ("problem", np.array([problem.friction for problem in _PROBLEMS])),
+            "time_period": ("problem", np.array([problem.period for problem in _PROBLEMS])),
+        },
     )
 
 
-def _judge_gradient(dataset: xr.Dataset) -> Claim:
-    used = np.isfinite(dataset.gradient_expected.values)
-    mean, error = dataset.gradient_mean.values, dataset.gradient_error.values
-    scores = np.abs(mean - dataset.gradient_expected.values) / error
-    # At the same weights, unless they are the target, the gradient must differ between steps.
-    one, other = np.array([0, 0, 1]), np.array([1, 2, 2])
-    change = np.abs(mean[:, one, 1:] - mean[:, other, 1:])
-    change /= np.hypot(error[:, one, 1:], error[:, other, 1:])
-    limit = _limit(int(used.sum()))
-    return Claim(
-        id="gradient-is-linear",
-        claim="The expected gradient of the squared error is B_k (θ - θ*), linear in the weights, "
-        "with a matrix that moves with the inputs (Prop. 1).",
-        quantity=f"drawn gradients less B (θ - θ*), standard errors, largest of {used.sum()}",
-        reason="The change between steps is that of the mean gradient at the same weights, the "
-        "largest of each process and of these the least. The largest of so many standard "
-        "normal scores exceeds the limit with a chance of "
-        f"{_LEVEL:g} (Bonferroni); a change counts when it exceeds the same limit.",
-        cases=(
-            Case("drawn against B (θ - θ*)", float(scores[used].max()), "<=", limit),
-            Case("change between steps", float(np.nanmax(change, (1, 2, 3)).min()), ">", limit),
-        ),
-        level=_LEVEL,
+@double_precision
+def compute_propositions(seed: int, samples: int) -> dict[str, np.ndarray]:
+    """Return the numbers behind both propositions and the theorem, from so many gradients a point.
+
+    Gradients are nan beyond the weights of a process.
+    """
+    if samples < 1000:  # fewer, and the mean is not close enough to normal
+        raise ArgumentError(f"samples must be at least 1000, got {samples}")
+    scores = len(_STEPS) * len(_POINTS) * sum(_SIZES)
+    limit = np.array(score_limit(scores))
+    return _gradients(seed, samples) | {"gradient_limit": limit} | _orders() | _growth(seed)
+
+
+def propositions(scale: str) -> Experiment:
+    """Return the record of this experiment."""
+    samples = 20_000 if scale == "paper" else 4_000
+    return Experiment(
+        id="propositions",
+        title="The propositions, checked by hand-written trajectories",
+        caption="Left: drawn gradients against the linear form of Prop. 1. Middle: the error of "
+        "SGD with momentum against the flow, which falls to first order. Right: the growth of long "
+        "trajectories against the spectral radius, on both sides of 1.",
+        specification={"id": "propositions", "samples": samples},
+        layout=_layout(),
+        compute=compute_at_once(partial(compute_propositions, samples=samples)),
+        draw=plot_propositions,
+        judges=(Judge(judge_gradient), Judge(judge_order), Judge(judge_floquet)),
+        attributes={"samples": samples, "level": GRADIENT_LEVEL},
+        paper="Prop. 1, Prop. 2, Thm. 1",
     )
-
-
-def _judge_order(dataset: xr.Dataset) -> Claim:
-    lr = np.log(dataset.lr.values)
-    # First order in the step h = sqrt(lr) means an error that falls as h at a fixed time, and as
-    # h^2 = lr after a single step: slopes of 1/2 and 1 over log(lr).
-    far, near, held = (
-        np.log(dataset[name].values)
-        for name in ("global_error", "local_error", "local_error_fixed_momentum")
-    )
-    order = 2 * np.polyfit(lr, far.T, 1)[0], np.polyfit(lr, near.T, 1)[0]
-    last = (held[:, -1] - held[:, -2]) / (lr[-1] - lr[-2])
-    off = [float(np.abs(slope - 1).max()) for slope in (*order, last)]
-    worst = zip(dataset.pair.values, dataset.rounding.values.max(0), strict=True)
-    return Claim(
-        id="first-order",
-        claim="SGDm is the split Euler integrator of the equation with a step of h = sqrt(η), and "
-        "of first order (Prop. 2).",
-        quantity="difference over 1000 steps; order of the error, off 1",
-        reason="1000 steps may each lose a few units of the last place, 2e-16. An exponent fitted "
-        "over a factor of 256 in η carries corrections of higher order of a few hundredths; a "
-        "method of another order is off by 1.",
-        cases=(
-            *(Case(str(pair), float(each), "<=", 1e-12) for pair, each in worst),
-            Case("exponent of h at a fixed time, off 1", off[0], "<=", 0.1),
-            Case("exponent of η after one step, off 1", off[1], "<=", 0.1),
-            Case("exponent of η after one step at fixed μ, off 1", off[2], "<=", 0.1, False),
-        ),
-        level=0.0,
-        note="The friction (1-μ)/sqrt(η) is held while η falls, so that there is one equation to "
-        "converge to. With μ held instead the friction grows, and the error of one step falls in "
-        "the end only as sqrt(η), unless the start is at rest.",
-    )
-
-
-def _judge_floquet(dataset: xr.Dataset) -> Claim:
-    flow, discrete = by_hand.growth_per_turn(dataset.sel(dynamics=list(_DYNAMICS)).log_size.values)
-    radius, exact = dataset.sel(dynamics=list(_DYNAMICS)).log_radius.values[..., None]
-    off, of_map, between = (
-        np.abs(growth / log - 1).max(-1)
-        for growth, log in ((flow, radius), (discrete, exact), (discrete, radius))
-    )
-    cases = [
-        Case(f"{label}, log ρ = {log:+.3f}", float(each), "<=", 0.01)
-        for label, log, each in zip(dataset.setting.values, radius[:, 0], off, strict=True)
-    ]
-    cases.sort(key=lambda case: -case.measured)  # the worst first, as it stands for the claim
-    rarer = min(np.sum(radius > 0), np.sum(radius < 0))
-    return Claim(
-        id="floquet",
-        claim="The error grows or falls by the spectral radius ρ per period (Thm. 1).",
-        quantity="growth over 200 periods against log ρ, off 1, the worse of two starts",
-        reason="A wrong sign is off by 2 or about so; what the swing of complex multipliers leaves "
-        "after 200 periods is below a hundredth.",
-        cases=(
-            *cases,
-            Case("settings on the rarer side of ρ = 1", float(rarer), ">=", 2.0),
-            Case("SGDm over the exact radius of its map", float(of_map.max()), "<=", 0.01, False),
-            Case("SGDm over ρ of the flow", float(between.max()), "<", 1.0, False),
-        ),
-        level=0.0,
-        note="By the theorem all other solutions diverge where ρ > 1. Those that start in the span "
-        "of the multipliers below 1 do not, if there are any; a random start is never there.",
-    )
-
-
-def judge_propositions(dataset: xr.Dataset) -> list[Claim]:
-    """Judge `gradient-is-linear`, `first-order` and `floquet` from `compute_propositions`."""
-    return [_judge_gradient(dataset), _judge_order(dataset), _judge_floquet(dataset)]

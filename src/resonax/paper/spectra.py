@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,31 +10,37 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
-import xarray as xr
 
 from resonax.algebra import double_precision
 from resonax.checks import ArgumentError
-from resonax.paper.inference import Estimate, mean_interval
-from resonax.paper.judgement import Case, Claim
+from resonax.figures.spectra import plot_spectra
+from resonax.paper.spectra_judges import judge_spectral_peaks
 from resonax.processes import AR2, Process, Sinusoid, Spectrum, Square, Switching
+from resonax.results import Layout, Variable
+from resonax.sweeps.experiment import Experiment, Judge, compute_at_once
 
-__all__ = ["PANELS", "Panel", "compute_spectra", "judge_spectral_peaks"]
+__all__ = ["SIGNALS", "Signal", "compute_spectra", "spectra"]
 
 # A segment holds a whole number of every period that the paper shows, so that each line, and each
 # trough of the switching mean, falls on a frequency of the estimate and does not leak.
 _SEGMENT = 1200
-_LEVEL = 0.01  # chance of a wrong outcome, shared out among all peaks, troughs and ratios
 _PARTS = 10  # of a path, each with its own estimate, for the intervals
 _SHOWN = 300  # steps of the path that are kept for the picture
 _GRID = 2**16  # frequencies that resolve the narrowest peak, that of AR(2) at 0.05, by far
 
 
-class Panel(NamedTuple):
-    """One process at one frequency: its label, and the process."""
+class Signal(NamedTuple):
+    """One process at one frequency; ``symbol`` says whether f or T is given."""
 
-    label: str
     process: Process
+    symbol: str
     period: float
+
+    @property
+    def name(self) -> str:
+        """The name of its panel."""
+        number = 1 / self.period if self.symbol == "f" else self.period
+        return f"{self.process.name} {self.symbol}={number:g}"
 
 
 _FAMILIES: tuple[tuple[Process, str, tuple[float, ...]], ...] = (
@@ -46,14 +51,13 @@ _FAMILIES: tuple[tuple[Process, str, tuple[float, ...]], ...] = (
 )
 
 
-def _panel(family: Process, symbol: str, number: float) -> Panel:
+def _signal(family: Process, symbol: str, number: float) -> Signal:
     period = 1 / number if symbol == "f" else float(number)
-    process = replace(family, period=period)  # pyright: ignore[reportArgumentType]
-    return Panel(f"{family.name} {symbol}={number:g}", process, period)
+    return Signal(replace(family, period=period), symbol, period)  # pyright: ignore[reportArgumentType]
 
 
-PANELS = tuple(
-    _panel(family, symbol, number) for family, symbol, numbers in _FAMILIES for number in numbers
+SIGNALS = tuple(
+    _signal(family, symbol, number) for family, symbol, numbers in _FAMILIES for number in numbers
 )
 
 
@@ -91,35 +95,54 @@ def _through_window(spectrum: Spectrum, density: np.ndarray, window: np.ndarray)
     return np.maximum(seen[: count // 2 + 1], 0.0)  # rounding may leave a zero just below
 
 
-@double_precision
-def compute_spectra(seed: int, steps: int) -> xr.Dataset:
-    """Return paths, estimated densities and closed forms of the paper's twelve panels.
+def _layout() -> Layout:
+    """Return what is stored.
 
     Densities are two-sided, as in `Spectrum`: of the input (one sample a step), and of its mean.
+    ``closed_form`` is the average of the estimate by theory, and ``part_density`` the estimate from
+    each of ten parts of the path. ``peak`` is where a process says its peak is, 0 for switching.
+    """
+    names = np.array([signal.process.name for signal in SIGNALS])
+    periods = np.array([signal.period for signal in SIGNALS])
+    over = ("panel", "series", "frequency")
+    return Layout(
+        coords={
+            "panel": np.array([signal.name for signal in SIGNALS]),
+            "part": np.arange(_PARTS),
+            "series": np.array(["input", "mean"]),
+            "step": np.arange(_SHOWN),
+            "frequency": np.arange(_SEGMENT // 2 + 1) / _SEGMENT,
+        },
+        chunks={},
+        variables={
+            "path": Variable(("panel", "series", "step"), "float64"),
+            "density": Variable(over, "float64"),
+            "part_density": Variable(("part", *over), "float64"),
+            "closed_form": Variable(over, "float64"),
+        },
+        labels={
+            "process": ("panel", names),
+            "symbol": ("panel", np.array([signal.symbol for signal in SIGNALS])),
+            "period": ("panel", periods),
+            "peak": ("panel", np.where(names == "switching", 0.0, 1 / periods)),
+        },
+    )
 
-    Parameters
-    ----------
-    seed
-        Of all draws.
-    steps
-        Length of the paths from which the densities are estimated, by Welch's method with a Hann
-        window: at least ten of its segments of 1200 steps.
 
-    Returns
-    -------
-    xarray.Dataset
-        ``path(panel, series, step)``, the beginning; ``density`` and ``closed_form``, the average
-        of the estimate by theory, over ``(panel, series, frequency)``; ``part_density``, the
-        estimates from ten parts of each path. Beside each panel stand its
-        ``process``, ``period`` and the frequency of its ``peak``, 0 for switching.
+@double_precision
+def compute_spectra(seed: int, steps: int) -> dict[str, np.ndarray]:
+    """Return paths, estimated densities and closed forms of the paper's twelve panels.
+
+    Densities are estimated from paths of so many steps, by Welch's method with a Hann window: at
+    least ten of its segments of 1200 steps.
     """
     if steps < 10 * _SEGMENT:
         raise ArgumentError(f"steps must be at least {10 * _SEGMENT}, got {steps}")
-    keys = jax.random.split(jax.random.key(seed), len(PANELS))
-    count = len(PANELS) // len(_FAMILIES)
+    keys = jax.random.split(jax.random.key(seed), len(SIGNALS))
+    count = len(SIGNALS) // len(_FAMILIES)
     paths = np.concatenate(
         [
-            _draw(family, jnp.array([p.period for p in PANELS[part]]), keys[part], steps)
+            _draw(family, jnp.array([one.period for one in SIGNALS[part]]), keys[part], steps)
             for number, (family, *_) in enumerate(_FAMILIES)
             for part in [slice(number * count, (number + 1) * count)]
         ]
@@ -130,150 +153,34 @@ def compute_spectra(seed: int, steps: int) -> xr.Dataset:
     _, density = scipy.signal.welch(paths, return_onesided=False, **options)
     pieces = np.split(paths[..., : steps // _PARTS * _PARTS], _PARTS, axis=-1)
     parts = [scipy.signal.welch(piece, return_onesided=False, **options)[1] for piece in pieces]
-    fine = [panel.process.spectrum(np.arange(_GRID // 2 + 1) / _GRID) for panel in PANELS]
+    fine = [signal.process.spectrum(np.arange(_GRID // 2 + 1) / _GRID) for signal in SIGNALS]
     closed = [
         [_through_window(found, one, window) for one in (found.input_density, found.mean_density)]
         for found in fine
     ]
-    over = ("panel", "series")
-    names = np.array([panel.process.name for panel in PANELS])
-    periods = np.array([panel.period for panel in PANELS])
-    return xr.Dataset(
-        {
-            "path": ((*over, "step"), paths[..., :_SHOWN]),
-            "density": ((*over, "frequency"), density[..., :half]),
-            "part_density": (("part", *over, "frequency"), np.array(parts)[..., :half]),
-            "closed_form": ((*over, "frequency"), np.array(closed)),
-        },
-        coords={
-            "panel": np.array([panel.label for panel in PANELS]),
-            "part": np.arange(_PARTS),
-            "series": np.array(["input", "mean"]),
-            "step": np.arange(_SHOWN),
-            "frequency": np.arange(half) / _SEGMENT,
-            "process": ("panel", names),
-            "period": ("panel", periods),
-            "peak": ("panel", np.where(names == "switching", 0.0, 1 / periods)),
-        },
-        attrs={
-            "steps": str(steps),
-            "segment": str(_SEGMENT),
-            "window": "hann",
-            "seed": str(seed),
-        },
-    )
+    return {
+        "path": paths[..., :_SHOWN],
+        "density": density[..., :half],
+        "part_density": np.array(parts)[..., :half],
+        "closed_form": np.array(closed),
+    }
 
 
-def _vertex(values: np.ndarray, place: int) -> float:
-    """Return where a parabola through an extreme value and its neighbours has its vertex."""
-    if not 0 < place < len(values) - 1:
-        return float(place)
-    before, here, after = np.log(np.maximum(values[place - 1 : place + 2], 1e-300))
-    bend = before - 2 * here + after
-    return place + 0.5 * (before - after) / bend if bend else float(place)
-
-
-def _within(values: np.ndarray, low: float, high: float) -> tuple[np.ndarray, int]:
-    """Return the values between two places (open ends), and where the first one stood."""
-    start = int(np.floor(low)) + 1
-    return values[start : int(np.ceil(high))], start
-
-
-def _offsets(density: Mapping[str, np.ndarray], process: str, bins: float) -> np.ndarray:
-    """Return by how many bins each feature of a panel is off its place.
-
-    The features are the largest value of both densities, for a square wave also the harmonics 3,
-    5 and 7 of its mean, each searched between its even neighbours, and for switching the first
-    three troughs of its mean, each searched half a spacing to both sides. ``bins`` is the number
-    of them from 0 to 1/period.
-    """
-    offsets = []
-    if process == "switching":
-        for number in (1, 2, 3):
-            values, start = _within(density["mean"], (number - 0.5) * bins, (number + 0.5) * bins)
-            offsets.append(start + _vertex(values, int(values.argmin())) - number * bins)
-        return np.array(offsets)
-    offsets = [_vertex(values, int(values.argmax())) - bins for values in density.values()]
-    if process == "square":
-        for number in (3, 5, 7):
-            values, start = _within(density["mean"], (number - 1) * bins, (number + 1) * bins)
-            offsets.append(start + _vertex(values, int(values.argmax())) - number * bins)
-    return np.array(offsets)
-
-
-def _lobes(density: Mapping[str, np.ndarray], bins: float) -> np.ndarray:
-    """Return the largest mean of each density in a later quarter of 1/period over the first."""
-    ratios = []
-    for values in density.values():
-        quarter = np.floor(np.arange(len(values)) / (bins / 4)).astype(int)
-        each = np.bincount(quarter, values) / np.bincount(quarter)
-        ratios.append(each[1:].max() / each[0])
-    return np.array(ratios)
-
-
-def _jackknife(
-    panel: xr.Dataset, feature: Callable[[Mapping[str, np.ndarray]], np.ndarray], error: float
-) -> list[Estimate]:
-    """Return features of the density with intervals, from leaving out one part of the path.
-
-    The pseudo-values of the jackknife are treated as independent (Tukey): the parts are long
-    against the memory of every process.
-    """
-    parts = panel.part_density.transpose("part", "series", "frequency").values
-    names = [str(name) for name in panel.series.values]
-
-    def found(chosen: np.ndarray) -> np.ndarray:
-        return feature(dict(zip(names, chosen.mean(axis=0), strict=True)))
-
-    count, whole = len(parts), found(parts)
-    without = np.array([found(np.delete(parts, part, axis=0)) for part in range(count)])
-    pseudo = count * whole - (count - 1) * without
-    estimates = []
-    for value, row in zip(whole, pseudo.T, strict=True):
-        around = mean_interval(row, error)
-        half = (around.high - around.low) / 2
-        estimates.append(Estimate(float(value), float(value - half), float(value + half)))
-    return estimates
-
-
-def _place_case(label: str, offsets: list[Estimate]) -> Case:
-    """Return the largest offset of a panel, to either side, in bins."""
-    low = max(max(0.0, one.low, -one.high) for one in offsets)
-    high = max(max(-one.low, one.high) for one in offsets)
-    worst = max(abs(one.value) for one in offsets)
-    return Case(label, worst, "<=", 1.0, interval=(low, high))
-
-
-def judge_spectral_peaks(dataset: xr.Dataset) -> Claim:
-    """Judge from `compute_spectra` whether each density peaks where its process says."""
-    resolution = float(dataset.frequency[1] - dataset.frequency[0])
-    places, lobes = [], []
-    # A square wave has five features, switching three and two ratios, the others two, three times.
-    error = _LEVEL / (3 * (2 + 2 + 5 + 5))
-    for label in dataset.panel.values:
-        panel = dataset.sel(panel=label)
-        process, bins = str(panel.process.values), 1 / (float(panel.period) * resolution)
-        offsets = _jackknife(panel, lambda d, p=process, b=bins: _offsets(d, p, b), error)
-        places.append(_place_case(str(label), offsets))
-        if process == "switching":
-            ratios = _jackknife(panel, lambda d, b=bins: _lobes(d, b), error)
-            worst = max(ratios, key=lambda one: one.value)
-            ends = max(one.low for one in ratios), max(one.high for one in ratios)
-            words = f"{label}, off zero over at zero"
-            lobes.append(Case(words, worst.value, "<", 1.0, interval=ends))
-    places.sort(key=lambda case: -case.measured)  # the worst first, as it stands for the claim
-    return Claim(
-        id="spectral-peaks",
-        claim="The density peaks at f for the sinusoid and AR(2) and at the odd multiples of 1/T "
-        "for the square wave, most at 1/T; switching has troughs at the multiples of 1/T and no "
-        "peak but at zero.",
-        quantity=f"peaks off their place, in bins of {resolution:.2g} cycles a step",
-        reason="For switching the troughs of the mean are placed. An estimate cannot place a peak "
-        "better than its resolution. The top of the switching density is flat and its estimate "
-        "rough, so that averages over quarters are compared; by theory their ratio is 0.7. "
-        "Intervals are those of the jackknife over ten parts of each path, all at once.",
-        cases=(*places, *lobes),
-        level=_LEVEL,
-        note="AR(2) at f = 0.01 is itself wider than the resolution (half width 0.001), at 0.03 "
-        "and 0.05 narrower: what is seen there is the width of the window.",
+def spectra(scale: str) -> Experiment:
+    """Return the record of this experiment."""
+    steps = 240_000 if scale == "paper" else 48_000
+    return Experiment(
+        id="spectra",
+        title="What the inputs sound like",
+        caption="A sample path (left) and the power spectral density (right) of the inputs and of "
+        "their mean, for each process at three settings. Densities are estimated by Welch's method "
+        "and lie on the closed form; the marks are where the process says its peak is.",
+        specification={"id": "spectra", "steps": steps},
+        layout=_layout(),
+        compute=compute_at_once(functools.partial(compute_spectra, steps=steps)),
+        draw=plot_spectra,
+        judges=(Judge(judge_spectral_peaks),),
+        attributes={"steps": steps, "segment": _SEGMENT, "window": "hann"},
+        paper="Appendix, details of the experiments",
+        cells=len(SIGNALS),
     )

@@ -11,15 +11,15 @@ from string import Template
 from typing import Any
 
 from resonax.checks import StoreError
-from resonax.paper.judgement import (
+from resonax.reports import Part, escape, framed, page, terms
+from resonax.results import make_folder, replacing
+from resonax.sweeps.judgement import (
     OUTCOMES,
     Case,
     Claim,
     interval_text,
     measured_text,
 )
-from resonax.reports import Part, escape, framed, page, terms
-from resonax.results import make_folder, replacing
 
 __all__ = [
     "Report",

@@ -1,21 +1,11 @@
 """Results: labelled datasets on disk. They know no physics."""
 
-from __future__ import annotations
-
-import contextlib
-import os
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from resonax.checks import ArgumentError, StoreError
-from resonax.results.disk import clear, temporary
+from resonax.results.dataset import open_dataset, save_dataset
+from resonax.results.disk import clear
+from resonax.results.files import check_folder, make_folder, replacing
 from resonax.results.layout import Layout, Task, Variable
 from resonax.results.lock import locked
 from resonax.results.store import Store, open_store
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 __all__ = [
     "Layout",
@@ -31,65 +21,3 @@ __all__ = [
     "replacing",
     "save_dataset",
 ]
-
-
-def check_folder(path: str | Path) -> Path:
-    """Return a path to write to, after seeing that its folder is there and may be written."""
-    path = Path(path)
-    folder = path.parent
-    try:
-        if not folder.is_dir():
-            raise ArgumentError(f"the folder of {path} does not exist: make it first")
-        if path.is_dir():
-            raise ArgumentError(f"{path} is a folder: name a file")
-    except OSError as error:
-        raise ArgumentError(f"{path} cannot be written: {error.strerror}") from None
-    if not os.access(folder, os.W_OK):
-        raise ArgumentError(f"the folder of {path} cannot be written to: choose another")
-    return path
-
-
-def make_folder(path: Path) -> Path:
-    """Make a folder, with those above it, unless it is there; return its path."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"the folder {path} could not be made: {error.strerror}") from None
-    return path
-
-
-@contextlib.contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path beside a file, which becomes the file once all went well.
-
-    An error or an interrupt leaves the old file, or none: never half of one.
-    """
-    path = check_folder(path)
-    clear(path.parent)  # what a killed process left
-    try:
-        with temporary(path.parent, path.suffix or ".tmp") as fresh:
-            yield fresh
-            fresh.replace(path)
-    except OSError as error:
-        raise StoreError(f"{path} could not be written: {error.strerror or error}") from error
-
-
-def save_dataset(dataset: xr.Dataset, path: str | Path) -> None:
-    """Write a dataset as a netCDF file, whole or not at all."""
-    with replacing(path) as temporary:
-        dataset.to_netcdf(temporary, engine="scipy", format="NETCDF3_64BIT")
-
-
-def open_dataset(path: str | Path) -> xr.Dataset:
-    """Read a dataset that `save_dataset` wrote."""
-    import xarray as xr
-
-    import resonax.accessor  # noqa: F401  gives the maps their methods
-
-    if not Path(path).is_file():
-        raise StoreError(f"{path} is not there: name a file that save_dataset or --out wrote")
-    try:
-        with xr.open_dataset(path, engine="scipy") as dataset:
-            return dataset.load()
-    except (OSError, TypeError, ValueError):
-        raise StoreError(f"{path} is not a dataset of resonax: delete it or name another") from None

@@ -44,24 +44,32 @@ class Layout:
         The arrays, by name; each has all the dimensions that are cut.
     coord_attributes
         Words on coordinates, such as their units.
+    labels
+        Further coordinates: the dimension that each runs along, and its numbers or words.
     """
 
     coords: Mapping[str, np.ndarray]
     chunks: Mapping[str, int]
     variables: Mapping[str, Variable]
     coord_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    labels: Mapping[str, tuple[str, np.ndarray]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         import numpy as np
 
         object.__setattr__(self, "coords", {k: np.asarray(v) for k, v in self.coords.items()})
-        for name, values in self.coords.items():
+        labels = {k: (dim, np.asarray(values)) for k, (dim, values) in self.labels.items()}
+        object.__setattr__(self, "labels", labels)
+        for name, values in [*self.coords.items(), *((k, v) for k, (_, v) in labels.items())]:
             _check_name("coordinate", name)
             if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iufU":
                 raise ArgumentError(f"the coordinate {name} must be a list of numbers or words")
-        for name in [*self.chunks, *self.coord_attributes]:
+        for name in [*self.chunks, *self.coord_attributes, *(dim for dim, _ in labels.values())]:
             if name not in self.coords:
                 raise ArgumentError(f"the dimension {name} needs a coordinate")
+        for name, (dim, values) in labels.items():
+            if name in self.coords or len(values) != len(self.coords[dim]):
+                raise ArgumentError(f"{name} must be a further coordinate, as long as {dim}")
         for name, length in self.chunks.items():
             check_whole(f"the chunk of {name}", length, low=1)
         if not self.variables:
@@ -71,7 +79,7 @@ class Layout:
 
     def _check(self, name: str, variable: Variable) -> None:
         _check_name("variable", name)
-        if name in self.coords:
+        if name in self.coords or name in self.labels:
             raise ArgumentError(f"{name} cannot be both a variable and a coordinate")
         if variable.dtype not in FILL:
             raise ArgumentError(f"the type of {name} must be one of: {', '.join(FILL)}")
@@ -106,7 +114,9 @@ class Layout:
     def describe(self) -> dict[str, Any]:
         """Return what must be the same for a run to go on, as plain values."""
         used = {dim for variable in self.variables.values() for dim in variable.dims}
+        labels = {name: [dim, values.tolist()] for name, (dim, values) in self.labels.items()}
         return {
+            **({"labels": labels} if labels else {}),
             "dims": list(self.coords),
             "coords": {name: values.tolist() for name, values in self.coords.items()},
             "chunks": {dim: self.chunk(dim) for dim in self.coords if dim in used},

@@ -30,6 +30,8 @@ __all__ = [
 ELSEWHERE = "choose another --out folder or delete it"
 _FORMAT = "resonax store 2"
 _EARLIER = "resonax store 1"
+_ONE_PIECE = "finished.json"  # of the version before, for datasets that were no sweeps
+_LABELS = "coordinates"  # names the further coordinates, as the CF conventions have it
 _RESERVED = (
     "format",
     "dims",
@@ -52,7 +54,7 @@ def build(
     from zarr.codecs import BytesCodec, Crc32cCodec
     from zarr.storage import LocalStore
 
-    if taken := [name for name in attributes if name in _RESERVED]:
+    if taken := [name for name in attributes if name in (*_RESERVED, _LABELS)]:
         raise ArgumentError(f"an attribute cannot be called {taken[0]}: choose another name")
     attributes = {
         **json.loads(json.dumps(attributes, sort_keys=True)),  # equal ones are equal bytes
@@ -62,6 +64,7 @@ def build(
         "specification": specification,
         "specification_sha256": digest(specification),
         "versions": dict(sorted(versions.items())),
+        **({_LABELS: " ".join(layout.labels)} if layout.labels else {}),
     }
     root = zarr.create_group(LocalStore(path), attributes=attributes)
 
@@ -83,10 +86,11 @@ def build(
             config={"write_empty_chunks": True},
         )
 
-    for name, values in layout.coords.items():
+    own = {name: (name, values) for name, values in layout.coords.items()}
+    for name, (dim, values) in {**own, **layout.labels}.items():
         kind = str if values.dtype.kind == "U" else values.dtype
         words = layout.coord_attributes.get(name, {})
-        add(name, (name,), values.shape, values.shape, kind, words)[...] = values
+        add(name, (dim,), values.shape, values.shape, kind, words)[...] = values
     for name, variable in layout.variables.items():
         shape = tuple(len(layout.coords[dim]) for dim in variable.dims)
         add(
@@ -127,17 +131,23 @@ def open_metadata(path: Path) -> Iterator[xr.Dataset]:
             raise StoreError(
                 f"{path} was written by an earlier resonax, without checksums: {ELSEWHERE}"
             )
+        if (path / _ONE_PIECE).exists():
+            raise ArgumentError(
+                f"{path} was written by an earlier resonax, in one piece: {ELSEWHERE}"
+            )
         if attributes.get("format") != _FORMAT or not set(_RESERVED) <= set(attributes):
             raise not_a_store(path)
         if digest(attributes["specification"]) != attributes["specification_sha256"]:
             raise StoreError(f"the specification of {path} was changed by hand: {ELSEWHERE}")
         try:
+            labelled = dataset.set_coords(attributes.get(_LABELS, "").split())
             words = {  # from zarr's own type of text, which little else can take
-                name: (name, np.array(values.values.tolist(), str), values.attrs)
-                for name, values in dataset.coords.items()
+                name: (values.dims, np.array(values.values.tolist(), str), values.attrs)
+                for name, values in labelled.coords.items()
                 if values.dtype.kind not in "iuf"
             }
-            labelled = dataset.assign_coords(words)
+            labelled = labelled.assign_coords(words)
+            labelled.attrs.pop(_LABELS, None)
             if _digest_layout(read_layout(labelled)) != attributes["layout_sha256"]:
                 raise ValueError
         except (OSError, KeyError, TypeError, ValueError):
@@ -153,7 +163,12 @@ def read_layout(dataset: xr.Dataset) -> Layout:
         dims = tuple(str(dim) for dim in array.dims)
         variables[str(name)] = Variable(dims, str(array.dtype), array.attrs)
     coords = {dim: dataset[dim].values for dim in dataset.attrs["dims"]}
-    return Layout(coords, chunks, variables)
+    labels = {
+        str(name): (str(values.dims[0]), values.values)
+        for name, values in dataset.coords.items()
+        if name not in coords
+    }
+    return Layout(coords, chunks, variables, labels=labels)
 
 
 def read_attributes(path: Path) -> dict[str, Any]:

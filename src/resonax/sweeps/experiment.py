@@ -1,69 +1,132 @@
-"""An experiment: what is computed for one figure, and how it is stored."""
+"""An experiment: one record of how a figure is computed, stored, judged and drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from resonax.algebra import on_the_cpu
 from resonax.results import Layout
+from resonax.sweeps.judgement import Claim
 from resonax.sweeps.specification import Sweep
 from resonax.sweeps.sweep import compute_sweep, sweep_groups, sweep_layout, sweep_specification
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.figure import Figure
 
-__all__ = ["Experiment", "from_sweep"]
+__all__ = ["Advance", "Datasets", "Experiment", "Judge", "compute_at_once", "from_sweep"]
 
-Advance = Callable[[float], None]
+Advance = Callable[[float], None]  # told the share of the work just finished
+Datasets = Mapping[str, "xr.Dataset"]  # results by the id of their experiment
+Arrays = dict[str, np.ndarray]
+
+
+class Judge(NamedTuple):
+    """A function from results to a claim, and the ids of further experiments that it needs."""
+
+    function: Callable[[Datasets], Claim]
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One figure: its words, its layout, and the function that computes a task of it.
+    """All that is known of one figure; it can be sent to another process.
 
-    An experiment without a layout is made whole, by ``whole``, in one part; the parts of another
-    are the tasks of its layout. Parts of one group run the same compiled programs.
+    Attributes
+    ----------
+    id, title, caption
+        Its name, and the words of its figure.
+    specification
+        What decides its numbers, as plain values.
+    layout
+        What is stored, and how it is cut into tasks.
+    compute
+        From the region of a task, the seed, whether in double precision, and a function that is
+        told the share of the task just finished, to the variables of the task.
+    draw
+        From the dataset to its figure; one of a sweep is drawn as such if this is not given.
+    judges
+        What is claimed of it.
+    attributes
+        What is written beside the numbers, for figures and judges.
+    paper
+        Which figure of the paper it is.
+    cells, runs
+        Simulated cells, and independent runs of each.
+    readings, deviations
+        Where the paper leaves a choice, by panel; and where this departs from it.
+    labels
+        Words of panels in figures, where they are not their names.
+    networks
+        Whether it trains networks, which takes long.
+    groups
+        The numbers of the tasks; those of one group run the same compiled programs.
     """
 
     id: str
     title: str
-    paper: str
     caption: str
     specification: Mapping[str, Any]
-    cells: int
+    layout: Layout
+    compute: Callable[[Mapping[str, slice], int, bool, Advance], Arrays]
+    draw: Callable[[xr.Dataset], Figure] | None = None
+    judges: tuple[Judge, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    paper: str = ""
+    cells: int = 1
     runs: int | None = None
     readings: tuple[tuple[str, str], ...] = ()
     deviations: tuple[str, ...] = ()
-    layout: Layout | None = None
-    compute: Callable[[Mapping[str, slice], int, bool, Advance], dict[str, np.ndarray]] | None = (
-        None
-    )
-    whole: Callable[[int], xr.Dataset] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
     networks: bool = False
     groups: tuple[tuple[int, ...], ...] = ((0,),)
 
 
-def from_sweep(sweep: Sweep) -> Experiment:
-    """Return the experiment that a sweep describes."""
+def compute_at_once(function: Callable[[int], Arrays]) -> Callable[..., Arrays]:
+    """Return the ``compute`` of an experiment of one task: a function of the seed, on the CPU."""
+    return partial(_at_once, function)
+
+
+def _at_once(
+    function: Callable[[int], Arrays],
+    region: Mapping[str, slice],
+    seed: int,
+    double: bool,
+    advance: Advance,
+) -> Arrays:
+    del region, double, advance
+    return on_the_cpu(function)(seed)
+
+
+def _compute(
+    sweep: Sweep, region: Mapping[str, slice], seed: int, double: bool, advance: Advance
+) -> Arrays:
+    return compute_sweep(sweep, region, seed=seed, double=double, advance=advance)
+
+
+def from_sweep(sweep: Sweep, judges: tuple[Judge, ...] = ()) -> Experiment:
+    """Return the experiment that a sweep describes, with the judges of its claims."""
     points = sweep.points()
     kinds = {sweep.merged(panel, "model").get("kind") for panel in sweep.panels}
     return Experiment(
         id=sweep.id,
         title=sweep.title or sweep.id,
-        paper=sweep.paper,
         caption=" ".join(sweep.caption.split()),
         specification=sweep_specification(sweep),
+        layout=sweep_layout(sweep),
+        compute=partial(_compute, sweep),
+        judges=judges,
+        paper=sweep.paper,
         cells=len(sweep.panels) * int(np.prod([len(array) for array in points.values()])),
         runs=sweep.run.runs,
         readings=tuple((panel.name, panel.reading) for panel in sweep.panels if panel.reading),
         deviations=sweep.deviations,
-        layout=sweep_layout(sweep),
-        compute=lambda region, seed, double, advance: compute_sweep(
-            sweep, region, seed=seed, double=double, advance=advance
-        ),
+        labels={panel.name: panel.label for panel in sweep.panels if panel.label},
         networks="network" in kinds,
         groups=sweep_groups(sweep),
     )

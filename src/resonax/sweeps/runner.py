@@ -1,26 +1,29 @@
-"""Run experiments into stores, part by part: what is stored is kept, the rest is computed."""
+"""Run experiments into stores, task by task: what is stored is kept, the rest is computed."""
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from resonax.algebra import on_the_cpu
-from resonax.checks import ArgumentError, StoreError
+from resonax.checks import ArgumentError
+from resonax.executors import Executor, Serial
 from resonax.labels import versions
 from resonax.results import Store
-from resonax.results.whole import load_whole, save_whole
-from resonax.sweeps.experiment import Experiment
+from resonax.sweeps.devices import chosen_device
+from resonax.sweeps.experiment import Advance, Experiment
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Missing", "Outcome", "Run"]
+__all__ = ["Computation", "Outcome", "run_experiments"]
+
+_LOG = logging.getLogger("resonax")
 
 
 @dataclass(frozen=True)
@@ -32,18 +35,11 @@ class Outcome:
     seconds: float | None
 
 
-class Missing(NamedTuple):
-    """The parts of a run that are to be made, and how many of them were there and are damaged."""
-
-    parts: tuple[int, ...]
-    damaged: int
-
-
 @dataclass(frozen=True)
-class Run:
-    """An experiment and the store it goes to.
+class Computation:
+    """An experiment and the store it goes to, ``<folder>/<id>.zarr``.
 
-    One process opens it, and then any may make some of the parts that are missing. The bits of a
+    One process opens it, and then any may make some of the tasks that are missing. The bits of a
     result depend on seed, precision and device, which are part of its specification.
     """
 
@@ -59,7 +55,7 @@ class Run:
         return self.folder / f"{self.experiment.id}.zarr"
 
     @cached_property
-    def specification(self) -> dict[str, Any]:
+    def _specification(self) -> dict[str, Any]:
         """All that the numbers depend on."""
         return {
             **self.experiment.specification,
@@ -69,46 +65,40 @@ class Run:
         }
 
     @property
-    def parts(self) -> int:
-        """How many parts there are."""
+    def tasks(self) -> int:
+        """How many tasks there are."""
         return sum(map(len, self.experiment.groups))
 
     @cached_property
     def _store(self) -> Store:
-        layout = self.experiment.layout
-        assert layout is not None
-        return Store.at(self.path, layout, self.specification, versions())
+        return Store.at(self.path, self.experiment.layout, self._specification, versions())
 
-    def open(self) -> Missing:
-        """Make the store or take it up; return what is missing in it."""
+    def open(self) -> tuple[int, ...]:
+        """Make the store or take it up; return the tasks that are missing in it."""
+        words = {"title": self.experiment.title, "paper": self.experiment.paper}
+        attributes = {**self.experiment.attributes, **words}
         layout = self.experiment.layout
-        if layout is None:
-            if load_whole(self.path, self.specification) is not None:
-                return Missing((), 0)
-            return Missing((0,), int(self.path.exists()))
-        store = Store.open(self.path, layout, self.specification, self._record(), versions())
+        store = Store.open(self.path, layout, self._specification, attributes, versions())
         pending = store.pending()
-        damaged = sum(store.is_marked(task) for task in pending)
-        return Missing(tuple(task.number for task in pending), damaged)
+        if damaged := sum(store.is_marked(task) for task in pending):
+            share = f"{damaged} of {self.tasks} tasks"
+            _LOG.warning("%s: %s damaged or missing, computed again", self.path, share)
+        return tuple(task.number for task in pending)
 
-    def make(self, part: int, advance: Callable[[float], None]) -> float:
-        """Compute and store a part; ``advance`` is told the share of the whole just finished."""
+    def make(self, number: int, advance: Advance) -> float:
+        """Compute and store a task; return the seconds that it took.
+
+        ``advance`` is told the share of the whole experiment that was just finished.
+        """
         began = time.perf_counter()
-        if self.experiment.whole is not None:
-            dataset = on_the_cpu(self.experiment.whole)(self.seed)
-            record = {**self._record(), "versions": versions()}
-            save_whole(dataset, self.path, self.specification, record)
-            advance(1.0)
-            return time.perf_counter() - began
-        assert self.experiment.compute is not None
-        share, told = 1 / self.parts, 0.0
+        share, told = 1 / self.tasks, 0.0
 
         def tell(done: float) -> None:
             nonlocal told
             told += done
             advance(share * done)
 
-        task = self._store.tasks[part]
+        task = self._store.tasks[number]
         try:
             values = self.experiment.compute(task.region, self.seed, self.double, tell)
         except ArgumentError:  # what only the computation can tell, as that a flow is too stiff
@@ -124,14 +114,116 @@ class Run:
             shutil.rmtree(self.path, ignore_errors=True)
 
     def load(self) -> xr.Dataset:
-        """Return what is stored; it must be complete."""
-        if self.experiment.layout is not None:
-            return self._store.load()
-        dataset = load_whole(self.path, self.specification)
-        if dataset is None:
-            raise StoreError(f"{self.path} was damaged or removed: run the same command again")
+        """Return what is stored, with the labels of its panels; it must be complete."""
+        dataset, labels = self._store.load(), self.experiment.labels
+        if labels:
+            words = [labels.get(str(name), str(name)) for name in dataset.panel.values]
+            dataset = dataset.assign_coords(label=("panel", words))
         return dataset
 
-    def _record(self) -> dict[str, Any]:
-        """Return what is written beside the numbers."""
-        return {"title": self.experiment.title, "paper": self.experiment.paper}
+
+class _Job(NamedTuple):
+    """Some tasks of a computation; without any, what is to be done when all are made."""
+
+    computation: Computation
+    tasks: tuple[int, ...]
+    finish: Callable[[Computation], None] | None
+
+    @property
+    def id(self) -> str:
+        return self.computation.experiment.id
+
+
+def _do(job: _Job, advance: Advance) -> float:
+    """Do a job; return the seconds that were computed."""
+    advance(0.0)  # it has begun
+    with chosen_device(job.computation.device):
+        if not job.tasks and job.finish:
+            job.finish(job.computation)
+        return sum(job.computation.make(task, advance) for task in job.tasks)
+
+
+def run_experiments(
+    experiments: Iterable[Experiment],
+    out: Path,
+    *,
+    seed: int = 0,
+    device: str | None = None,
+    double: bool = False,
+    executor: Executor | None = None,
+    progress: Callable[[str, float], None] | None = None,
+    finish: Callable[[Computation], None] | None = None,
+    done: Callable[[str], None] | None = None,
+) -> list[Outcome]:
+    """Run experiments into stores below a folder, and return what is stored.
+
+    What is stored already is kept. An interrupt loses the tasks that are being computed, and the
+    same call goes on with them.
+
+    Parameters
+    ----------
+    experiments
+        What is run; those that take longest are begun first.
+    out
+        The folder; results go to its folder ``results``.
+    seed, device, double
+        What the bits depend on: the seed, ``cpu`` or ``gpu`` (what jax chooses if None), and
+        whether simulations have 64 bits.
+    executor
+        Who does it; one task after the other in this process if None.
+    progress
+        Told the id of an experiment and the share of it just finished.
+    finish
+        Called with a computation when all its tasks are made, by the executor: it must be possible
+        to send it to other processes, if that has any.
+    done
+        Told the id of an experiment that is finished.
+    """
+    executor = executor or Serial()
+    progress, done = progress or (lambda *_: None), done or (lambda _: None)
+    wanted = list(experiments)
+    with chosen_device(device) as (kind, _):
+        pass
+    made = {item.id: Computation(item, out / "results", seed, kind, double) for item in wanted}
+    long_first = sorted(
+        made, key=lambda name: (not made[name].experiment.networks, -_work(made[name]))
+    )
+    jobs: list[_Job] = []
+    left, seconds = {}, {}
+    for name in long_first:
+        missing = made[name].open()
+        left[name] = len(missing)
+        progress(name, 1 - left[name] / made[name].tasks)
+        groups = (set(missing).intersection(group) for group in made[name].experiment.groups)
+        parts = [tuple(sorted(group)) for group in groups if group] or [()]
+        jobs += [_Job(made[name], part, finish) for part in parts]
+
+    def then(job: _Job, taken: float) -> list[_Job]:
+        """Finish an experiment after the last of its tasks."""
+        if not job.tasks:
+            done(job.id)
+            return []
+        seconds[job.id] = seconds.get(job.id, 0.0) + taken
+        left[job.id] -= len(job.tasks)
+        return [] if left[job.id] else [job._replace(tasks=())]
+
+    jobs = _split(jobs, executor.workers)
+    executor.run(_do, jobs, lambda job, share: progress(job.id, share), then)
+    return [Outcome(item, made[item.id].load(), seconds.get(item.id)) for item in wanted]
+
+
+def _work(computation: Computation) -> int:
+    return computation.experiment.cells * (computation.experiment.runs or 1)
+
+
+def _split(jobs: Sequence[_Job], workers: int) -> list[_Job]:
+    """Return jobs for all workers: the largest are halved, although each half compiles anew."""
+    jobs = list(jobs)
+    while len(jobs) < workers and any(len(job.tasks) > 1 for job in jobs):
+        place = max(range(len(jobs)), key=lambda number: len(jobs[number].tasks))
+        tasks = jobs[place].tasks
+        half = (len(tasks) + 1) // 2
+        jobs[place : place + 1] = [
+            jobs[place]._replace(tasks=part) for part in (tasks[:half], tasks[half:])
+        ]
+    return jobs

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from resonax.checks import shorten
+from resonax.sweeps.panels import merge
 
 __all__ = ["MOST", "Axis", "Panel", "Run", "Sweep", "Theory", "Train", "first_mistake"]
 
@@ -154,9 +155,13 @@ class Run(_Strict):
 
 
 class Panel(_Strict):
-    """A variant: what it replaces, the reading it stands for, and where its axes end."""
+    """A variant: what it replaces, the reading it stands for, and where its axes end.
+
+    ``label`` is what figures call it, if that is not its name.
+    """
 
     name: Annotated[_Name, Field(min_length=1)]
+    label: _Name = ""
     reading: _Prose = ""
     process: _Table = {}
     model: _Table = {}
@@ -229,10 +234,7 @@ class Sweep(_Strict):
         """Return a table of the sweep with what a panel replaces; another kind replaces it all."""
         own = getattr(self, part)
         base: dict[str, Any] = dict(own) if isinstance(own, dict) else own.model_dump()
-        given = getattr(panel, part)
-        if "kind" in given and given["kind"] != base.get("kind"):
-            return dict(given)
-        return {**base, **given}
+        return merge(base, getattr(panel, part))
 
 
 _HOMES: dict[str, type[BaseModel]] = {

@@ -14,6 +14,7 @@ from resonax.results import Layout, Variable
 from resonax.simulation import STATISTICS, Responses, simulate, summarise
 from resonax.stability import stability_map
 from resonax.sweeps.build import build_setting, build_training
+from resonax.sweeps.panels import applies
 from resonax.sweeps.schema import Panel, Sweep
 from resonax.sweeps.validation import resolve
 
@@ -31,7 +32,7 @@ def sweep_specification(sweep: Sweep) -> dict[str, Any]:
     words = {"title", "paper", "caption", "deviations", "smoke"}
     table = sweep.model_dump(mode="json", exclude=words)
     for panel in table["panels"]:
-        del panel["reading"], panel["smoke"]
+        del panel["label"], panel["reading"], panel["smoke"]
     table["axes"] = {name: points.tolist() for name, points in sweep.points().items()}
     return table
 
@@ -210,12 +211,10 @@ def _theory(sweep: Sweep, number: int, criterion: str) -> dict[str, np.ndarray]:
     names = ("rate", "low", "high") if criterion in _COSTLY else ("rate",)
     shape = tuple(len(array) for array in points.values())
     nothing = {name: np.full(shape, np.nan) for name in names}
-    if criterion == "lyapunov":
-        if own.process.periodic:
-            return nothing
-    elif not own.process.periodic:
-        if criterion != "flow" or not sweep.theory.process:
-            return nothing
+    process = sweep.merged(sweep.panels[number], "process")
+    if not applies(criterion, process, sweep.theory.process):
+        return nothing
+    if criterion == "flow" and not own.process.periodic:
         own = build_setting(sweep, number, theory=True)
     if criterion not in _COSTLY:
         return {"rate": stability_map(own, criterion, **points).rate.values}

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from resonax.checks import ArgumentError, check_range, shorten, suggest
 from resonax.registry import KINDS, Kind, check_kind, kinds
+from resonax.sweeps.panels import PERIODIC
 from resonax.sweeps.schema import Panel, Run, Sweep, Train, first_mistake
 
 __all__ = ["Cell", "check_sweep", "count_weights", "kind_of", "resolve", "rows_drawn"]
@@ -22,7 +23,6 @@ MOST_INPUTS = 2**18  # of a network in one step, in all coordinates: each has it
 MOST_BATCHES = 32  # on the second axis: each is compiled on its own
 TRAIN_AXES = ("batch", "noise", "start")  # numbers of the table train that may be axes
 THEORY_AXES = ("momentum", "period", "lr", "amplitude", "batch")
-_PERIODIC = ("iid", "sinusoid", "square")
 _COSTLY = ("mean_square", "lyapunov")
 
 
@@ -245,8 +245,8 @@ def _check_theory(sweep: Sweep, cell: Cell, points: Mapping[str, np.ndarray]) ->
     if not table:
         return
     _check_table("process", table, tuple(points), lambda key: f"theory.process.{key}")
-    if table["kind"] not in _PERIODIC:
-        raise suggest("theory.process.kind", table["kind"], _PERIODIC)
+    if table["kind"] not in PERIODIC:
+        raise suggest("theory.process.kind", table["kind"], PERIODIC)
     for name in points:
         if name in ("period", "amplitude") and name not in kind_of("process", table).varying():
             raise ArgumentError(f"theory.process: {table['kind']} has no {name}, which is an axis")

@@ -1,45 +1,23 @@
-"""Claims on the number of samples in a step: what fewer of them do to the resonance."""
+"""Fig. 3 and the maps of one sample: what fewer samples in a step do to the resonance."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray as xr
 
-from resonax.paper.inference import (
-    LEVEL,
-    argmax_interval,
-    count_bands,
-    mean_interval,
-    sides,
-)
-from resonax.paper.judge_maps import run_areas
-from resonax.paper.judgement import Case, Claim
+from resonax.paper.inference import LEVEL, argmax_interval, count_bands, mean_interval, sides
+from resonax.paper.responses import DIVERGES, period_rates, run_areas
+from resonax.paper.sweep import paper_sweep
+from resonax.sweeps.experiment import Datasets, Experiment, Judge
+from resonax.sweeps.judgement import Case, Claim
+from resonax.sweeps.panels import select_panel
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-__all__ = ["DIVERGES", "judge_peaks", "judge_samples", "judge_shift"]
-
-Datasets = Mapping[str, "xr.Dataset"]
-
-# Growth per step that counts as divergence: a tenth of what the paper calls so, distances "on the
-# order of 10^19" after 10^4 steps, log(10^19) / 10^4 / 10. Where nothing diverges, the growth
-# between two windows is 0 up to its noise, and no test could find it below 0.
-DIVERGES = 4.4e-4
-
-
-def _rates(panel: xr.Dataset, batch: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the periods of a curve, without shuffled inputs, and the rates, (periods, runs)."""
-    curve = panel.sel(batch=batch)
-    curve = curve.where(curve.period > 0, drop=True)
-    return curve.period.values, curve.run_rate.transpose("period", "run").values
+__all__ = ["single_sample", "square_samples"]
 
 
 def _band_share(panel: xr.Dataset, batch: float, error: float) -> tuple[float, float, float]:
     """Return the share of periods that diverge, and the least and most that it may be."""
-    rates = _rates(panel, batch)[1]
+    rates = period_rates(panel.sel(batch=batch))[1]
     found = sides(rates, DIVERGES, error)
     share = float(np.mean(rates.mean(axis=1) > DIVERGES))
     return share, float(np.mean(found > 0)), float(np.mean(found >= 0))
@@ -103,7 +81,7 @@ def judge_samples(data: Datasets) -> Claim:
     error = LEVEL / (1 + len(maps))
     cases = []
     for place, name in enumerate(dataset.panel.values):
-        panel = dataset.sel(panel=name)
+        panel = select_panel(dataset, name)
         one, other = (_band_share(panel, batch, error / 2) for batch in (few, many))
         cases.append(
             Case(
@@ -148,8 +126,9 @@ def judge_peaks(data: Datasets) -> Claim:
     error = LEVEL / dataset.sizes["batch"]
     cases = []
     for place, name in enumerate(dataset.panel.values):
+        panel = select_panel(dataset, name)
         for batch in dataset.batch.values[::-1]:
-            rates = _rates(dataset.sel(panel=name), batch)[1]
+            rates = period_rates(panel.sel(batch=batch))[1]
             least, most = count_bands(sides(rates, DIVERGES, error))
             seen = count_bands(np.where(rates.mean(axis=1) > DIVERGES, 1, -1))[0]
             words = f"{name}: bands of periods that diverge, samples {batch:g}"
@@ -176,8 +155,10 @@ def judge_shift(data: Datasets) -> Claim:
     pairs = len(batches) - 1
     cases = []
     for place, name in enumerate(dataset.panel.values):
-        panel = dataset.sel(panel=name)
-        peaks = [argmax_interval(*_rates(panel, n), LEVEL / (2 * pairs)) for n in batches]
+        panel = select_panel(dataset, name)
+        peaks = [
+            argmax_interval(*period_rates(panel.sel(batch=n)), LEVEL / (2 * pairs)) for n in batches
+        ]
         for more, fewer, left, right in zip(
             batches[:-1], batches[1:], peaks[:-1], peaks[1:], strict=True
         ):
@@ -196,3 +177,19 @@ def judge_shift(data: Datasets) -> Claim:
         note="Under the summed loss fewer samples are a smaller step size too; under the mean loss "
         "they are not.",
     )
+
+
+def square_samples(scale: str) -> Experiment:
+    """Return the record of Fig. 3."""
+    return paper_sweep(
+        "square-samples",
+        scale,
+        Judge(judge_samples, also=("single-sample", "smaller-step")),
+        Judge(judge_peaks),
+        Judge(judge_shift),
+    )
+
+
+def single_sample(scale: str) -> Experiment:
+    """Return the record of the maps of one sample; its claim is judged with that of Fig. 3."""
+    return paper_sweep("single-sample", scale)

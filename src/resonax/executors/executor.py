@@ -1,0 +1,116 @@
+"""What an executor is: it does jobs, and those that follow from them, and tells of their progress.
+
+All executors give the same results, as a job decides by itself what it computes. A store may be
+filled by any number of processes, on several machines with a common file system: an executor of a
+cluster needs no more than a class with this method, or one of `concurrent.futures` for `Futures`.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+__all__ = ["Advance", "Executor", "Futures", "Job", "Serial"]
+
+Job = Any
+Advance = Callable[[float], None]  # told the share of the work just finished
+
+
+class Executor(Protocol):
+    """Does jobs; ``workers`` is how many of them at once."""
+
+    workers: int
+
+    def run(
+        self,
+        function: Callable[[Job, Advance], Any],
+        jobs: Sequence[Job],
+        advance: Callable[[Job, float], None],
+        then: Callable[[Job, Any], Sequence[Job]],
+    ) -> None:
+        """Do some jobs, and those that follow from them.
+
+        Parameters
+        ----------
+        function
+            Does a job: told the job, and a function that it tells the share just finished.
+        jobs
+            The jobs, in the order in which they are begun.
+        advance
+            Told a job and the share of it just finished.
+        then
+            Told a job and its result, in the caller's process; the jobs that it returns are next.
+        """
+        ...
+
+
+class Serial:
+    """Does jobs one after the other, in this process.
+
+    Examples
+    --------
+    >>> found = []
+    >>> Serial().run(lambda job, _: job**2, [3, 4], print, lambda *pair: found.append(pair) or [])
+    >>> found
+    [(3, 9), (4, 16)]
+    """
+
+    workers = 1
+
+    def run(
+        self,
+        function: Callable[[Job, Advance], Any],
+        jobs: Sequence[Job],
+        advance: Callable[[Job, float], None],
+        then: Callable[[Job, Any], Sequence[Job]],
+    ) -> None:
+        """Do some jobs, and those that follow from them."""
+        waiting = deque(jobs)
+        while waiting:
+            job = waiting.popleft()
+            result = function(job, lambda share, job=job: advance(job, share))
+            waiting.extendleft(reversed(then(job, result)))
+
+
+class Futures:
+    """Does jobs with an executor of `concurrent.futures`, or of a cluster with its interface.
+
+    Function, jobs and results are sent as its workers need them. Progress is told job by job.
+    """
+
+    def __init__(self, executor: concurrent.futures.Executor, workers: int) -> None:
+        self._executor, self.workers = executor, workers
+
+    def run(
+        self,
+        function: Callable[[Job, Advance], Any],
+        jobs: Sequence[Job],
+        advance: Callable[[Job, float], None],
+        then: Callable[[Job, Any], Sequence[Job]],
+    ) -> None:
+        """Do some jobs, and those that follow from them; an error takes back what has not begun."""
+        running: dict[concurrent.futures.Future, Job] = {}
+
+        def submit(some: Sequence[Job]) -> None:
+            running.update({self._executor.submit(_count, function, job): job for job in some})
+
+        submit(jobs)
+        try:
+            while running:
+                first = concurrent.futures.FIRST_COMPLETED
+                for future in concurrent.futures.wait(running, return_when=first).done:
+                    job = running.pop(future)
+                    result, share = future.result()
+                    advance(job, share)
+                    submit(then(job, result))
+        finally:
+            for future in running:
+                future.cancel()
+
+
+def _count(function: Callable[[Job, Advance], Any], job: Job) -> tuple[Any, float]:
+    """Return the result of a job, and the sum of the shares that it told."""
+    shares: list[float] = []
+    return function(job, shares.append), sum(shares)

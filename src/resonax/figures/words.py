@@ -1,0 +1,45 @@
+"""Words of the figures of sweeps: names of panels and axes, some of them other people's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from resonax.figures.style import foreign
+from resonax.labels import LABELS, axis_label
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from resonax.sweeps.panels import StoredPanel
+
+__all__ = ["axis_words", "panel_words", "response_words", "value_words"]
+
+
+def axis_words(name: str) -> str:
+    """Return what an axis is of, in our words where it is ours."""
+    return axis_label(name) if name in LABELS else foreign(name)
+
+
+def value_words(name: str, number: float) -> str:
+    """Return one value of an axis, as a legend names a curve.
+
+    Examples
+    --------
+    >>> value_words("momentum", 0.95), value_words("amplitude", 0.5)
+    ('μ = 0.95', 'v = 0.25')
+    """
+    if name == "amplitude":
+        return f"v = {number**2:.3g}"  # the variance of the mean, as the paper counts
+    return f"{LABELS[name][1] if name in LABELS else foreign(name)} = {number:.4g}"
+
+
+def panel_words(dataset: xr.Dataset, name: str) -> str:
+    """Return what a figure calls a panel: its label, or its name."""
+    panel = dataset.sel(panel=name)
+    return foreign(panel.label.item() if "label" in panel.coords else name)
+
+
+def response_words(panel: StoredPanel) -> str:
+    """Return what the response of a panel is."""
+    is_network = panel.model.get("kind") == "network"
+    return "test loss" if is_network else "distance from the solution"

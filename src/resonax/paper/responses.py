@@ -1,0 +1,40 @@
+"""What judges read from stored sweeps: curves over the period, and maps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["DIVERGES", "ORDERED", "peaks", "period_rates", "run_areas", "split_curve"]
+
+# Growth per step that counts as divergence: a tenth of what the paper calls so, distances "on the
+# order of 10^19" after 10^4 steps, log(10^19) / 10^4 / 10. Where nothing diverges, the growth
+# between two windows is 0 up to its noise, and no test could find it below 0.
+DIVERGES = 4.4e-4
+ORDERED = 0.9  # share of the pairs of levels that are to rise, where a trend is claimed
+
+
+def split_curve(panel: xr.Dataset, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return a variable of the runs for shuffled inputs, (runs), and all else, (periods, runs)."""
+    curve = panel[name].transpose("period", "run")
+    return curve.sel(period=0).values, curve.sel(period=curve.period > 0).values
+
+
+def period_rates(panel: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return the periods of a curve, without shuffled inputs, and the rates, (periods, runs)."""
+    curve = panel.sel(period=panel.period > 0)
+    return curve.period.values, curve.run_rate.transpose("period", "run").values
+
+
+def peaks(panel: xr.Dataset, axis: str, name: str) -> np.ndarray:
+    """Return the largest value over the periods of each run at each level, (levels, runs)."""
+    return panel[name].sel(period=panel.period > 0).max("period").transpose(axis, "run").values
+
+
+def run_areas(panel: xr.Dataset) -> np.ndarray:
+    """Return for each run the share of the cells of a map at which it grew."""
+    return (panel.run_rate > 0).mean([dim for dim in panel.run_rate.dims if dim != "run"]).values
