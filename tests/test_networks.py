@@ -19,7 +19,7 @@ from resonax.learners import Network, adam
 from resonax.moments import Moments
 from resonax.simulation import Training, network, simulate
 from resonax.simulation.batches import Needs, draw, draw_factor, needs_of, split
-from resonax.simulation.streams import chi, stream_keys, threefry
+from resonax.simulation.random_numbers import chi, path_keys, threefry
 
 
 def accept(pvalues):
@@ -51,9 +51,9 @@ def test_threefry_is_the_published_generator_and_that_of_jax():
 
 
 def test_numbers_are_independent_and_depend_on_their_place_alone():
-    drawing, keys = jax.jit(draw, static_argnums=2), stream_keys(1, np.arange(100), 200)
+    drawing, keys = jax.jit(draw, static_argnums=2), path_keys(1, np.arange(100), 200)
     drawn = drawing(keys, jnp.arange(3), Needs(process=3, input=5, choice=4, noise=3))
-    part = drawing(stream_keys(1, np.arange(4, 6), 200), jnp.arange(1, 3), Needs(3, 4, 2, 1))
+    part = drawing(path_keys(1, np.arange(4, 6), 200), jnp.arange(1, 3), Needs(3, 4, 2, 1))
     for some, every in zip(part, drawn, strict=True):
         np.testing.assert_array_equal(some, np.stack(every)[: len(some), 1:, 800:1200])
     standard = drawn._replace(choice=stats.norm.ppf(np.stack(drawn.choice)))
@@ -102,7 +102,7 @@ def test_a_factor_has_the_law_of_a_batch(batch, dim):
         factor = jnp.stack([jnp.stack(row, -1) for row in rows], -2)
         return jnp.swapaxes(factor, -1, -2) @ factor
 
-    ours = np.asarray(grams(stream_keys(3, np.arange(count), 1)), float)
+    ours = np.asarray(grams(path_keys(3, np.arange(count), 1)), float)
     rng = np.random.default_rng(4)
     inputs = MEAN[dim] + rng.normal(size=(count, batch, dim)) @ ROOT[dim].T
     phi = np.concatenate([inputs, np.ones((count, batch, 1))], axis=2)
@@ -140,21 +140,21 @@ def ran(reduction):
     """Return responses, grid, networks after 0 and 20 steps, and sum of the next 20 losses."""
     training, seen, run = NETWORKS[reduction], [], network.run_networks
 
-    def spy(training, grid, shape, *rest):
-        seen.extend([grid, shape])
-        return run(training, grid, shape, *rest)
+    def spy(training, grid, plan, *rest):
+        seen.extend([grid, plan])
+        return run(training, grid, plan, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(network, "run_networks", spy)
         options = {"runs": RUNS, "steps": 40, "window": 20, "seed": 5, "double": True}
         found = simulate(training, {"lr": RATES}, **options)
-    grid, shape = seen
+    grid, plan = seen
     with jax.enable_x64(True):
-        state = network.begin_networks(training, grid, shape=shape)
+        state = network.begin_networks(training, grid, plan=plan)
         begin = jax.tree.map(lambda leaf: np.array(leaf[:STREAMS, 0]), state.layers)
-        state = network.advance_networks(training, grid, state, 0, 1, False, shape=shape)
+        state = network.advance_networks(training, grid, state, 0, 1, False, plan=plan)
         end = jax.tree.map(lambda leaf: np.array(leaf[:STREAMS, 0]), state.layers)
-        state = network.advance_networks(training, grid, state, 20, 1, True, shape=shape)
+        state = network.advance_networks(training, grid, state, 20, 1, True, plan=plan)
         total = np.array(state.total[:STREAMS, 0])
     return found, grid, begin, end, total
 

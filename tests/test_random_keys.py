@@ -7,14 +7,12 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from resonax.simulation.streams import stream_keys
+from resonax.simulation.random_numbers import path_keys
 from resonax.sweeps.sweep import cell_labels
 
 
 def digest(seed: int, labels, runs: int) -> str:
-    return sha256(np.asarray(stream_keys(seed, np.asarray(labels), runs)).tobytes()).hexdigest()[
-        :16
-    ]
+    return sha256(np.asarray(path_keys(seed, np.asarray(labels), runs)).tobytes()).hexdigest()[:16]
 
 
 # Made before labels and seeds had 64 bits: stores of then are continued with the same numbers.
@@ -51,7 +49,7 @@ def test_no_two_cells_have_one_label():
 
 def test_keys_depend_on_every_bit_of_label_and_seed():
     labels = [0, 1, 2**12, 2**31, 2**32, 2**32 + 1, 2**33, 2**52]
-    keys = np.asarray(stream_keys(5, np.array(labels), 3))
+    keys = np.asarray(path_keys(5, np.array(labels), 3))
     assert len(np.unique(keys, axis=0)) == len(keys)
     seeds = [0, 1, 2**32, 2**53, 2**53 + 1, 2**63 - 1]
     assert len({digest(seed, [0], 2) for seed in seeds}) == len(seeds)

@@ -22,7 +22,7 @@ from jax.typing import ArrayLike
 
 from resonax.learners import Features, Linear
 from resonax.moments import Moments
-from resonax.simulation.streams import chi, chi_needs, normals, uniforms
+from resonax.simulation.random_numbers import chi, chi_needs, normals, uniforms
 
 __all__ = [
     "INPUT",
@@ -46,7 +46,7 @@ PROCESS, INPUT, CHOICE, NOISE = (place * 2**20 for place in range(4))
 
 
 class Needs(NamedTuple):
-    """How many random numbers one step of one stream takes."""
+    """How many random numbers one step of one path takes."""
 
     process: int  # normal
     input: int  # normal
@@ -64,7 +64,7 @@ class Draws(NamedTuple):
 
 
 def draw(keys: Array, steps: ArrayLike, needs: Needs) -> Draws:
-    """Draw the numbers of some steps of all streams, lists of arrays (steps, streams)."""
+    """Draw the numbers of some steps of all paths, lists of arrays (steps, paths)."""
     return Draws(
         normals(keys, steps, PROCESS, needs.process),
         normals(keys, steps, INPUT, needs.input),

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from numpy.typing import ArrayLike
 
 from resonax.checks import ArgumentError, check_whole
-from resonax.learners import Features, Linear, Network
+from resonax.learners import Linear, Network
 from resonax.processes import Recorded
-from resonax.simulation.linear import advance_linear, begin_linear, log_distance
-from resonax.simulation.schedule import BLOCK, schedule
-from resonax.simulation.streams import stream_keys
+from resonax.simulation.linear import advance_linear, begin_linear
+from resonax.simulation.linear_state import log_distance
+from resonax.simulation.random_numbers import path_keys
+from resonax.simulation.schedule import BLOCK, Progress, run_windows
 from resonax.simulation.training import Training
-from resonax.simulation.walk import Grid, Shape, cell_at
+from resonax.simulation.walk import Grid, Plan, cell_at
 
 __all__ = ["Responses", "simulate"]
 
 MOST_WEIGHTS = 24
-_LANES = 64  # streams are computed in multiples of this
+_LANES = 64  # the number of paths is filled up to a multiple of this
 MOST_INPUTS = 2**18  # of a network in one step, in all coordinates: each has its slot
-Advance = Callable[[float], None]
 
 
 class Responses(NamedTuple):
@@ -47,7 +49,7 @@ def simulate(
     seed: int = 0,
     labels: ArrayLike | None = None,
     double: bool = False,
-    advance: Advance | None = None,
+    progress: Progress | None = None,
 ) -> Responses:
     """Simulate a grid of cells, several runs each.
 
@@ -71,7 +73,7 @@ def simulate(
         the columns are a part of a larger grid.
     double
         Whether to compute in 64 bits.
-    advance
+    progress
         Told the share of the work just finished.
 
     Returns
@@ -87,52 +89,65 @@ def simulate(
     >>> (found.rate.mean(axis=2) > 0).tolist()  # the tongue reaches down to 0.966
     [[False, True]]
     """
-    with jax.enable_x64(double):
-        return _simulate(
-            training, columns, shared or {}, runs, steps, window, seed, labels, advance
-        )
-
-
-def _simulate(
-    training: Training,
-    columns: Mapping[str, ArrayLike],
-    shared: Mapping[str, ArrayLike],
-    runs: int,
-    steps: int,
-    window: int,
-    seed: int,
-    labels: ArrayLike | None,
-    advance: Advance | None,
-) -> Responses:
-    column_values = _vectors("columns", columns)
-    shared_values = _vectors("shared", shared)
-    count = _length(column_values)
-    _check(training, column_values, shared_values, runs, steps, window, seed)
+    asked = _Request(
+        training,
+        _vectors("columns", columns),
+        _vectors("shared", shared or {}),
+        runs,
+        steps,
+        window,
+    )
+    check_whole("seed", seed, low=0, high=2**63 - 1)
+    _check(asked)
+    count = _length(asked.columns)
     names = np.arange(count) if labels is None else np.asarray(labels)
     if names.shape != (count,) or names.dtype.kind not in "iu" or np.any(names < 0):
         raise ArgumentError("labels must be whole numbers of at least 0, one for each column")
     if not shared:
         alone = next(name for name in ("start", "noise", "batch") if name not in columns)
-        shared_values = {alone: np.full(1, getattr(training, alone))}
-    found: list[np.ndarray] = [np.empty((count, _length(shared_values), runs)) for _ in range(3)]
+        asked = asked._replace(shared={alone: np.full(1, getattr(training, alone))})
+    found = [np.empty((count, _length(asked.shared), runs)) for _ in range(3)]
     # What decides how a column is computed is in the column itself: parts of a grid give its bits.
-    still = column_values.get("period", np.ones(count)) == 0
-    kinds = np.stack([still, column_values.get("batch", np.zeros(count))], axis=1)
+    still = asked.columns.get("period", np.ones(count)) == 0
+    kinds = np.stack([still, asked.columns.get("batch", np.zeros(count))], axis=1)
     for kind in np.unique(kinds, axis=0):
         chosen, ordered = np.flatnonzero((kinds == kind).all(axis=1)), not kind[0]
-        part = {name: array[chosen] for name, array in column_values.items()}
+        part = {name: array[chosen] for name, array in asked.columns.items()}
         if not ordered:
             part["period"] = np.full(len(chosen), 2.0)  # not used, but it must be a period
-        run = (runs, steps, window, seed, names[chosen], ordered, bool(shared))
 
         def tell(share: float, weight: float = len(chosen) / count) -> None:
-            if advance:
-                advance(weight * share)
+            if progress:
+                progress(weight * share)
 
-        results = _run(training, part, shared_values, *run, tell)
+        with jax.enable_x64(double):
+            keys = path_keys(seed, names[chosen], runs)
+            results = _run(asked._replace(columns=part), keys, ordered, bool(shared), tell)
         for whole, values in zip(found, results, strict=True):
             whole[chosen] = values
     return Responses(*found)
+
+
+class _Request(NamedTuple):
+    """Cells to simulate."""
+
+    training: Training
+    columns: dict[str, np.ndarray]
+    shared: dict[str, np.ndarray]
+    runs: int
+    steps: int
+    window: int
+
+    @property
+    def values(self) -> dict[str, np.ndarray]:
+        """Numbers that vary, in columns or inside them."""
+        return {**self.columns, **self.shared}
+
+    def largest(self, name: str) -> float:
+        """Return the largest value of a number, whether or not it varies."""
+        own = getattr(self.training, name, None)
+        own = getattr(self.training.optimizer, name, 0.0) if own is None else own
+        return float(np.max(self.values.get(name, own)))
 
 
 def _length(values: Mapping[str, np.ndarray]) -> int:
@@ -149,17 +164,9 @@ def _vectors(name: str, values: Mapping[str, ArrayLike]) -> dict[str, np.ndarray
     return arrays
 
 
-def _check(
-    training: Training,
-    columns: dict[str, np.ndarray],
-    shared: dict[str, np.ndarray],
-    runs: int,
-    steps: int,
-    window: int,
-    seed: int,
-) -> None:
+def _check(asked: _Request) -> None:
+    training, columns, shared, runs, steps, window = asked
     check_whole("runs", runs, low=1, high=10**6)
-    check_whole("seed", seed, low=0, high=2**63 - 1)
     for name, number in (("steps", steps), ("window", window)):
         check_whole(name, number, low=BLOCK)
         if number % BLOCK:
@@ -167,94 +174,91 @@ def _check(
     if steps % (2 * BLOCK) or 2 * window > steps:
         raise ArgumentError(f"steps must be a multiple of {2 * BLOCK} and at least two windows")
     if "period" in shared:
-        raise ArgumentError("period must be in columns: streams of other periods are not shared")
+        raise ArgumentError("period must be in columns: inputs of other periods are not shared")
     both = set(columns) & set(shared)
     if both:
         raise ArgumentError(f"{min(both)} must be in columns or in shared, not in both")
-    for values in (columns, shared):
-        for name, array in values.items():
-            for extreme in array[array != 0] if name == "period" else array:
-                cell_at(training, {name: float(extreme)})
-    if "dim" in {**columns, **shared}:
-        dims = np.concatenate([values["dim"] for values in (columns, shared) if "dim" in values])
+    for name, array in asked.values.items():
+        for number in array[array != 0] if name == "period" else array:
+            cell_at(training, {name: float(number)})
+    if "dim" in asked.values:
         if not isinstance(training.model, Linear) or isinstance(training.process, Recorded):
             raise ArgumentError("dim cannot vary: only the linear model on drawn inputs allows it")
-        check_whole("dim", int(dims.min()), low=1, high=training.process.dim)
-        check_whole("dim", int(dims.max()), low=1, high=training.process.dim)
+        for extreme in (asked.values["dim"].min(), asked.values["dim"].max()):
+            check_whole("dim", int(extreme), low=1, high=training.process.dim)
     if isinstance(training.process, Recorded):
-        if "batch" in {**columns, **shared}:
+        if "batch" in asked.values:
             raise ArgumentError("batch cannot vary for a recording")
         most = training.process.grouped(int(training.batch)).steps
         if steps > most and not training.process.repeat:
             raise ArgumentError(f"steps must be at most {most} for one pass, got {steps}")
-    batch = np.atleast_1d({**columns, **shared}.get("batch", training.batch))
     if isinstance(training.model, Network):
         if "batch" in shared:
             raise ArgumentError("batch must be in columns for a network")
-        check_whole("batch", int(batch.max()), low=1, high=MOST_INPUTS // training.process.dim)
-    if isinstance(training.model, Features) and training.size > MOST_WEIGHTS:
+        most = MOST_INPUTS // training.process.dim
+        check_whole("batch", int(asked.largest("batch")), low=1, high=most)
+    elif training.size > MOST_WEIGHTS:
         raise ArgumentError(
             f"the model must have at most {MOST_WEIGHTS} weights, got {training.size}"
         )
 
 
-def _run(
-    training: Training,
-    columns: dict[str, np.ndarray],
-    shared: dict[str, np.ndarray],
-    runs: int,
-    steps: int,
-    window: int,
-    seed: int,
-    labels: np.ndarray,
-    ordered: bool,
-    shared_streams: bool,
-    tell: Advance,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Run cells that one compiled loop serves."""
-    values = {**columns, **shared}
-    training = replace(training, process=training.process.grouped(int(training.batch)))
-    decay = getattr(training.optimizer, "weight_decay", 0.0)
-    numbers = (*training.optimizer.axes, "start", "batch", "dim")
-    law_varies = not set(shared) <= set(numbers)
+def _plan(asked: _Request, ordered: bool, share_paths: bool) -> Plan:
+    """Return which computations the loop of some cells has."""
+    training, values, rows = asked.training, asked.values, int(asked.largest("batch"))
+    law_varies = not set(asked.shared) <= {*training.optimizer.axes, "start", "batch", "dim"}
     mixed = not ordered or getattr(training.process, "law", None) is not None
-    rows = int(np.max(values.get("batch", training.batch)))
-    scatter = not mixed and _scatter(training, columns, shared)
-    shape = Shape(
+    # Sufficient statistics stand for the inputs where they can, and are fewer.
+    statistics = isinstance(training.model, Linear) and not isinstance(training.process, Recorded)
+    statistics = statistics and "dim" not in values and "batch" not in asked.shared and not mixed
+    scatter = statistics and rows > training.process.dim + 1
+    # Cells that share H need no more products for H e than for F'(F e).
+    gram = share_paths and not law_varies and "batch" not in asked.shared
+    gram = gram and not isinstance(training.model, Network)
+    return Plan(
         law_varies=law_varies,
-        batch_varies="batch" in shared,
+        batch_varies="batch" in asked.shared,
         dim_varies="dim" in values,
-        gram=shared_streams and not law_varies and _gram(training, rows, scatter, shared),
+        gram=gram and (scatter or training.size <= 2 * rows),
         rows=rows,
         scatter=scatter,
         ordered=ordered,
         mixed=mixed,
-        noisy=bool(np.max(values.get("noise", training.noise)) > 0),
-        decays=bool(np.max(values.get("weight_decay", decay)) > 0),
+        noisy=asked.largest("noise") > 0,
+        decays=asked.largest("weight_decay") > 0,
     )
+
+
+def _run(
+    asked: _Request, keys: Array, ordered: bool, share_paths: bool, progress: Progress
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Run cells that one compiled loop serves."""
+    training, columns, shared, runs, steps, window = asked
+    plan = _plan(asked, ordered, share_paths)
     # Vectorised code treats the last few numbers of an array otherwise than the rest, and rounds
-    # them otherwise: streams are filled up with copies, so that no real one is among them.
-    streams = len(labels) * runs
-    filled = np.minimum(np.arange(-(-streams // _LANES) * _LANES), streams - 1)
+    # them otherwise: paths are filled up with copies, so that no real one is among them.
+    paths = len(keys)
+    filled = np.minimum(np.arange(-(-paths // _LANES) * _LANES), paths - 1)
     grid = Grid(
         {
             name: jnp.asarray(np.repeat(array, runs)[filled], float)
             for name, array in columns.items()
         },
         {name: jnp.asarray(array, float) for name, array in shared.items()},
-        stream_keys(seed, labels, runs)[filled],
+        keys[filled],
         jnp.asarray(training.reduction == "sum", float),
     )
-    # A number in the grid: one compiled loop serves both.
-    training = replace(training, reduction="mean")
+    process = training.process.grouped(int(training.batch))
+    # The reduction is a number of the grid: one compiled loop serves both.
+    training = replace(training, process=process, reduction="mean")
     if isinstance(training.model, Network):
         from resonax.simulation.network import run_networks
 
-        logs = run_networks(training, grid, shape, steps, window, tell)
+        logs = run_networks(training, grid, plan, steps, window, progress)
     else:
-        logs = _run_linear(training, grid, shape, steps, window, tell)
+        logs = _run_linear(training, grid, plan, steps, window, progress)
     begin, middle, end = (
-        np.asarray(log, float)[:streams].reshape(len(labels), runs, -1).swapaxes(1, 2)
+        np.asarray(log, float)[:paths].reshape(paths // runs, runs, -1).swapaxes(1, 2)
         for log in logs
     )
     # What left the range of numbers altogether is infinitely far away, and grows.
@@ -263,38 +267,12 @@ def _run(
     return np.where(over, np.inf, end), begin, growth / (steps // 2)
 
 
-def _gram(training: Training, rows: int, scatter: bool, shared: Mapping[str, np.ndarray]) -> bool:
-    """Whether H e costs cells that share H no more products than F'(F e)."""
-    if isinstance(training.model, Network) or "batch" in shared:
-        return False
-    return scatter or training.size <= 2 * rows
-
-
-def _scatter(
-    training: Training, columns: Mapping[str, np.ndarray], shared: Mapping[str, np.ndarray]
-) -> bool:
-    """Whether sufficient statistics can stand for the inputs, and are fewer."""
-    if not isinstance(training.model, Linear) or isinstance(training.process, Recorded):
-        return False
-    if "dim" in {**columns, **shared} or "batch" in shared:  # inputs that are switched off
-        return False
-    return bool(np.max(columns.get("batch", training.batch)) > training.process.dim + 1)
-
-
 def _run_linear(
-    training: Training, grid: Grid, shape: Shape, steps: int, window: int, tell: Advance
+    training: Training, grid: Grid, plan: Plan, steps: int, window: int, progress: Progress
 ) -> list[Any]:
     """Return the logarithms of the distance at the start, and over windows in middle and end."""
-    state = begin_linear(training, grid, shape=shape)
-    logs = [log_distance(state, steps=0)]
-    for part in schedule(steps, window):
-        if part.opens:
-            flat = jnp.zeros_like(state.total)
-            state = state._replace(total=flat, level=flat - np.inf)
-        now = part.start, part.blocks, part.record
-        state = advance_linear(training, grid, state, *now, shape=shape)
-        jax.block_until_ready(state.total)
-        tell(part.blocks * BLOCK / steps)
-        if part.closes:
-            logs.append(log_distance(state, steps=window))
-    return logs
+    state = begin_linear(training, grid, plan=plan)
+    start = log_distance(state, steps=0)
+    advance = functools.partial(advance_linear, training, grid, plan=plan)
+    measure = functools.partial(log_distance, steps=window)
+    return [start, *run_windows(state, advance, measure, steps, window, progress)]

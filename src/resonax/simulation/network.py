@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -27,11 +26,11 @@ from resonax.simulation.batches import (
     Needs,
     needs_of,
 )
-from resonax.simulation.positions import positions
-from resonax.simulation.schedule import BLOCK, schedule
-from resonax.simulation.streams import BEGINNING, normal_array, normals, uniform_array
+from resonax.simulation.position_form import position_form
+from resonax.simulation.random_numbers import BEGINNING, normal_array, normals, uniform_array
+from resonax.simulation.schedule import BLOCK, Progress, run_windows
 from resonax.simulation.training import Training
-from resonax.simulation.walk import Grid, Shape, begin_walk, cell_at, over_law, walk
+from resonax.simulation.walk import Grid, Plan, begin_walk, cell_at, vmap_cells, walk
 
 __all__ = ["Layers", "apply_network", "run_networks", "target"]
 
@@ -43,7 +42,7 @@ Layers = tuple[tuple[Array, Array], ...]  # weights (in, out) and bias (out,) of
 
 
 class _Numbers(NamedTuple):
-    """The random numbers of a step, with the streams first."""
+    """The random numbers of a step, with the paths first."""
 
     input: Array
     choice: Array
@@ -58,7 +57,7 @@ class _Batch(NamedTuple):
 
 
 def _draw(grid: Grid, steps: Array, needs: Needs, slots: tuple[int, int, int]) -> _Numbers:
-    """Return the numbers of some steps, (steps, streams, count) each."""
+    """Return the numbers of some steps, (steps, paths, count) each."""
     counts = (needs.input, needs.choice, needs.noise)
     kinds = (normal_array, uniform_array, normal_array)
     drawn = (
@@ -69,12 +68,16 @@ def _draw(grid: Grid, steps: Array, needs: Needs, slots: tuple[int, int, int]) -
 
 
 class NetworkState(NamedTuple):
-    """Where all cells stand, with leading axes (streams, cells of a stream)."""
+    """Where all cells stand, with leading axes (paths, cells of a path)."""
 
     process: Any
     layers: Layers
     optimizer: Any
     total: Array  # sum of test losses in the window
+
+    def reset(self) -> NetworkState:
+        """Return the same state at the beginning of a window."""
+        return self._replace(total=jnp.zeros_like(self.total))
 
 
 def target(inputs: Array) -> Array:
@@ -135,23 +138,76 @@ def _inputs(law: Law, standard: Array, choice: Array) -> Array:
     return law.mean[which] + jnp.einsum("nij,nj->ni", law.root[which], standard)
 
 
-@functools.partial(jax.jit, static_argnames="shape")
-def begin_networks(training: Training, grid: Grid, *, shape: Shape) -> NetworkState:
+@functools.partial(jax.jit, static_argnames="plan")
+def begin_networks(training: Training, grid: Grid, *, plan: Plan) -> NetworkState:
     """Return the state of all cells before the first step."""
     model, dim = training.model, training.process.dim
     assert isinstance(model, Network)
 
     def begin(values: Any, given: Array) -> Any:
         layers = he_layers(given, dim, model.hidden)
-        return layers, positions(cell_at(training, values).optimizer).init(layers)
+        return layers, position_form(cell_at(training, values).optimizer).init(layers)
 
     given = normal_array(grid.keys, BEGINNING, INPUT, _weights(dim, model.hidden))[:, 0]
-    layers, optimizer = over_law(begin, grid, shape._replace(law_varies=True))(given)
+    layers, optimizer = vmap_cells(begin, grid, plan._replace(law_varies=True))(given)
     total = jnp.zeros(layers[-1][1].shape[:2])
-    return NetworkState(begin_walk(training, grid, shape), layers, optimizer, total)
+    return NetworkState(begin_walk(training, grid, plan), layers, optimizer, total)
 
 
-@functools.partial(jax.jit, static_argnames="shape", donate_argnames="state")
+def _batches(
+    training: Training, grid: Grid, plan: Plan, process: Any, steps: Array
+) -> tuple[Any, _Batch]:
+    """Return the state of the processes after some steps, and the batches of these."""
+    walks = training.process.step_normals if plan.ordered else 0
+    needs = needs_of(training.process.dim, plan.rows, process=walks, choice=plan.mixed)
+
+    def batch_of(values: Any, given: _Numbers, law: Law) -> _Batch:
+        inputs = _inputs(law, given.input, given.choice)
+        noise = jnp.sqrt(jnp.asarray(cell_at(training, values).noise)) * given.noise
+        return _Batch(inputs, target(inputs) + noise)
+
+    walked = normals(grid.keys, steps, PROCESS, needs.process)
+    process, laws = walk(training, grid, plan, process, steps, walked)
+    of_steps = 0 if plan.ordered else None
+    draw_batches = jax.vmap(vmap_cells(batch_of, grid, plan), in_axes=(0, of_steps))
+    return process, draw_batches(_draw(grid, steps, needs, (INPUT, CHOICE, NOISE)), laws)
+
+
+def _tests(training: Training, grid: Grid, plan: Plan, steps: Array) -> _Batch:
+    """Return fresh inputs from the stationary law for some steps, with targets without noise."""
+
+    def test_of(values: Any, given: _Numbers) -> _Batch:
+        inputs = _inputs(cell_at(training, values).process.stationary(), given.input, given.choice)
+        return _Batch(inputs, target(inputs))
+
+    needs = Needs(0, _TEST_ROWS * training.process.dim, _TEST_ROWS, 0)
+    given = _draw(grid, steps, needs, (TEST, TEST_CHOICE, NOISE))
+    return jax.vmap(vmap_cells(test_of, grid, plan))(given)
+
+
+def _step(
+    training: Training,
+    grid: Grid,
+    plan: Plan,
+    values: Any,
+    batch: _Batch,
+    layers: Layers,
+    state: Any,
+) -> tuple[Any, Any]:
+    """Return layers and optimizer of one cell after one step."""
+    optimizer: Any = cell_at(training, values).optimizer
+    slope = jax.grad(_loss)(layers, *batch)
+    slope = jax.tree.map(lambda leaf: grid.scale(plan.rows) * leaf, slope)
+    if isinstance(optimizer, Momentum):
+        if plan.decays:
+            decay = optimizer.weight_decay
+            slope = jax.tree.map(lambda g, weight: g + decay * weight, slope, layers)
+        optimizer = replace(optimizer, weight_decay=0.0)
+    moves, state = position_form(optimizer).update(slope, state, layers)
+    return optax.apply_updates(layers, moves), state
+
+
+@functools.partial(jax.jit, static_argnames="plan", donate_argnames="state")
 def advance_networks(
     training: Training,
     grid: Grid,
@@ -160,65 +216,36 @@ def advance_networks(
     blocks: Array,
     record: Array,
     *,
-    shape: Shape,
+    plan: Plan,
 ) -> NetworkState:
     """Advance all cells by some blocks of steps; with ``record``, sum the test losses up."""
-    dim = training.process.dim
-    walks = training.process.step_normals if shape.ordered else 0
-    needs = needs_of(dim, shape.rows, process=walks, choice=shape.mixed)
-    streams, cells = state.total.shape
+    paths, cells = state.total.shape
     values = {
         **{name: jnp.repeat(numbers, cells) for name, numbers in grid.columns.items()},
-        **{name: jnp.tile(numbers, streams) for name, numbers in grid.shared.items()},
+        **{name: jnp.tile(numbers, paths) for name, numbers in grid.shared.items()},
     }
 
-    def batch_of(values: Any, given: _Numbers, law: Law) -> _Batch:
-        inputs = _inputs(law, given.input, given.choice)
-        noise = jnp.sqrt(jnp.asarray(cell_at(training, values).noise)) * given.noise
-        return _Batch(inputs, target(inputs) + noise)
-
-    def test_of(values: Any, given: _Numbers) -> _Batch:
-        inputs = _inputs(cell_at(training, values).process.stationary(), given.input, given.choice)
-        return _Batch(inputs, target(inputs))
-
-    def step_cell(values: Any, batch: _Batch, layers: Layers, state: Any) -> tuple[Any, Any]:
-        optimizer: Any = cell_at(training, values).optimizer
-        slope = jax.grad(_loss)(layers, *batch)
-        slope = jax.tree.map(lambda leaf: grid.scale(shape.rows) * leaf, slope)
-        if isinstance(optimizer, Momentum):
-            if shape.decays:
-                decay = optimizer.weight_decay
-                slope = jax.tree.map(lambda g, weight: g + decay * weight, slope, layers)
-            optimizer = replace(optimizer, weight_decay=0.0)
-        moves, state = positions(optimizer).update(slope, state, layers)
-        return optax.apply_updates(layers, moves), state
+    step = functools.partial(_step, training, grid, plan)
 
     def one(state: NetworkState, now: tuple[_Batch, _Batch | None]) -> tuple[NetworkState, None]:
         batch, test = jax.tree.map(
-            lambda leaf: _flat(jnp.broadcast_to(leaf, (streams, cells, *leaf.shape[2:]))), now
+            lambda leaf: _flat(jnp.broadcast_to(leaf, (paths, cells, *leaf.shape[2:]))), now
         )
-        layers, optimizer = jax.vmap(step_cell)(values, batch, state.layers, state.optimizer)
+        layers, optimizer = jax.vmap(step)(values, batch, state.layers, state.optimizer)
         total = state.total
         if test is not None:
             total = total + jax.vmap(_loss)(layers, *test)
         return state._replace(layers=layers, optimizer=optimizer, total=total), None
 
     def block(number: Array, state: NetworkState) -> NetworkState:
-        # Batches are drawn for the block at once, and the loop stores what it is given: the
-        # compiler would melt them into each of their uses, and draw them anew for each.
+        # Batches are drawn for the block at once, and the loop stores what it is given: XLA would
+        # fuse the draws with each of their uses, and recompute them there.
         steps = first + number * BLOCK + jnp.arange(BLOCK)
-        walked = normals(grid.keys, steps, PROCESS, needs.process)
-        process, laws = walk(training, grid, shape, state.process[0], steps, walked)
+        process, batches = _batches(training, grid, plan, state.process[0], steps)
         state = state._replace(process=(process, state.process[1]))
-        of_steps = 0 if shape.ordered else None
-        draw_batches = jax.vmap(over_law(batch_of, grid, shape), in_axes=(0, of_steps))
-        batches = draw_batches(_draw(grid, steps, needs, (INPUT, CHOICE, NOISE)), laws)
 
         def measured(state: NetworkState) -> NetworkState:
-            given = _draw(
-                grid, steps, Needs(0, _TEST_ROWS * dim, _TEST_ROWS, 0), (TEST, TEST_CHOICE, NOISE)
-            )
-            tests = jax.vmap(over_law(test_of, grid, shape))(given)
+            tests = _tests(training, grid, plan, steps)
             return jax.lax.scan(one, state, (batches, tests))[0]
 
         def plain(state: NetworkState) -> NetworkState:
@@ -230,7 +257,7 @@ def advance_networks(
     flat = jax.tree.map(_flat, state._replace(process=()))._replace(process=state.process)
     after = jax.lax.fori_loop(0, blocks, block, flat)
     split = jax.tree.map(
-        lambda leaf: leaf.reshape(streams, cells, *leaf.shape[1:]), after._replace(process=())
+        lambda leaf: leaf.reshape(paths, cells, *leaf.shape[1:]), after._replace(process=())
     )
     return split._replace(process=after.process)
 
@@ -242,10 +269,10 @@ def _flat(leaf: Array) -> Array:
 def run_networks(
     training: Training,
     grid: Grid,
-    shape: Shape,
+    plan: Plan,
     steps: int,
     window: int,
-    tell: Callable[[float], None],
+    progress: Progress,
 ) -> list[np.ndarray]:
     """Return the logarithms of the test loss at the start, and over windows in middle and end.
 
@@ -257,16 +284,8 @@ def run_networks(
         mean = np.asarray(state.total, float) / count
         return np.log(np.where(np.isfinite(mean), np.maximum(mean, 1e-300), np.inf))
 
-    state = begin_networks(training, grid, shape=shape)
-    logs = [log_mean(advance_networks(training, grid, state, 0, 1, True, shape=shape), BLOCK)]
-    state = begin_networks(training, grid, shape=shape)
-    for part in schedule(steps, window):
-        if part.opens:
-            state = state._replace(total=jnp.zeros_like(state.total))
-        now = part.start, part.blocks, part.record
-        state = advance_networks(training, grid, state, *now, shape=shape)
-        jax.block_until_ready(state.total)
-        tell(part.blocks * BLOCK / steps)
-        if part.closes:
-            logs.append(log_mean(state, window))
-    return logs
+    advance = functools.partial(advance_networks, training, grid, plan=plan)
+    begin = functools.partial(begin_networks, training, grid, plan=plan)
+    start = log_mean(advance(begin(), 0, 1, True), BLOCK)  # its state is donated
+    measure = functools.partial(log_mean, count=window)
+    return [start, *run_windows(begin(), advance, measure, steps, window, progress)]

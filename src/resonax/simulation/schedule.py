@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-__all__ = ["BLOCK", "Segment", "schedule"]
+import jax
+from jax import Array
+
+__all__ = ["BLOCK", "Progress", "run_windows", "schedule"]
 
 BLOCK = 20  # steps drawn at once
 _LONGEST = 1000  # steps between two reports of progress
+Progress = Callable[[float], None]  # told the share of the work just finished
 
 
 class Segment(NamedTuple):
@@ -39,3 +43,42 @@ def schedule(steps: int, window: int) -> Iterator[Segment]:
                 yield Segment(
                     start, blocks, record, record and start == low, record and stop == end
                 )
+
+
+class Windowed(Protocol):
+    """A state that sums responses up."""
+
+    @property
+    def total(self) -> Array:
+        """Sum of the responses in a window."""
+        ...
+
+    def reset(self) -> Self:
+        """Return the same state at the beginning of a window."""
+        ...
+
+
+S = TypeVar("S", bound=Windowed)
+
+
+def run_windows(
+    state: S,
+    advance: Callable[[S, int, int, bool], S],
+    measure: Callable[[S], Any],
+    steps: int,
+    window: int,
+    progress: Progress,
+) -> list[Any]:
+    """Advance a state over a run; return what is measured at the end of each window.
+
+    ``advance(state, first, blocks, record)`` makes some blocks of steps.
+    """
+    measured = []
+    for part in schedule(steps, window):
+        state = state.reset() if part.opens else state
+        state = advance(state, part.start, part.blocks, part.record)
+        jax.block_until_ready(state.total)
+        progress(part.blocks * BLOCK / steps)
+        if part.closes:
+            measured.append(measure(state))
+    return measured

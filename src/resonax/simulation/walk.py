@@ -1,4 +1,4 @@
-"""Cells on their streams: the processes walk, and each law of the inputs is handed on."""
+"""Cells on their paths: the processes walk, and each law of the inputs is handed on."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from resonax.simulation.batches import PROCESS, split
-from resonax.simulation.streams import BEGINNING, normals
+from resonax.simulation.random_numbers import BEGINNING, normals
 from resonax.simulation.training import Training
 
-__all__ = ["Grid", "Shape", "begin_walk", "cell_at", "over_law", "walk"]
+__all__ = ["Grid", "Plan", "begin_walk", "cell_at", "vmap_cells", "walk"]
 
 
 class Grid(NamedTuple):
-    """Cells: streams that differ in some numbers, and the cells of each, which differ in others."""
+    """Cells: paths that differ in some numbers, and the cells of each, which differ in others."""
 
-    columns: dict[str, Array]  # (streams,) each
-    shared: dict[str, Array]  # (cells of a stream,) each
-    keys: Array  # (streams, 2)
+    columns: dict[str, Array]  # (paths,) each
+    shared: dict[str, Array]  # (cells of a path,) each
+    keys: Array  # (paths, 2)
     summed: Array  # 1 where the loss is summed over the batch, 0 for its mean
 
     def scale(self, batch: ArrayLike) -> Array:
@@ -30,13 +30,13 @@ class Grid(NamedTuple):
         return 1 + self.summed * (jnp.asarray(batch) - 1)
 
 
-class Shape(NamedTuple):
+class Plan(NamedTuple):
     """What a compiled loop is made for."""
 
-    law_varies: bool  # whether cells of one stream differ in the law of their inputs
-    batch_varies: bool  # whether cells of one stream differ in how many of its inputs they take
+    law_varies: bool  # whether cells of one path differ in the law of their inputs
+    batch_varies: bool  # whether cells of one path differ in how many of its inputs they take
     dim_varies: bool  # whether they differ in how many coordinates of the inputs they see
-    gram: bool  # whether a stream's matrix H is formed, for many cells to share
+    gram: bool  # whether a path's matrix H is formed, for many cells to share
     rows: int  # inputs of the largest batch
     scatter: bool  # whether their sufficient statistics are drawn in their place
     ordered: bool  # whether inputs come in the order of the process, or shuffled
@@ -50,15 +50,15 @@ def cell_at(training: Training, values: dict[str, Any]) -> Training:
     return training.at({name: number for name, number in values.items() if name != "dim"})
 
 
-def over_law(function: Any, grid: Grid, shape: Shape) -> Any:
-    """Map ``function(values, numbers, ...)`` over streams, and their cells where laws vary.
+def vmap_cells(function: Any, grid: Grid, plan: Plan) -> Any:
+    """Map ``function(values, numbers, ...)`` over paths, and their cells where laws vary.
 
-    ``numbers`` are a stream's random numbers, lists of arrays (streams,); the rest has leading
-    axes (streams, cells of a stream or 1), and so has the result.
+    ``numbers`` are a path's random numbers, lists of arrays (paths,); the rest has leading
+    axes (paths, cells of a path or 1), and so has the result.
     """
 
     def over_shared(columns: dict[str, Array], numbers: Any, *rest: Any) -> Any:
-        if shape.law_varies:
+        if plan.law_varies:
             each = jax.vmap(lambda shared, *inner: function({**columns, **shared}, numbers, *inner))
             return each(grid.shared, *rest)
         alone = jax.tree.map(lambda leaf: leaf[0], rest)
@@ -68,11 +68,11 @@ def over_law(function: Any, grid: Grid, shape: Shape) -> Any:
 
 
 def walk(
-    training: Training, grid: Grid, shape: Shape, state: Any, steps: Array, numbers: list[Array]
+    training: Training, grid: Grid, plan: Plan, state: Any, steps: Array, numbers: list[Array]
 ) -> tuple[Any, Any]:
     """Return the state of the processes after some steps, and the laws of the inputs in each.
 
-    The laws have leading axes (steps, streams, cells of a stream or 1); the one law of shuffled
+    The laws have leading axes (steps, paths, cells of a path or 1); the one law of shuffled
     inputs, which is that of every step, has no axis of steps.
     """
     diagonal = np.ndim(getattr(training.process, "variance", 0.0)) < 2
@@ -83,13 +83,13 @@ def walk(
 
     def one(state: Any, now: tuple[Array, list[Array]]) -> tuple[Any, Any]:
         step, given = now
-        return over_law(lambda v, n, s: law_of(v, n, s, step), grid, shape)(given, state)
+        return vmap_cells(lambda v, n, s: law_of(v, n, s, step), grid, plan)(given, state)
 
-    if not shape.ordered:
-        law = over_law(
+    if not plan.ordered:
+        law = vmap_cells(
             lambda values, _: split(cell_at(training, values).process.stationary(), diagonal),
             grid,
-            shape,
+            plan,
         )
         return state, law([])
     if training.process.random_mean:
@@ -97,7 +97,7 @@ def walk(
     return state, jax.vmap(lambda *now: one(state, now)[1])(steps, numbers)
 
 
-def begin_walk(training: Training, grid: Grid, shape: Shape) -> Any:
+def begin_walk(training: Training, grid: Grid, plan: Plan) -> Any:
     """Return the state of the processes before the first step."""
 
     def begin(values: Any, given: list[Array]) -> Any:
@@ -105,7 +105,7 @@ def begin_walk(training: Training, grid: Grid, shape: Shape) -> Any:
         return cell_at(training, values).process.init(_row(given)), jnp.zeros(())
 
     given = normals(grid.keys, BEGINNING, PROCESS, training.process.init_normals)
-    return over_law(begin, grid, shape)([number[0] for number in given])
+    return vmap_cells(begin, grid, plan)([number[0] for number in given])
 
 
 def _row(numbers: list[Array]) -> Array:

@@ -9,10 +9,10 @@ import optax
 
 from resonax.learners import Momentum
 
-__all__ = ["positions"]
+__all__ = ["position_form"]
 
 
-def positions(optimizer: Any) -> optax.GradientTransformation:
+def position_form(optimizer: Any) -> optax.GradientTransformation:
     r"""Return the transform of an optimizer; that of heavy ball keeps positions.
 
     :math:`\theta_{k+1} = \theta_k + \mu(\theta_k-\theta_{k-1}) - \alpha h_k` is heavy ball without

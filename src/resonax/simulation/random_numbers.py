@@ -1,9 +1,9 @@
-r"""Random numbers by counting: each is a pure function of a stream, a step and a slot.
+r"""Random numbers by counting: each is a pure function of a path, a step and a slot.
 
 The generator is Threefry-2x32 with 20 rounds (Salmon et al., SC 2011), the one behind
 ``jax.random``. It is written out here for two reasons. A number depends on its place alone, so
 that neither the chunks in which cells are computed nor the steps that are drawn at once change a
-result. And XLA can melt it into what consumes it, where jax's own kernel on the CPU goes through
+result. And XLA can fuse it with what consumes it, where jax's own kernel on the CPU goes through
 memory in every round: that made random numbers the larger half of a sweep.
 """
 
@@ -28,8 +28,8 @@ __all__ = [
     "chi_needs",
     "normal_array",
     "normals",
+    "path_keys",
     "root_key",
-    "stream_keys",
     "uniform_array",
     "uniforms",
 ]
@@ -71,8 +71,8 @@ def root_key(seed: int) -> Array:
     return jax.random.wrap_key_data(jnp.array([seed >> 32, seed % 2**32], jnp.uint32))
 
 
-def stream_keys(seed: int, columns: np.ndarray, runs: int) -> Array:
-    """Return the keys of streams, (columns x runs, 2), by the labels of the columns.
+def path_keys(seed: int, columns: np.ndarray, runs: int) -> Array:
+    """Return the keys of paths, (columns x runs, 2), by the labels of the columns.
 
     A label has up to 64 bits. Its lower word is folded into the key of the seed, then its upper
     word where that is not 0, then the number of the run.
@@ -91,7 +91,7 @@ def stream_keys(seed: int, columns: np.ndarray, runs: int) -> Array:
 
 
 def _pairs(keys: Array, steps: ArrayLike, first: int, count: int) -> tuple[Array, Array]:
-    """Return words for pairs of slots, (pairs, steps, streams) each."""
+    """Return words for pairs of slots, (pairs, steps, paths) each."""
     step = jnp.asarray(steps, jnp.uint32)[None, :, None]
     pair = jnp.arange(first // 2, (first + count + 1) // 2, dtype=jnp.uint32)[:, None, None]
     return threefry((keys[:, 0], keys[:, 1]), (step, pair))
@@ -136,10 +136,10 @@ def _normal_pairs(keys: Array, steps: Array, first: int, count: int) -> Array:
 
 
 def _stored(pairs: Callable[..., Array], keys: Array, steps: Array, *slots: int) -> Array:
-    """Return pairs of numbers as complex ones, (parts, pairs, steps of a part, streams).
+    """Return pairs of numbers as complex ones, (parts, pairs, steps of a part, paths).
 
-    The compiler melts whatever it can into all of its uses, and would draw a number anew for each.
-    A complex number has both of a pair drawn at once, and a loop stores what it computes.
+    XLA would fuse the draws with each of their uses and recompute them. A complex number has both
+    of a pair drawn at once, and a loop stores what it computes.
     """
     parts = _PARTS if len(steps) % _PARTS == 0 else 1
     split = steps.reshape(parts, -1)
@@ -149,25 +149,25 @@ def _stored(pairs: Callable[..., Array], keys: Array, steps: Array, *slots: int)
 
 
 def _listed(stored: Array, count: int) -> list[Array]:
-    """Return numbers as a list of arrays (steps, streams)."""
+    """Return numbers as a list of arrays (steps, paths)."""
     # Slices of one array each: joined into one, every number would be copied.
-    parts, _, steps, streams = stored.shape
+    parts, _, steps, paths = stored.shape
     numbers = (
         (jnp.imag if place % 2 else jnp.real)(stored[:, place // 2]) for place in range(count)
     )
-    return [number.reshape(parts * steps, streams) for number in numbers]
+    return [number.reshape(parts * steps, paths) for number in numbers]
 
 
 def _joined(stored: Array, count: int) -> Array:
-    """Return numbers as one array, (streams, steps, count)."""
-    parts, pairs, steps, streams = stored.shape
+    """Return numbers as one array, (paths, steps, count)."""
+    parts, pairs, steps, paths = stored.shape
     whole = stored.transpose(3, 0, 2, 1)
     both = jnp.stack([jnp.real(whole), jnp.imag(whole)], axis=-1)
-    return both.reshape(streams, parts * steps, 2 * pairs)[..., :count]
+    return both.reshape(paths, parts * steps, 2 * pairs)[..., :count]
 
 
 def uniforms(keys: Array, steps: ArrayLike, first: int, count: int) -> list[Array]:
-    """Return numbers uniform in the open interval 0..1, a list of arrays (steps, streams).
+    """Return numbers uniform in the open interval 0..1, a list of arrays (steps, paths).
 
     They have the slots from ``first``, an even number, on.
     """
@@ -175,17 +175,17 @@ def uniforms(keys: Array, steps: ArrayLike, first: int, count: int) -> list[Arra
 
 
 def normals(keys: Array, steps: ArrayLike, first: int, count: int) -> list[Array]:
-    """Return standard normal numbers, a list of arrays (steps, streams), after Box and Muller."""
+    """Return standard normal numbers, a list of arrays (steps, paths), after Box and Muller."""
     return _listed(_stored(_normal_pairs, keys, jnp.asarray(steps), first, count), count)
 
 
 def normal_array(keys: Array, steps: ArrayLike, first: int, count: int) -> Array:
-    """Return the numbers of `normals` as one array, (streams, steps, count)."""
+    """Return the numbers of `normals` as one array, (paths, steps, count)."""
     return _joined(_stored(_normal_pairs, keys, jnp.asarray(steps), first, count), count)
 
 
 def uniform_array(keys: Array, steps: ArrayLike, first: int, count: int) -> Array:
-    """Return the numbers of `uniforms` as one array, (streams, steps, count)."""
+    """Return the numbers of `uniforms` as one array, (paths, steps, count)."""
     return _joined(_stored(_uniform_pairs, keys, jnp.asarray(steps), first, count), count)
 
 
