@@ -47,11 +47,14 @@ def made(kind: str) -> Any:
         unknown = Candidate(0.5, None, None, None, "unknown")
         event = Event(7, "momentum", HOSTILE, 0.5, 21.0)
         return rx.GuardReport(9, "safe", 0.5, 0.9, 5, 21.0, (known, unknown), (event,))
+    if kind == "Response":
+        quick = {"realisations": 4, "periods": 1, "length": 128, "burn_in": 128}
+        return rx.response(rx.heavy_ball(0.05, 0.9), rows, rows[:, 0], sweep=[8.0], **quick)
     assert kind == "map"
     return rx.stability_map(SETTING, momentum=[0.9, 0.99], period=[22.0, 30.0]).resonax
 
 
-KINDS = ("Verdict", "Probe", "Replay", "OrderProof", "GuardReport", "map")
+KINDS = ("Verdict", "Probe", "Replay", "OrderProof", "GuardReport", "Response", "map")
 
 
 def test_every_public_result_is_in_the_table():

@@ -1,6 +1,8 @@
 """Every public name and its home: the one list, which `__init__.py` and type checkers read."""
 
 from .checking.check import check as check
+from .checking.response import response as response
+from .checking.response_result import Response as Response
 from .checking.result import Check as Check
 from .checks import (
     ArgumentError as ArgumentError,

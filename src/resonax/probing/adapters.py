@@ -172,7 +172,7 @@ def _tensor_leaf(kind: str, tensor: Any) -> Leaf:
 
 
 @dataclass
-class _Pure(Leaves):
+class Pure(Leaves):
     step: Callable[[Any, np.ndarray, np.ndarray], Any]
     function: Callable[[Any, np.ndarray], Any] | None
     parts: list[Any]  # the arrays of the state,
@@ -210,7 +210,7 @@ class _Pure(Leaves):
         make = jnp.asarray if hasattr(old, "aval") else np.asarray  # a jax array stays one
         self.parts[place] = make(values.reshape(np.shape(old)), dtype)
 
-    def fresh(self) -> _Pure:
+    def fresh(self) -> Pure:
         return replace(self, parts=copy.deepcopy(self.parts))
 
 
@@ -278,4 +278,4 @@ def _adapt_tuple(first: Any, second: Any, third: Any = None) -> Learner:
         raise ArgumentError(f"{_ACCEPTED}, got a tuple that begins with {type(first).__name__}")
     import jax
 
-    return _Pure(first, third, *jax.tree.flatten(second))
+    return Pure(first, third, *jax.tree.flatten(second))

@@ -1,0 +1,150 @@
+"""Many copies of one learner, each on its own rows, and what they predict on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from resonax.probing.adapters import Learner, Pure
+from resonax.probing.replay import LIMIT
+
+__all__ = ["Fleet", "Watch", "launch"]
+
+PROJECTION, ERROR = 0, 1  # what is read of each copy before each step
+
+
+class Watch(NamedTuple):
+    """Rows on which all copies predict before every step, and what is read of the predictions."""
+
+    inputs: np.ndarray  # (m, d)
+    target: np.ndarray  # (m,)
+    weights: np.ndarray  # (m,)
+
+    def read(self, predictions: Any, stack: Callable[..., Any]) -> Any:
+        """Return the weighted sum of predictions, and their mean squared error."""
+        rest = predictions - self.target
+        return stack([predictions @ self.weights, (rest * rest).mean()])
+
+
+class Fleet(Protocol):
+    """Copies that learn side by side.
+
+    ``advance`` takes inputs (steps, copies, n, d) and targets (steps, copies, n), and returns what
+    is watched before each step, (steps, copies, 2); nan from where the numbers of a copy end.
+    ``fork`` returns that many new copies of the first copy. ``eps`` is the relative rounding error
+    of their weights, known once they have learned something.
+    """
+
+    is_compiled: bool
+
+    def eps(self) -> float: ...
+    def advance(self, inputs: np.ndarray, target: np.ndarray) -> np.ndarray: ...
+    def fork(self, copies: int) -> Fleet: ...
+
+
+class _Looped:
+    """Copies of any learner, one after the other."""
+
+    is_compiled = False
+
+    def __init__(self, learners: list[Learner], watch: Watch):
+        self.learners: list[Learner | None] = list(learners)
+        self.watch = watch
+
+    def eps(self) -> float:
+        first = self.learners[0]
+        return first.eps() if first else np.nan
+
+    def advance(self, inputs: np.ndarray, target: np.ndarray) -> np.ndarray:
+        found = np.full((*inputs.shape[:2], 2), np.nan)
+        for place, learner in enumerate(self.learners):
+            if learner is None:
+                continue
+            try:
+                for step in range(len(inputs)):
+                    seen = self.watch.read(learner.predict(self.watch.inputs), np.stack)
+                    if not np.abs(seen).max() < LIMIT**2:
+                        raise OverflowError
+                    found[step, place] = seen
+                    learner.learn(inputs[step, place], target[step, place])
+            except OverflowError:
+                self.learners[place] = None
+        return found
+
+    def fork(self, copies: int) -> _Looped:
+        first = self.learners[0]
+        return _Looped([first.fresh() for _ in range(copies)] if first else [], self.watch)
+
+
+class _Compiled:
+    """Copies of a pure learner that jax can trace: all at once, in a compiled loop."""
+
+    is_compiled = True
+
+    def __init__(self, state: Any, run: Callable[..., Any], double: bool):
+        self.state, self.run, self.double = state, run, double
+
+    def eps(self) -> float:
+        return float(np.finfo(np.float64 if self.double else np.float32).eps)
+
+    def advance(self, inputs: np.ndarray, target: np.ndarray) -> np.ndarray:
+        import jax
+
+        dtype = np.float64 if self.double else np.float32
+        with jax.enable_x64(self.double):
+            self.state, found = self.run(self.state, inputs.astype(dtype), target.astype(dtype))
+            return np.asarray(found, dtype=float)
+
+    def fork(self, copies: int) -> _Compiled:
+        import jax
+        import jax.numpy as jnp
+
+        with jax.enable_x64(self.double):
+            state = jax.tree.map(
+                lambda leaf: jnp.broadcast_to(leaf[0], (copies, *leaf.shape[1:])), self.state
+            )
+        return _Compiled(state, self.run, self.double)
+
+
+def launch(learner: Learner, watch: Watch, batch: int) -> Fleet:
+    """Return a fleet of one copy; `Fleet.fork` makes more of it.
+
+    A pure learner is compiled where jax can trace it and its state keeps its types.
+    """
+    if isinstance(learner, Pure) and learner.function is not None:
+        found = _compiled(learner, watch, batch)
+        if found is not None:
+            return found
+    return _Looped([learner.fresh()], watch)
+
+
+def _compiled(learner: Pure, watch: Watch, batch: int) -> _Compiled | None:
+    import jax
+    import jax.numpy as jnp
+
+    step, predict = learner.step, learner.function
+    assert predict is not None
+    floats = [np.asarray(part).dtype for part in learner.parts]
+    double = any(dtype == np.float64 for dtype in floats)
+    dtype = np.float64 if double else np.float32
+    seen = Watch(*(part.astype(dtype) for part in watch))
+
+    def one(state: Any, inputs: Any, target: Any) -> tuple[Any, Any]:
+        found = seen.read(predict(state, seen.inputs).reshape(len(seen.inputs)), jnp.stack)
+        return step(state, inputs, target), found
+
+    @jax.jit
+    def run(state: Any, inputs: Any, target: Any) -> tuple[Any, Any]:
+        return jax.lax.scan(lambda state, now: jax.vmap(one)(state, *now), state, (inputs, target))
+
+    with jax.enable_x64(double):
+        state = learner.tree.unflatten([jnp.asarray(part)[None] for part in learner.parts])
+        rows = np.zeros((1, 1, batch, watch.inputs.shape[1]), dtype)
+        try:
+            after, _ = jax.eval_shape(run, state, rows, rows[..., 0])
+        except (TypeError, ValueError, AttributeError):  # not written for jax, or changes its types
+            return None
+        kept = jax.tree.map(lambda a, b: a.dtype == b.dtype and a.shape == b.shape, after, state)
+    return _Compiled(state, run, double) if all(jax.tree.leaves(kept)) else None
