@@ -84,15 +84,7 @@ class Response(Result):
 
     @property
     def sentence(self) -> str:
-        """The data held against the learner, in one sentence.
-
-        Examples
-        --------
-        >>> import resonax as rx
-        >>> law = rx.Sinusoid(period=22.0, amplitude=0.6)
-        >>> print(rx.response(rx.heavy_ball(0.01, 0.98), law, batch=20).sentence)
-        your data have a rhythm of 22 steps with ...% depth; this learner resonates at 21... on...
-        """
+        """The data held against the learner, in one sentence."""
         rhythm = self.rhythms[0] if self.rhythms else None
         data = "no rhythm of the curvature stands out in your data"
         if rhythm is not None:

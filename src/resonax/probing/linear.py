@@ -27,7 +27,8 @@ def linear_learner(optimizer: Any, features: Features, dim: int) -> tuple[Any, A
     --------
     >>> from resonax.learners import Linear, heavy_ball
     >>> step, state, predict = linear_learner(heavy_ball(0.1, 0.5), Linear(bias=False), 1)
-    >>> weights, _ = step(state, jnp.ones((1, 1)), jnp.ones(1))
+    >>> with jax.enable_x64(True):
+    ...     weights, _ = step(state, jnp.ones((1, 1)), jnp.ones(1))
     >>> weights.tolist()
     [0.2]
     """
