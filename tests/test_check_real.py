@@ -117,7 +117,7 @@ def test_the_remedies_work(name):
     found = check(X, y, lr=lr, momentum=momentum, grid=4)
     limit = 1000 * solution(X, y)
     soft = {remedy.name: remedy.soft for remedy in found.remedies}
-    past = {remedy.name: remedy.past for remedy in found.remedies}
+    past = {remedy.name: remedy.just_beyond for remedy in found.remedies}
 
     def size(which: str, value: float) -> float:
         if which == "batch":

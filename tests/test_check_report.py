@@ -17,7 +17,6 @@ from resonax.checking.result import Check
 from resonax.checks import ArgumentError
 from resonax.figures.check import plot_check, plot_panels
 from resonax.figures.style import save_figure
-from resonax.reports import fold
 from resonax.reports.check import render_check, write_check
 
 HOSTILE = '<script>alert("1 & 2")</script>'
@@ -193,7 +192,3 @@ def test_the_same_check_gives_the_same_bytes(calm, tmp_path):
     assert path.read_text(encoding="utf-8") == render_check(calm)
     with pytest.raises(ArgumentError, match="does not exist"):
         write_check(calm, tmp_path / "deeper" / "page.html")
-
-
-def test_large_factors_are_readable():
-    assert [fold(x) for x in (1.0, 12.34, 4321, 1e4)] == ["1", "12", "4,321", "1.0 × 10⁴"]

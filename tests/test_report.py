@@ -13,7 +13,8 @@ from pages import Page
 from resonax.checks import StoreError
 from resonax.cli.claims import show_claims
 from resonax.figures.style import new_figure, save_figure
-from resonax.reports.reproduction import Report, Section, plain_claims, write_claims, write_report
+from resonax.reports.claims import plain_claims, write_claims
+from resonax.reports.reproduction import Report, Section, write_report
 from resonax.sweeps.judgement import Case, Claim, measured_text
 
 MARKUP = '<script>alert("1 & 2")</script>'

@@ -12,7 +12,7 @@ from resonax.passes.intervals import BURST
 from resonax.passes.subject import Advance, Subject
 from resonax.passes.surrogates import buffered
 
-__all__ = ["Remedy", "cells", "confirmed", "holds", "rounded_down"]
+__all__ = ["Remedy", "confirmed", "holds", "rounded_down", "with_changes"]
 
 BEYOND = 0.1  # how far past a safe value the boundary is tried
 _RETREATS = 6
@@ -33,11 +33,11 @@ class Remedy:
     soft: bool = False  # whether the error need not grow just beyond it
     confirmed: bool | None = None  # whether the model, trained with it, stayed bounded
     needed: bool = True  # whether what was asked for is unsafe
-    least: bool = False  # whether the search ended there, and more may be safe
+    is_lower_bound: bool = False  # whether the search ended there, and more may be safe
     unknown: bool = False  # without a value: whether more rows could tell one
 
     @property
-    def past(self) -> float | None:
+    def just_beyond(self) -> float | None:
         """A value 10% beyond, or a smaller step where that does not exist."""
         if self.value is None:
             return None
@@ -49,7 +49,7 @@ class Remedy:
         return past if self.name == "lr" or past < 1 else (1 + self.value) / 2
 
 
-def cells(subject: Subject, changes: list[tuple[str, float]]) -> Subject:
+def with_changes(subject: Subject, changes: list[tuple[str, float]]) -> Subject:
     """Return the subject with one number changed, each change in a cell of its own."""
     numbers = {
         name: np.full(len(changes), float(getattr(subject.optimizer, name)))
@@ -127,7 +127,7 @@ def confirmed(
                 changes.append((remedy.name, remedy.value))
         if changes:
             filled = changes + [changes[-1]] * (3 - len(changes))  # one compiled loop for all
-            found = bounded(cells(subject, filled))
+            found = bounded(with_changes(subject, filled))
             outcome |= {name: bool(ok) for (name, _), ok in zip(filled, found, strict=True)}
         return outcome
 
@@ -165,7 +165,7 @@ def _taken_back(remedy: Remedy, subject: Subject, own: bool) -> Remedy:
         value = rounded_down(max(1 - 1.25 * (1 - value), 0.0))
     if own and remedy.name in ("lr", "momentum"):
         value = max(value or 0.0, float(getattr(subject.optimizer, remedy.name)))
-    return replace(remedy, value=value, rate=None, soft=True, least=False)
+    return replace(remedy, value=value, rate=None, soft=True, is_lower_bound=False)
 
 
 def solution_size(subject: Subject, piece: int = 16384) -> float:

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from resonax.checking.cause import Shuffles, stretch_of
-from resonax.checking.confirm import Remedy, cells, confirmed, rounded_down
+from resonax.checking.confirm import Remedy, confirmed, rounded_down, with_changes
 from resonax.passes.intervals import BURST, Measured
 from resonax.passes.subject import Advance, Subject
 from resonax.passes.surrogates import buffered
@@ -152,7 +152,7 @@ def _on_lines(
             rounded_down(values[last]),
             float(by[number].rate[last]),
             needed=needed,
-            least=place == len(axes[name]) - 1,
+            is_lower_bound=place == len(axes[name]) - 1,
         )
     if good["momentum"][best]:
         below = safe(by[2])
@@ -166,11 +166,13 @@ def _on_lines(
 
 def _sharpened(subject: Subject, remedies: list[Remedy], advance: Advance | None) -> list[Remedy]:
     """Say of momentum and step size whether 10% more certainly diverge."""
-    past = [None if remedy.name == "fastest_momentum" else remedy.past for remedy in remedies]
+    past = [
+        None if remedy.name == "fastest_momentum" else remedy.just_beyond for remedy in remedies
+    ]
     tried = [(remedy.name, value) for remedy, value in zip(remedies, past, strict=True) if value]
     if not tried:
         return remedies
-    words = iter(cells(subject, tried).measure(advance).words)
+    words = iter(with_changes(subject, tried).measure(advance).words)
     return [
         replace(remedy, soft=bool(next(words) != "diverges")) if value else remedy
         for remedy, value in zip(remedies, past, strict=True)
@@ -211,9 +213,9 @@ def _batch(subject: Subject, own: bool) -> Remedy:
         else:
             unsafe = middle
     remedy = Remedy("batch", batch, float(found.rate[0]), needed=not own)
-    if remedy.past is None:
+    if remedy.just_beyond is None:
         return remedy
-    return replace(remedy, soft=str(judge(int(remedy.past)).words[0]) != "diverges")
+    return replace(remedy, soft=str(judge(int(remedy.just_beyond)).words[0]) != "diverges")
 
 
 def _buffer(subject: Subject, own: bool, shuffles: Shuffles) -> Remedy:

@@ -94,7 +94,7 @@ class Check(Result):
             "shuffled_high": self.shuffled_high,
             "pass_radius": self.pass_radius,
             "safe": self.safe,
-            "at_least": {remedy.name: remedy.least for remedy in self.remedies},
+            "at_least": {remedy.name: remedy.is_lower_bound for remedy in self.remedies},
             "soft": {remedy.name: remedy.soft for remedy in self.remedies},
             "confirmed": {remedy.name: remedy.confirmed for remedy in self.remedies},
             "learner_bounded": self.learner_bounded,
@@ -155,7 +155,7 @@ def sentence(remedy: Remedy) -> str:
         return f"{word}: there is none"
     if remedy.name == "shuffle_buffer" and remedy.value <= 1:
         return f"{word}: none is needed"
-    text = f"{word}: {'at least ' if remedy.least else ''}{remedy.value:.4g}"
+    text = f"{word}: {'at least ' if remedy.is_lower_bound else ''}{remedy.value:.4g}"
     if remedy.name == "fastest_momentum" and remedy.rate is not None:
         text += f", with which a difference {pace(remedy.rate)}"
     if remedy.soft:

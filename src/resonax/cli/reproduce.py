@@ -119,7 +119,8 @@ def _finish(
 ) -> None:
     """Judge the claims, write the report, and say where everything is."""
     from resonax.labels import versions
-    from resonax.reports.reproduction import Report, plain_claims, write_claims, write_report
+    from resonax.reports.claims import plain_claims, write_claims
+    from resonax.reports.reproduction import Report, write_report
 
     experiments = [outcome.experiment for outcome in outcomes]
     claims = judge(experiments, {one.experiment.id: one.dataset for one in outcomes})

@@ -1,0 +1,82 @@
+"""Claims as JSON, and as a table in Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from resonax.checks import StoreError
+from resonax.objects import plain_values
+from resonax.reports.page import write_page
+from resonax.results import make_folder
+from resonax.sweeps.judgement import Case, Claim, interval_text, measured_text
+
+__all__ = ["claims_table", "plain_claims", "write_claims"]
+
+
+def plain_claims(claims: Iterable[Claim], *, scale: str, seed: int) -> list[dict[str, Any]]:
+    """Return claims as JSON has them, each with the scale and the seed that it was made with.
+
+    JSON has no word for a measured figure that is infinite or no number: it becomes null.
+    """
+    return plain_values([{**claim.to_dict(), "scale": scale, "seed": seed} for claim in claims])
+
+
+def write_claims(claims: Iterable[Mapping[str, Any]], folder: Path) -> Path:
+    """Write plain claims to ``claims.json``, whole or not at all; return its path.
+
+    Claims that are there and were not judged now are kept. A table of all stands beside, in
+    ``claims.md``.
+    """
+    path = make_folder(folder) / "claims.json"
+    merged = {claim["id"]: claim for claim in [*_read_claims(path), *claims]}
+    text = json.dumps(list(merged.values()), indent=2, ensure_ascii=False, allow_nan=False)
+    write_page(claims_table(merged.values()), path.with_suffix(".md"))
+    return write_page(text + "\n", path)
+
+
+def _read_claims(path: Path) -> list[dict[str, Any]]:
+    try:
+        stored = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError):
+        stored = None
+    wanted = {"id", "holds", "outcome", "level", "cases", "scale", "seed"}
+    if not isinstance(stored, list) or not all(
+        isinstance(one, dict) and wanted <= one.keys() for one in stored
+    ):
+        raise StoreError(f"{path} holds no claims: delete it and run the same command again")
+    return stored
+
+
+def claims_table(claims: Iterable[Mapping[str, Any]]) -> str:
+    """Return plain claims as a table in Markdown, with the command that made them.
+
+    Each row has the first case with the outcome of its claim.
+    """
+    claims = list(claims)
+    made = {f"--scale {claim['scale']} --seed {claim['seed']}": 0 for claim in claims}
+    lines = [
+        f"Made by {' and '.join(f'`resonax reproduce {how}`' for how in made)}.",
+        "",
+        "| claim | what was measured | measured | interval | claimed | outcome | level |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for claim in claims:
+        deciding = [case for case in claim["cases"] if case["decides"]]
+        same = next(case for case in deciding if case["holds"] is claim["holds"])
+        worst = Case.from_dict(same)
+        cells = (
+            f"`{claim['id']}`",
+            worst.case,
+            measured_text(worst),
+            interval_text(worst),
+            f"{worst.comparison} {worst.threshold:g}",
+            claim["outcome"] if claim["holds"] else f"**{claim['outcome']}**",
+            f"{claim['level']:g}" if claim["level"] else "exact",
+        )
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(lines) + "\n"
