@@ -13,8 +13,8 @@ import pytest
 import resonax as rx
 from resonax.learners import Linear, Momentum
 from resonax.passes.feed import principal_axes
+from resonax.passes.growth import Pass
 from resonax.passes.intervals import TRANSIENT, measure
-from resonax.passes.recursion import Pass
 from resonax.passes.subject import Subject
 from resonax.passes.surrogates import (
     buffered,

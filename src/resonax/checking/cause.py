@@ -12,7 +12,7 @@ from scipy import special
 
 from resonax.checking.peaks import find_peaks
 from resonax.checking.spectrum import welch
-from resonax.passes.recursion import Pass
+from resonax.passes.growth import Pass
 from resonax.passes.subject import Advance, Subject
 from resonax.passes.surrogates import (
     phase_randomised,

@@ -10,31 +10,25 @@ random initial weights, in the root mean square.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from scipy.special import logsumexp
 
 from resonax.algebra import double_precision
 from resonax.learners import Momentum
+from resonax.passes.blocks import Numbers, follow_blocks, numbers_of, update
 from resonax.passes.feed import Feed
-from resonax.passes.recursion import Pass
+from resonax.passes.growth import SEGMENTS, Pass
 from resonax.passes.update import Weights, energy, pull, residuals, sizes_along
 
 __all__ = ["PASSES", "Exact", "follow_rows"]
 
 PASSES = 20  # over which an error must not grow where something is called safe
-_CHUNK = 1024
-_BLOCK = 4  # steps between two rescalings
 _PLAIN_STEPS = 2**12  # up to here compiling takes longer than a plain loop
 _MOST_WORK = 1e10  # steps x weights^2 up to which runs from all starts are followed
 _SOME = 8  # runs that are followed otherwise
-_SEGMENTS = 512
 _STILL = 1e-6  # of a pass: weights that nothing moves have a radius of 1, up to rounding
 
 
@@ -68,7 +62,7 @@ class Exact:
         """Return the growth along the first pass, in segments."""
         count = len(self.path) // self.epochs
         path = self.path[:count]
-        edges = np.unique(np.linspace(0, count, min(count, _SEGMENTS) + 1).astype(int))
+        edges = np.unique(np.linspace(0, count, min(count, SEGMENTS) + 1).astype(int))
         growth = np.diff(np.concatenate([[0.0], path])[edges])
         rise = Exact(path, self.passes, 1, None).log_rise
         return Pass(growth[:, None], np.array([rise]), np.diff(edges).astype(float))
@@ -82,72 +76,29 @@ class _Run(NamedTuple):
     before: Any
 
 
-def _steps(run: _Run, rows: Any, numbers: dict[str, Any], xp: Any) -> tuple[_Run, Any]:
-    """Make a few updates in the canonical form of `resonax.learners.optimizers`, and rescale.
+def _steps(run: _Run, rows: Any, numbers: Numbers, xp: Any) -> tuple[_Run, tuple[Any, ...]]:
+    """Make a few updates and rescale.
 
     Returned with the runs is the logarithm of their size after each update, (steps, runs), over
     that before the first; the last is what the runs were divided by.
     """
     here, velocity, _ = run
-    moved, plain = numbers["moved"], numbers["plain"]
     trail = [here]
     for factor in rows:
         gradient = pull(factor, residuals(factor, here))
-        decayed = moved * (gradient + numbers["decay"] * here)
-        velocity = moved * numbers["momentum"] * velocity - numbers["alpha"] * decayed
-        move = numbers["kappa"] * velocity - numbers["beta"] * decayed - plain * gradient
-        here = here + move
+        here, velocity = update(here, velocity, gradient, numbers)
         trail.append(here)
     sizes = sizes_along(trail, velocity, numbers["curvature"], numbers["gain"], xp)
     size = sizes[-1]
-    return _Run(here / size, velocity / size, trail[-2] / size), xp.log(sizes)
-
-
-@jax.jit
-def _advance(run: _Run, factors: Array, numbers: dict[str, Array]) -> tuple[_Run, Array]:
-    shaped = factors.reshape(-1, _BLOCK, *factors.shape[1:])
-    return jax.lax.scan(lambda at, rows: _steps(at, rows, numbers, jnp), run, shaped)
-
-
-def _numbers(optimizer: Momentum, weights: Weights) -> dict[str, Any]:
-    moved, plain, curvature = weights.columns(float)
-    decay = float(optimizer.weight_decay)
-    numbers = {
-        name: np.float64(getattr(optimizer, name))
-        for name in ("momentum", "alpha", "kappa", "beta")
-    }
-    gain = numbers["kappa"] * numbers["alpha"] + numbers["beta"]
-    return numbers | {
-        "moved": moved,
-        "plain": plain,
-        "decay": np.float64(decay),
-        "curvature": curvature + moved * decay,
-        "gain": moved * gain + plain,
-    }
-
-
-def _chunks(run: _Run, feed: Feed, numbers: dict[str, Any]) -> Iterator[tuple[_Run, np.ndarray]]:
-    """Follow runs over one pass; give them now and then, with their growth step by step."""
-    odd = feed.steps % _CHUNK if feed.steps > _PLAIN_STEPS else feed.steps
-    for first in range(0, odd, _CHUNK):
-        rows = feed.factors(first, min(first + _CHUNK, odd), float)
-        grown = []
-        for start in range(0, len(rows), _BLOCK):
-            run, sizes = _steps(run, rows[start : start + _BLOCK], numbers, np)
-            grown.append(np.diff(sizes, axis=0, prepend=0.0))
-        yield run, np.concatenate(grown)
-    for first in range(odd, feed.steps, _CHUNK):
-        rows = feed.factors(first, first + _CHUNK, float)
-        run, sizes = _advance(run, rows, numbers)  # pyright: ignore[reportArgumentType]
-        yield run, np.diff(np.asarray(sizes), axis=1, prepend=0.0).reshape(_CHUNK, -1)
+    return _Run(here / size, velocity / size, trail[-2] / size), (xp.log(sizes),)
 
 
 def _follow(
-    run: _Run, scale: np.ndarray, rest: int, feed: Feed, numbers: dict[str, Any]
+    run: _Run, scale: np.ndarray, rest: int, feed: Feed, numbers: Numbers
 ) -> tuple[_Run, np.ndarray, np.ndarray]:
     """Follow runs over one pass; return them, their scale, and the log energy of the first ones."""
     energies = []
-    for state, grown in _chunks(run, feed, numbers):
+    for state, grown in follow_blocks(_steps, run, feed, numbers, _PLAIN_STEPS):
         path = scale + np.cumsum(grown, axis=0)
         energies.append(logsumexp(2 * path[:, :rest], axis=1))
         run, scale = state, path[-1]
@@ -158,12 +109,12 @@ def _follow(
 def follow_rows(
     feed: Feed, optimizer: Momentum, weights: Weights, *, epochs: int = 1, seed: int = 0
 ) -> Exact:
-    """Follow an error over passes of one stream, from all starts at rest together.
+    """Follow an error over passes of one sequence of rows, from all starts at rest together.
 
     Where there are too many weights for that, a few starts are drawn from ``seed``, and the product
     of a pass stays unknown.
     """
-    size, numbers = feed.size, _numbers(optimizer, weights)
+    size, numbers = feed.size, numbers_of(optimizer, weights)
     whole = feed.steps * epochs * size**2 <= _MOST_WORK
     # First runs that start at rest; the others, with a velocity only, complete the product.
     if whole:
@@ -194,7 +145,7 @@ def follow_rows(
 
 
 def _repeated(
-    columns: np.ndarray, scale: np.ndarray, numbers: dict[str, Any], begun: float
+    columns: np.ndarray, scale: np.ndarray, numbers: Numbers, begun: float
 ) -> tuple[np.ndarray, float]:
     """Return the growth after 1, 2, ... passes over the same rows, and the log radius of one.
 

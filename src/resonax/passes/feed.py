@@ -80,7 +80,7 @@ def principal_axes(
 
 @dataclass(frozen=True)
 class Feed:
-    r"""Steps of several streams side by side, as factors :math:`F_k` of their curvature.
+    r"""Steps of several sequences of rows side by side, as factors :math:`F_k` of their curvature.
 
     The gradient of the mean squared error of a batch is :math:`F_k^\top F_k\,\theta - \ldots` with
     :math:`F_k = \sqrt{2/n}\,(\phi_1, \ldots, \phi_n)^\top`; a batch of more rows than weights is
@@ -90,8 +90,8 @@ class Feed:
     steps: int
     rank: int
     size: int
-    streams: int
-    # first and last step, and the kind of numbers -> (steps, rank, size, streams)
+    sequences: int
+    # first and last step, and the kind of numbers -> (steps, rank, size, sequences)
     factors: Callable[[int, int, type], np.ndarray]
     largest: float  # no row is longer than this
 
@@ -103,15 +103,15 @@ def feed_of(
     columns: int,
     *,
     batch: int = 1,
-    streams: int = 1,
+    sequences: int = 1,
     targets: Callable[[int, int], np.ndarray] | None = None,
     rank: int | None = None,
     largest: float = math.inf,
     logistic: bool = False,
 ) -> Feed:
-    """Make a feed from rows, ``fetch(first, last) -> (rows, columns, streams)``.
+    """Make a feed from rows, ``fetch(first, last) -> (rows, columns, sequences)``.
 
-    With ``targets``, (rows, streams), the target is one more column with its sign changed: the
+    With ``targets``, (rows, sequences), the target is one more column with its sign changed: the
     weights with a constant 1 beneath them then follow the learner itself, as
     <(φ, -y), (θ, 1)> is its residual. An incomplete last batch is left out. ``rank`` fills the
     factors with zero rows, so that batches of many sizes share one compiled pass. With
@@ -124,15 +124,15 @@ def feed_of(
 
     def factors(first: int, last: int, dtype: type) -> np.ndarray:
         inputs = np.asarray(fetch(first * batch, last * batch), dtype=dtype)
-        phi = _rows(model, np.moveaxis(inputs, -1, 0))  # (streams, rows, weights)
+        phi = _rows(model, np.moveaxis(inputs, -1, 0))  # (sequences, rows, weights)
         if targets is not None:
             target = np.asarray(targets(first * batch, last * batch), dtype=dtype)
             phi = np.concatenate([phi, -target.T[..., None]], axis=-1)
-        grouped = phi.reshape(streams, last - first, batch, size) * scale
+        grouped = phi.reshape(sequences, last - first, batch, size) * scale
         if batch > size and not logistic:
             grouped = np.asarray(np.linalg.qr(grouped, mode="r"))
         if rank > own:
             grouped = np.pad(grouped, ((0, 0), (0, 0), (0, rank - own), (0, 0)))
         return np.moveaxis(grouped, 0, -1).astype(dtype, copy=False)
 
-    return Feed(rows // batch, rank, size, streams, factors, largest)
+    return Feed(rows // batch, rank, size, sequences, factors, largest)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from resonax.passes.recursion import Pass
+from resonax.passes.growth import Pass
 
 __all__ = ["BURST", "LEAST_STEPS", "TRANSIENT", "Measured", "joined", "measure"]
 

@@ -15,28 +15,23 @@ curvature is at most a quarter of that of the rows (the Gauss-Newton bound).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from scipy.special import logsumexp
 
 from resonax.algebra import double_precision
 from resonax.learners import Momentum
+from resonax.passes.blocks import Numbers, follow_blocks, numbers_of, update
 from resonax.passes.exact import Exact
 from resonax.passes.feed import Feed
-from resonax.passes.recursion import Pass
+from resonax.passes.growth import SEGMENTS, Pass, Tally
 from resonax.passes.update import Weights, energy, pull, residuals, sizes_along
 
 __all__ = ["BOUND", "follow_rows_logistic", "walk_logistic"]
 
 BOUND = 0.25  # the largest value of the derivative of the logistic function
-_BLOCK = 4  # steps between two rescalings
-_CHUNK = 1024
-_SEGMENTS = 512
 
 
 class _Run(NamedTuple):
@@ -49,71 +44,24 @@ class _Run(NamedTuple):
     before: Any
 
 
-def _steps(run: _Run, rows: Any, numbers: dict[str, Any], xp: Any) -> tuple[_Run, tuple[Any, ...]]:
+def _steps(run: _Run, rows: Any, numbers: Numbers, xp: Any) -> tuple[_Run, tuple[Any, ...]]:
     """Make a few updates of the model and of the difference, and rescale the latter."""
     model, speed, here, velocity, _ = run
-    moved, plain = numbers["moved"], numbers["plain"]
-    loss = 0.0
-
-    def step(weights: Any, pace: Any, gradient: Any) -> tuple[Any, Any]:
-        decayed = moved * (gradient + numbers["decay"] * weights)
-        pace = moved * numbers["momentum"] * pace - numbers["alpha"] * decayed
-        move = numbers["kappa"] * pace - numbers["beta"] * decayed - plain * gradient
-        return weights + move, pace
-
-    trail = [here]
+    loss, trail = 0.0, [here]
     for row in rows:
         phi, target = row[:, :-1], -row[:, -1]
         z = residuals(phi, model)
         chance = 0.5 * (1.0 + xp.tanh(0.5 * z))
         loss = loss + (xp.logaddexp(0.0, z) - target * z).mean(axis=0)
         bend = chance * (1.0 - chance) * residuals(phi, here)
-        ahead, velocity = step(here, velocity, pull(phi, bend / len(row)))
-        model, speed = step(model, speed, pull(phi, (chance - target) / len(row)))
-        here = ahead
+        here, velocity = update(here, velocity, pull(phi, bend / len(row)), numbers)
+        model, speed = update(model, speed, pull(phi, (chance - target) / len(row)), numbers)
         trail.append(here)
     sizes = sizes_along(trail, velocity, numbers["curvature"], numbers["gain"], xp)
     size = sizes[-1]
     norm = xp.sqrt((model * model).sum(axis=0))
     found = (xp.log(sizes), loss / len(rows), norm)
     return _Run(model, speed, here / size, velocity / size, trail[-2] / size), found
-
-
-@jax.jit
-def _advance(run: _Run, rows: Array, numbers: dict[str, Array]) -> tuple[_Run, tuple[Array, ...]]:
-    shaped = rows.reshape(-1, _BLOCK, *rows.shape[1:])
-    return jax.lax.scan(lambda at, part: _steps(at, part, numbers, jnp), run, shaped)
-
-
-def _numbers(optimizer: Momentum, weights: Weights) -> dict[str, Any]:
-    moved, plain, curvature = weights.columns(float)
-    numbers = {
-        name: np.asarray(getattr(optimizer, name), dtype=float)
-        for name in ("momentum", "alpha", "kappa", "beta")
-    }
-    decay = np.asarray(optimizer.weight_decay, dtype=float)
-    gain = numbers["kappa"] * numbers["alpha"] + numbers["beta"]
-    return numbers | {
-        "moved": moved,
-        "plain": plain,
-        "decay": decay,
-        "curvature": curvature + moved * decay,
-        "gain": moved * gain + plain,
-    }
-
-
-def _parts(run: _Run, feed: Feed, numbers: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """Give, over all steps, the run, its growth step by step, and losses and norms of blocks."""
-    odd = feed.steps % _CHUNK
-    for first in range(0, odd, _BLOCK):  # too few to be compiled for
-        rows = feed.factors(first, min(first + _BLOCK, odd), float)
-        run, (sizes, loss, norm) = _steps(run, rows, numbers, np)
-        yield run, np.diff(sizes, axis=0, prepend=0.0), loss[None], norm[None]
-    for first in range(odd, feed.steps, _CHUNK):
-        rows = feed.factors(first, first + _CHUNK, float)
-        run, found = _advance(run, rows, numbers)  # pyright: ignore[reportArgumentType]
-        sizes, loss, norm = (np.asarray(part) for part in found)
-        yield run, np.diff(sizes, axis=1, prepend=0.0).reshape(_CHUNK, -1), loss, norm
 
 
 def _start(differences: np.ndarray) -> _Run:
@@ -133,29 +81,26 @@ def walk_logistic(
 ) -> Pass:
     """Train the model in each lane, and follow a difference along its run.
 
-    A lane is a cell of a grid or a stream, and the feed has the target as its last column. The
-    ``squares`` of the pass are the logarithms of the mean loss, the ``sizes`` those of the norm of
-    the trained weights.
+    A lane is a cell of a grid or a sequence of rows, and the feed has the target as its last
+    column. The ``squares`` of the pass are the logarithms of the mean loss, the ``sizes`` those of
+    the norm of the trained weights.
     """
-    numbers = _numbers(optimizer, weights)
-    lanes = max(feed.streams, *(np.size(numbers[name]) for name in ("momentum", "alpha", "decay")))
+    numbers = numbers_of(optimizer, weights)
+    lanes = max(
+        feed.sequences, *(np.size(numbers[name]) for name in ("momentum", "alpha", "weight_decay"))
+    )
     size = feed.size - 1
     start = np.random.default_rng(seed).normal(size=size)
     here = np.repeat(start[:, None], lanes, axis=1)
     here = here / np.sqrt(energy(here, here, numbers["curvature"], numbers["gain"], np))
-    reached, lowest, rise = np.zeros(lanes), np.zeros(lanes), np.zeros(lanes)
-    each = max(1, math.ceil(feed.steps / _SEGMENTS))  # steps of a segment
+    each = max(1, math.ceil(feed.steps / SEGMENTS))  # steps of a segment
     count = math.ceil(feed.steps / each)
-    growth, lengths = np.zeros((count, lanes)), np.zeros(count)
+    tally, lengths = Tally(count, lanes), np.zeros(count)
     losses, sizes, done = [], [], 0
-    for _, grown, loss, norms in _parts(_start(here), feed, numbers):
+    for _, grown, loss, norms in follow_blocks(_steps, _start(here), feed, numbers):
         place = (done + np.arange(len(grown))) // each
-        np.add.at(growth, place, grown)
+        tally.add(place, grown)
         np.add.at(lengths, place, 1.0)
-        path = reached + np.cumsum(grown, axis=0)
-        low = np.minimum(np.minimum.accumulate(path, axis=0), lowest)
-        rise = np.maximum(rise, np.max(path - low, axis=0))
-        reached, lowest = path[-1], low[-1]
         losses.append(loss)
         sizes.append(norms)
         done += len(grown)
@@ -164,8 +109,8 @@ def walk_logistic(
     kept = lengths > 0
     tiny = np.finfo(float).tiny
     return Pass(
-        growth[kept],
-        rise,
+        tally.growth[kept],
+        tally.rise,
         lengths[kept],
         np.log(np.maximum(np.concatenate(losses), tiny)),
         np.log(np.maximum(np.concatenate(sizes), tiny)),
@@ -180,13 +125,13 @@ def follow_rows_logistic(
 
     The product of one pass depends on where the run is, so that there is none to give.
     """
-    numbers = _numbers(optimizer, weights)
+    numbers = numbers_of(optimizer, weights)
     size = feed.size - 1
     run = _start(np.eye(size))
     begun = math.log(float(np.sum(numbers["curvature"] * np.eye(size))))
     scale, paths, ends = np.zeros(size), [], []
     for _ in range(epochs):
-        for reached, grown, *_ in _parts(run, feed, numbers):
+        for reached, grown, *_ in follow_blocks(_steps, run, feed, numbers):
             path = scale + np.cumsum(grown, axis=0)
             run, scale = reached, path[-1]
             paths.append((np.asarray(logsumexp(2 * path, axis=1)) - begun) / 2)

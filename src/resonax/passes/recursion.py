@@ -1,4 +1,4 @@
-r"""One compiled pass over the rows: many optimizers at once, on several streams at once.
+r"""One compiled pass over the rows: many optimizers at once, on several sequences of rows.
 
 With the decayed gradient :math:`h_k = F_k^\top F_k\,u_k + \lambda u_k` of a difference :math:`u`
 of two runs, the canonical recursion of `resonax.learners.optimizers` reads, without its velocity,
@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -25,15 +25,15 @@ from jax import Array
 from resonax.checks import ArgumentError
 from resonax.learners import Momentum
 from resonax.passes.feed import Feed
+from resonax.passes.growth import SEGMENTS, Pass, Tally
 from resonax.passes.update import Weights, energy, pull, residuals
 
-__all__ = ["Pass", "is_small", "walk"]
+__all__ = ["is_small", "walk"]
 
 # The weights, those one step before, the residuals and the factor of that step. A lane is a cell
-# of a grid or a stream; either there is one stream, or one cell.
+# of a grid or a sequence of rows; there is one sequence, or one cell.
 State = tuple[Array, Array, Array, Array]
 
-_SEGMENTS = 512  # of a pass, for which the growth is kept
 _CHUNKS = (256, 2048)  # steps handed to the compiled loop at once
 # Growth without rescaling whose energy is still a number of 32 and of 64 bits.
 _LARGEST = {np.float32: 1e15, np.float64: 1e120}
@@ -42,30 +42,7 @@ _SMALL = 64  # numbers in the rows of a step
 _BLOCKS = (8, 2, 1)  # steps between two rescalings
 
 
-@dataclass(frozen=True)
-class Pass:
-    """What one pass found in each lane, a cell or a stream."""
-
-    growth: np.ndarray  # (segments, lanes): logarithmic growth
-    rise: np.ndarray  # (lanes,): the largest between any two blocks
-    lengths: np.ndarray  # (segments,) in steps
-    squares: np.ndarray | None = None  # (blocks, lanes): log of the mean squared residual
-    sizes: np.ndarray | None = None  # (blocks, lanes): log of the norm of the weights
-
-    def first(self, count: int) -> Pass:
-        """Return the first few lanes alone."""
-        squares, sizes = (
-            None if part is None else part[:, :count] for part in (self.squares, self.sizes)
-        )
-        return Pass(self.growth[:, :count], self.rise[:count], self.lengths, squares, sizes)
-
-    @property
-    def total(self) -> np.ndarray:
-        """Logarithm of the growth of the whole pass."""
-        return self.growth.sum(axis=0)
-
-
-class Shape(NamedTuple):
+class Terms(NamedTuple):
     """Which terms an update has, which shapes the compiled code."""
 
     lookahead: bool
@@ -73,14 +50,14 @@ class Shape(NamedTuple):
     alike: bool  # whether all weights move alike
 
     @classmethod
-    def of(cls, optimizer: Momentum, weights: Weights) -> Shape:
+    def of(cls, optimizer: Momentum, weights: Weights) -> Terms:
         """Return the terms that are not zero."""
         decays = bool(np.any(np.asarray(optimizer.weight_decay) > 0))
         alike = bool(weights.moved.all() and not weights.plain.any())
         return cls(optimizer.lookahead, decays, alike)
 
 
-@functools.partial(jax.jit, static_argnames=("shape", "block", "record"))
+@functools.partial(jax.jit, static_argnames=("terms", "block", "record"))
 def _advance(
     state: State,
     factors: Array,
@@ -90,19 +67,19 @@ def _advance(
     plain: Array,
     curvature: Array,
     *,
-    shape: Shape,
+    terms: Terms,
     block: int,
     record: bool,
 ) -> tuple[State, tuple[Array, ...]]:
     momentum, gradient_gain, last_gain, decay = gains
     # Products of a column and a row, not their table: that would be read at each step.
-    share = 1.0 if shape.alike else moved
+    share = 1.0 if terms.alike else moved
 
     def size_of(here: Array, before: Array) -> Array:
         if record:  # a learner, with the constant beneath its weights
             return jnp.sqrt(jnp.sum(here * here + before * before, axis=0))
-        stiff = curvature + share * decay if shape.decays else curvature
-        gain = gradient_gain if shape.alike else moved * gradient_gain + plain
+        stiff = curvature + share * decay if terms.decays else curvature
+        gain = gradient_gain if terms.alike else moved * gradient_gain + plain
         return jnp.sqrt(energy(here, before, stiff, gain))
 
     def steps(state: State, given: tuple[Array, Array]) -> tuple[State, tuple[Array, ...]]:
@@ -115,13 +92,13 @@ def _advance(
             ahead = here + (share * momentum) * (here - before)
             # The gain goes with the residuals, of which there are fewer than weights.
             ahead = ahead - share * pull(factor, gradient_gain * new)
-            if not shape.alike:
+            if not terms.alike:
                 ahead = ahead - plain * pull(factor, new)
-            if shape.decays:
+            if terms.decays:
                 ahead = ahead - (share * gradient_gain * decay * now) * here
-            if shape.lookahead:
+            if terms.lookahead:
                 pulled = pull(last, errors)
-                pulled = pulled + decay * earlier * before if shape.decays else pulled
+                pulled = pulled + decay * earlier * before if terms.decays else pulled
                 ahead = ahead + (share * last_gain) * pulled
             here, before, errors, last = ahead, here, new, factor
         size = jnp.maximum(size_of(here, before), jnp.finfo(here.dtype).tiny)
@@ -196,13 +173,13 @@ def walk(
     """
     dtype, block = _room(optimizer, feed, weights.plain)
     cells = max(np.size(number) for number in _gains(optimizer))
-    if feed.streams == 1 and cells < _FEW and is_small(feed):
+    if feed.sequences == 1 and cells < _FEW and is_small(feed):
         optimizer = _repeated(optimizer, cells)
-    if max(cells, feed.streams) <= _FEW:  # steps take little, and a block is compiled as a whole
+    if max(cells, feed.sequences) <= _FEW:  # steps take little, and a block is compiled as a whole
         block = min(block, _BLOCKS[1])
     with jax.enable_x64(dtype is np.float64):
         found = _walk(feed, optimizer, weights, start, record, seed, advance, dtype, block)
-    return found.first(max(cells, feed.streams))
+    return found.first(max(cells, feed.sequences))
 
 
 def is_small(feed: Feed) -> bool:
@@ -218,6 +195,28 @@ def _repeated(optimizer: Momentum, cells: int) -> Momentum:
         if name != "weight_decay" or np.size(optimizer.weight_decay) > 1:
             numbers[name] = np.pad(each, (0, _FEW - cells), mode="edge")
     return replace(optimizer, **numbers)
+
+
+def _begin(
+    feed: Feed,
+    optimizer: Momentum,
+    weights: Weights,
+    start: np.ndarray | None,
+    record: bool,
+    seed: int,
+    lanes: int,
+    dtype: type,
+) -> State:
+    """Return pairs at rest; differences of weights have an energy of 1."""
+    if start is None:
+        start = np.random.default_rng(seed).normal(size=feed.size)
+    here = np.broadcast_to(np.asarray(start, float)[:, None], (feed.size, lanes))
+    if not record:
+        stiff = weights.curvature[:, None] + weights.moved[:, None] * optimizer.weight_decay
+        here = here / np.sqrt(np.sum(stiff * here**2, axis=0))
+    here = jnp.asarray(here, dtype)
+    last = jnp.zeros((feed.rank, feed.size, feed.sequences), dtype)
+    return here, here, jnp.zeros((feed.rank, lanes), dtype), last
 
 
 def _walk(
@@ -236,30 +235,16 @@ def _walk(
         np.broadcast_to(np.asarray(number, dtype), (cells,)) for number in _gains(optimizer)
     )
     chunk = _CHUNKS[feed.steps > 4 * _CHUNKS[0]]
-
-    if start is None:
-        start = np.random.default_rng(seed).normal(size=feed.size)
-    lanes = max(cells, feed.streams)
-    assert 1 in (cells, feed.streams)
-    here = np.broadcast_to(np.asarray(start, float)[:, None], (feed.size, lanes))
-    if not record:  # of energy 1
-        stiff = weights.curvature[:, None] + weights.moved[:, None] * optimizer.weight_decay
-        here = here / np.sqrt(np.sum(stiff * here**2, axis=0))
-    here = jnp.asarray(here, dtype)
-    state = (
-        here,
-        here,
-        jnp.zeros((feed.rank, lanes), dtype),
-        jnp.zeros((feed.rank, feed.size, feed.streams), dtype),
-    )
+    lanes = max(cells, feed.sequences)
+    assert 1 in (cells, feed.sequences)
+    state = _begin(feed, optimizer, weights, start, record, seed, lanes, dtype)
     # Rows of zeros before the first one fill the chunks: without decay, a pair at rest stays.
     padding = -feed.steps % chunk
     skipped = padding // block
     blocks = (feed.steps + padding) // block - skipped
-    per = math.ceil(blocks / _SEGMENTS)  # blocks of a segment
-    growth = np.zeros((math.ceil(blocks / per), lanes))
+    per = math.ceil(blocks / SEGMENTS)  # blocks of a segment
+    tally = Tally(math.ceil(blocks / per), lanes)
     records: list[tuple[np.ndarray, ...]] = []
-    reached, lowest, rise = np.zeros(lanes), np.zeros(lanes), np.zeros(lanes)
     for first in range(-padding, feed.steps, chunk):
         factors = feed.factors(max(first, 0), first + chunk, dtype)
         if first < 0:
@@ -274,26 +259,22 @@ def _walk(
             gains,
             *weights.columns(dtype),
             block=block,
-            shape=Shape.of(optimizer, weights),
+            terms=Terms.of(optimizer, weights),
             record=record,
         )
         logs, *rest = (np.asarray(part, dtype=float) for part in found)
-        place = (np.arange(len(logs)) + (first + padding) // block - skipped) // per
-        kept = logs[place >= 0]
-        np.add.at(growth, place[place >= 0], kept)
-        path = reached + np.cumsum(kept, axis=0)
-        low = np.minimum(np.minimum.accumulate(path, axis=0), lowest)
-        rise = np.maximum(rise, np.max(path - low, axis=0))
-        reached, lowest = path[-1], low[-1]
+        segment = (np.arange(len(logs)) + (first + padding) // block - skipped) // per
+        tally.add(segment[segment >= 0], logs[segment >= 0])
         if record:
             records.append((logs, *rest))
         if advance:
             advance(first + chunk - max(first, 0))
-    lengths = np.full(len(growth), float(per * block))
+    lengths = np.full(len(tally.growth), float(per * block))
     lengths[0] -= padding - skipped * block
     lengths[-1] += feed.steps - lengths.sum()
     if not record:
-        return Pass(growth, rise, lengths)
+        return Pass(tally.growth, tally.rise, lengths)
     logs, squares, sizes = (np.concatenate(parts) for parts in zip(*records, strict=True))
     scale = np.cumsum(logs, axis=0) - logs  # before each block
-    return Pass(growth, rise, lengths, (squares + 2 * scale)[skipped:], (sizes + scale)[skipped:])
+    kept = (squares + 2 * scale)[skipped:], (sizes + scale)[skipped:]
+    return Pass(tally.growth, tally.rise, lengths, *kept)

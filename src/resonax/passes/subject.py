@@ -12,9 +12,10 @@ from resonax.dynamics.problem import Problem
 from resonax.learners import Momentum
 from resonax.passes.exact import Exact, follow_rows
 from resonax.passes.feed import Feed, Principal, feed_of
+from resonax.passes.growth import Pass
 from resonax.passes.intervals import LEAST_STEPS, Measured, joined, measure
 from resonax.passes.logistic import BOUND, follow_rows_logistic, walk_logistic
-from resonax.passes.recursion import Pass, is_small, walk
+from resonax.passes.recursion import is_small, walk
 from resonax.passes.update import Weights
 from resonax.processes import Recorded
 from resonax.recordings.recording import Recording
@@ -24,7 +25,7 @@ __all__ = ["Advance", "Order", "Subject"]
 Advance = Callable[[int], None]
 Order = np.ndarray  # indices of rows, one for each row that is trained on
 
-_TOGETHER = 16  # streams in one pass: all passes of this kind share one compiled loop
+_TOGETHER = 16  # sequences of rows in one pass: all passes of this kind share one compiled loop
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Subject(Problem):
             rows,
             inputs.shape[1],
             batch=self.batch,
-            streams=1 if orders is None else len(orders),
+            sequences=1 if orders is None else len(orders),
             targets=targets if target else None,
             rank=self.model.size(inputs.shape[1]) + target if self.filled else None,
             largest=largest,
@@ -180,7 +181,7 @@ class Subject(Problem):
                 len(rows),
                 rows.shape[1],
                 batch=self.batch,
-                streams=_TOGETHER,
+                sequences=_TOGETHER,
                 targets=None
                 if outputs is None
                 else lambda start, stop, y=outputs: np.repeat(y[start:stop, None], _TOGETHER, 1),
@@ -195,7 +196,7 @@ class Subject(Problem):
         feed = self.feed(orders, target=True)
         if self.is_logistic:
             return self.follow(feed, advance)
-        lanes = feed.streams
+        lanes = feed.sequences
         if orders is not None and lanes < _TOGETHER and is_small(feed):
             feed = self.feed([*orders, *[orders[-1]] * (_TOGETHER - lanes)], target=True)
         start = np.zeros(feed.size)
