@@ -402,7 +402,7 @@ def test_a_daily_rhythm_is_the_order_and_plain_json():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"optimizer": "adam"}, "unknown optimizer 'adam'"),
+        ({"optimizer": "adam"}, "the optimizer adam is for sweep alone"),
         ({"optimizer": "sgd"}, "momentum must be 0 for the optimizer sgd"),
         ({"optimizer": "optax", "dampening": 0.5}, "optax has no dampening"),
         ({"lr": -1.0}, "lr must be above 0"),
