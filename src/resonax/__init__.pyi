@@ -20,6 +20,7 @@ from .dynamics import (
 from .figures import (
     plot_check as plot_check,
     plot_map as plot_map,
+    plot_sweep as plot_sweep,
 )
 from .guards.report import GuardReport as GuardReport
 from .learners import (
@@ -81,3 +82,4 @@ from .stability import (
     tongues as tongues,
     verdict as verdict,
 )
+from .sweeps.run_sweep import run_sweep as run_sweep

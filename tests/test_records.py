@@ -1,0 +1,201 @@
+"""One record of an experiment is all that it takes; executors and interruptions leave no trace."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import resonax as rx
+from resonax.cli.app import _run
+from resonax.executors import Futures, Serial, worker_processes
+from resonax.figures.style import new_figure
+from resonax.paper.catalogue import EXPERIMENTS
+from resonax.results import Layout, Variable
+from resonax.sweeps.experiment import Experiment, Judge
+from resonax.sweeps.judgement import Case, Claim
+from resonax.sweeps.runner import run_experiments
+from test_experiments import changed, tree
+
+# Functions of the module, so that a record can be sent to a worker.
+
+
+def compute(region, seed, double, advance):
+    advance(0.5)
+    numbers = np.arange(6.0)[region["place"]]
+    return {"height": np.sin(numbers + seed)}
+
+
+def draw(dataset: xr.Dataset):
+    figure = new_figure(4, 3)
+    figure.add_subplot().plot(dataset.place, dataset.height)
+    return figure
+
+
+def judge_height(data) -> Claim:
+    largest = float(data["made-up"].height.max())
+    case = Case("largest height", largest, "<=", 1.0)
+    return Claim("never-above-one", "No height is above 1.", "heights", "A sine.", (case,), 0.0)
+
+
+def made_up(scale: str) -> Experiment:
+    return Experiment(
+        id="made-up",
+        title="A sine",
+        caption=f"Drawn at the {scale} scale.",
+        specification={"id": "made-up"},
+        layout=Layout(
+            {"place": np.arange(6)}, {"place": 1}, {"height": Variable(("place",), "float64")}
+        ),
+        compute=compute,
+        draw=draw,
+        judges=(Judge(judge_height),),
+        attributes={"unit": "m"},
+        paper="none",
+        groups=((0, 1, 2), (3, 4, 5)),
+    )
+
+
+def test_a_figure_is_added_by_its_record_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(EXPERIMENTS, "made-up", made_up)
+    assert _run(["reproduce", "made-up", "--out", "out"]) == (0, "")
+    assert "1 of the paper's 15 figures" in capsys.readouterr().err
+    out = tmp_path / "out"
+    dataset = rx.open_store(out / "results" / "made-up.zarr")
+    np.testing.assert_array_equal(dataset.height, np.sin(np.arange(6.0)))
+    assert dataset.attrs["unit"] == "m"
+    (claim,) = json.loads((out / "claims.json").read_text())
+    assert (claim["id"], claim["holds"]) == ("never-above-one", True)
+    assert (out / "figures" / "made-up.svg").stat().st_size > 1000
+    page = (out / "report.html").read_text()
+    for words in ("A sine", "Drawn at the smoke scale.", "never-above-one"):
+        assert words in page
+
+
+@contextmanager
+def threads():
+    with ThreadPoolExecutor(2) as pool:
+        yield Futures(pool, 2)
+
+
+@contextmanager
+def serial():
+    yield Serial()
+
+
+EXECUTORS = {"serial": serial, "processes": lambda: worker_processes(2), "futures": threads}
+
+
+@pytest.mark.parametrize("name", EXECUTORS)
+def test_every_executor_gives_the_same_bytes_and_tells_of_its_progress(tmp_path, name):
+    run_experiments([made_up("smoke")], tmp_path / "calm", seed=3)
+    shares, done = [], []
+    with EXECUTORS[name]() as executor:
+        (outcome,) = run_experiments(
+            [made_up("smoke")],
+            tmp_path / name,
+            seed=3,
+            executor=executor,
+            progress=lambda _, share: shares.append(share),
+            done=done.append,
+        )
+    assert outcome.seconds is not None
+    assert tree(tmp_path / name) == tree(tmp_path / "calm")
+    assert sum(shares) == pytest.approx(1.0)
+    assert done == ["made-up"]
+
+
+def fail_at_two(region, seed, double, advance):
+    if region["place"].start == 2:
+        raise KeyboardInterrupt if seed == 0 else rx.ArgumentError("two is not allowed")
+    return compute(region, seed, double, advance)
+
+
+@pytest.mark.parametrize(("seed", "error"), [(0, KeyboardInterrupt), (1, rx.ArgumentError)])
+@pytest.mark.parametrize("name", ["serial", "futures"])
+def test_what_was_finished_before_an_error_is_kept(tmp_path, name, seed, error):
+    from dataclasses import replace
+
+    record = made_up("smoke")
+    failing = replace(record, compute=fail_at_two, groups=((0,), (1,), (2,), (3, 4, 5)))
+    with EXECUTORS[name]() as executor, pytest.raises(error):
+        run_experiments([failing], tmp_path / "out", seed=seed, executor=executor)
+    markers = tmp_path / "out" / "results" / "made-up.zarr" / "tasks"
+    before = {path.name: path.stat().st_mtime_ns for path in markers.glob("[0-9]*.json")}
+    assert {"0.json", "1.json"} <= before.keys()
+    assert "2.json" not in before
+    run_experiments([record], tmp_path / "out", seed=seed)
+    assert {name: (markers / name).stat().st_mtime_ns for name in before} == before
+    run_experiments([record], tmp_path / "calm", seed=seed)
+    assert tree(tmp_path / "out") == tree(tmp_path / "calm")
+
+
+SMALL = changed(
+    run={"runs": 2, "steps": 80, "window": 20},
+    axes__momentum__values=[0.9, 0.95],
+    axes__period={"values": [20, 30, 40]},
+    chunk=2,
+)
+
+
+def test_run_sweep_from_a_table_a_file_and_a_folder(tmp_path):
+    shares = []
+    found = rx.run_sweep(SMALL, seed=4, progress=shares.append)
+    assert sum(shares) == pytest.approx(1.0)
+    assert found.rate.dims == ("panel", "momentum", "period")
+    Path("small.toml").write_text(
+        "\n".join(f"{name} = {_toml(value)}" for name, value in SMALL.items())
+    )
+    stored = rx.run_sweep("small.toml", out=tmp_path / "kept", seed=4)
+    xr.testing.assert_identical(found, stored)
+    path = tmp_path / "kept" / "results" / "tiny.zarr"
+    xr.testing.assert_identical(rx.open_store(path), stored)
+    before = tree(path)
+    xr.testing.assert_identical(rx.run_sweep(SMALL, out=tmp_path / "kept", seed=4), stored)
+    assert tree(path) == before
+    with pytest.raises(rx.StoreError, match="seed = 4, not 5"):
+        rx.run_sweep(SMALL, out=tmp_path / "kept", seed=5)
+    for given, words in (({"processes": 0}, "processes"), ({"seed": -1}, "seed")):
+        with pytest.raises(rx.ArgumentError, match=words):
+            rx.run_sweep(SMALL, **given)
+    with pytest.raises(rx.ArgumentError, match="scale"):
+        rx.run_sweep(SMALL, scale="large")
+    assert rx.plot_sweep(stored).axes
+
+
+def _toml(value) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {_toml(one)}" for name, one in value.items()) + "}"
+    return json.dumps(value)
+
+
+@pytest.mark.slow
+def test_processes_share_a_sweep_and_a_killed_one_goes_on(tmp_path):
+    script = tmp_path / "script.py"
+    table = json.dumps({**SMALL, "run": {"runs": 2, "steps": 80_000, "window": 20}, "chunk": 1})
+    script.write_text(
+        "import json, sys, resonax as rx\n"
+        "if __name__ == '__main__':\n"
+        f"    rx.run_sweep(json.loads({table!r}), out=sys.argv[1], processes=int(sys.argv[2]))\n"
+    )
+
+    def start(*given: str) -> subprocess.Popen:
+        return subprocess.Popen([sys.executable, script, *given], cwd=tmp_path)
+
+    assert start("calm", "1").wait() == 0
+    process = start("hard", "2")
+    markers = tmp_path / "hard" / "results" / "tiny.zarr" / "tasks"
+    while not list(markers.glob("[0-9]*.json")):
+        assert process.poll() is None
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert start("hard", "2").wait() == 0
+    assert tree(tmp_path / "hard") == tree(tmp_path / "calm")
