@@ -17,6 +17,11 @@ from .dynamics import (
     Problem as Problem,
     Setting as Setting,
 )
+from .executors import (
+    Futures as Futures,
+    Serial as Serial,
+    worker_processes as worker_processes,
+)
 from .figures import (
     plot_check as plot_check,
     plot_map as plot_map,
@@ -50,14 +55,18 @@ from .probing.replay import (
 from .processes import (
     AR2 as AR2,
     Iid as Iid,
+    Process as Process,
     Recorded as Recorded,
     Sinusoid as Sinusoid,
     Square as Square,
     Switching as Switching,
+    Wave as Wave,
     shuffled as shuffled,
 )
 from .reports.check import write_check as write_check
 from .results import (
+    Layout as Layout,
+    Variable as Variable,
     open_dataset as open_dataset,
     open_store as open_store,
     save_dataset as save_dataset,
@@ -82,4 +91,17 @@ from .stability import (
     tongues as tongues,
     verdict as verdict,
 )
+from .sweeps.experiment import (
+    Experiment as Experiment,
+    Judge as Judge,
+)
+from .sweeps.judgement import (
+    Case as Case,
+    Claim as Claim,
+)
 from .sweeps.run_sweep import run_sweep as run_sweep
+from .sweeps.runner import run_experiments as run_experiments
+from .values import (
+    static as static,
+    value as value,
+)

@@ -6,8 +6,8 @@ returns an `Experiment`: the one record of how a figure is computed, judged and 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Sequence
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from resonax.checks import suggest
@@ -51,12 +51,7 @@ def catalogue(ids: tuple[str, ...] = (), scale: str = "smoke") -> list[Experimen
     """Return the experiments of the paper, or those named, at a scale."""
     check_names(ids, scale)
     chosen = [entry for name, entry in EXPERIMENTS.items() if not ids or name in ids]
-    return [(_load(entry) if isinstance(entry, str) else entry)(scale) for entry in chosen]
-
-
-def _load(entry: str) -> Callable[[str], Experiment]:
-    module, _, function = entry.partition(":")
-    return getattr(importlib.import_module(module), function)
+    return [(resolve_name(entry) if isinstance(entry, str) else entry)(scale) for entry in chosen]
 
 
 def judge(experiments: Sequence[Experiment], data: Datasets) -> list[Claim]:

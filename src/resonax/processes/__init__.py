@@ -3,7 +3,7 @@
 from resonax.processes.base import Process, Spectrum
 from resonax.processes.random_mean import AR2, Switching
 from resonax.processes.recorded import Recorded
-from resonax.processes.waves import Iid, Sinusoid, Square, shuffled
+from resonax.processes.waves import Iid, Sinusoid, Square, Wave, shuffled
 
 __all__ = [
     "AR2",
@@ -14,5 +14,6 @@ __all__ = [
     "Spectrum",
     "Square",
     "Switching",
+    "Wave",
     "shuffled",
 ]

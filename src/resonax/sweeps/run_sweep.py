@@ -96,7 +96,7 @@ def run_sweep(
         folder = out or stack.enter_context(tempfile.TemporaryDirectory())
         (outcome,) = run_experiments(
             [from_sweep(spec)],
-            Path(folder),
+            folder,
             seed=seed,
             device=device,
             double=double,

@@ -145,7 +145,7 @@ def _do(job: _Job, advance: Advance) -> float:
 
 def run_experiments(
     experiments: Iterable[Experiment],
-    out: Path,
+    out: str | Path,
     *,
     seed: int = 0,
     device: str | None = None,
@@ -184,7 +184,9 @@ def run_experiments(
     wanted = list(experiments)
     with chosen_device(device) as (kind, _):
         pass
-    made = {item.id: Computation(item, out / "results", seed, kind, double) for item in wanted}
+    made = {
+        item.id: Computation(item, Path(out) / "results", seed, kind, double) for item in wanted
+    }
     long_first = sorted(
         made, key=lambda name: (not made[name].experiment.networks, -_work(made[name]))
     )
