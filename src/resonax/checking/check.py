@@ -16,6 +16,7 @@ from resonax.checking.answers import OnTheseRows, judge_more, judge_rows
 from resonax.checking.cause import Rhythm, Shuffles, find_rhythm, shuffle, strongest_stretch
 from resonax.checking.confirm import holds
 from resonax.checking.describe import facts_of, notes_of, settings_of
+from resonax.checking.every_order import in_every_order
 from resonax.checking.limits import check_asked
 from resonax.checking.pictures import Findings, picture_data
 from resonax.checking.remedies import find_remedies, line_cells, safe
@@ -238,6 +239,7 @@ def check(
         shuffled_low=shuffles.low,
         shuffled_high=shuffles.high,
         remedies=remedies,
+        order_proof=in_every_order(subject, recording),
         settings=settings_of(subject, name),
         facts=(*facts_of(subject), *([("series", series.name)] if series.name else [])),
         notes=(

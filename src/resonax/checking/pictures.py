@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from resonax.checking.cause import STRETCHES, Rhythm, Shuffles, spectrum, stretch_of
+from resonax.checking.every_order import order_proof_line
 from resonax.checks import ArgumentError
 from resonax.dynamics import Setting
 from resonax.passes.intervals import Measured
@@ -45,6 +46,7 @@ def picture_data(subject: Subject, found: Findings, learner: Any = None) -> xr.D
         name: (("momentum", "lr"), getattr(found.map, name).reshape(shape))
         for name in ("rate", "low", "high")
     }
+    data["order_proof"] = ("lr", order_proof_line(subject, found.lrs))
     data["shuffled"] = ("shuffle", found.shuffles.rates)
     coordinates: dict[str, Any] = {"momentum": found.momenta, "lr": found.lrs}
     part = stretch_of(subject, found.rows)

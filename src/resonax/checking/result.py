@@ -10,6 +10,7 @@ import xarray as xr
 from resonax.checking.answers import OnMore, OnTheseRows, number, pace
 from resonax.checking.confirm import Remedy
 from resonax.objects import Result
+from resonax.stability import OrderProof
 
 __all__ = ["REMEDIES", "Check", "sentence"]
 
@@ -27,6 +28,7 @@ class Check(Result):
     shuffled_low: float
     shuffled_high: float
     remedies: tuple[Remedy, ...]
+    order_proof: OrderProof  # what holds in every order of the rows
     settings: dict[str, Any]  # lr, momentum, batch, optimizer and what else was asked for
     facts: tuple[tuple[str, str], ...]  # what was read and done, as name and text
     notes: tuple[str, ...]  # what a reader has to know before relying on it
@@ -94,6 +96,7 @@ class Check(Result):
             "shuffled_high": self.shuffled_high,
             "pass_radius": self.pass_radius,
             "safe": self.safe,
+            "order_proof": self.order_proof.to_dict(),
             "at_least": {remedy.name: remedy.is_lower_bound for remedy in self.remedies},
             "soft": {remedy.name: remedy.soft for remedy in self.remedies},
             "confirmed": {remedy.name: remedy.confirmed for remedy in self.remedies},
@@ -134,6 +137,7 @@ class Check(Result):
         if self.cause != "none":
             lines.append(f"cause: {self.explanation()}.")
         lines += [f"{sentence(remedy)}." for remedy in self.remedies]
+        lines.append(f"{self.order_proof.meaning('rows')}.")
         return "\n".join(lines)
 
 

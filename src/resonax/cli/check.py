@@ -191,6 +191,7 @@ def _show(found: Check, written: list[Path], console: Console) -> None:
         rows.append(("each further pass multiplies by", text))
     rows.append(("cause", found.explanation()))
     rows += [tuple(sentence(remedy).split(": ", 1)) for remedy in found.remedies]
+    rows.append(("every order", found.order_proof.meaning("rows")))
     rows += [("note", note) for note in found.notes]
     rows += [(name, text) for name, text in found.facts if name == "done"]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)

@@ -89,6 +89,7 @@ def show_verdict(verdict: Verdict, console: Console) -> None:
         f"{CRITERIA['lyapunov']}; 95% interval {interval.low:+.3g} to {interval.high:+.3g}",
     )
     console.print(table)
+    show_line(f"every order: {verdict.order_proof.meaning()}.", console)
     for note in verdict.notes:
         show_line(f"not computed: {note}.", console)
 

@@ -93,6 +93,8 @@ def _draw_map(figure: Figure | SubFigure, check: Checked) -> None:
     )
     if np.nanmin(rate) < 0 < np.nanmax(rate):
         axes.contour(lrs, momenta, rate, levels=[0.0], colors="black", linewidths=1.4)
+    if "order_proof" in dataset:
+        _draw_order_proof(axes, lrs, _depth(dataset.order_proof.values))
     _mark(axes, check.settings, check.safe)
     axes.yaxis.set_major_locator(FixedLocator([_depth(value) for value in _MOMENTA]))
     axes.yaxis.set_major_formatter(lambda y, _: f"{1 - 10**-y:.3g}")
@@ -107,6 +109,16 @@ def _draw_map(figure: Figure | SubFigure, check: Checked) -> None:
     bar.ax.axhline(0, color="black", linewidth=1.4)
     bar.set_label("← halves in … steps      doubles in … steps →")
     bar.outline.set_linewidth(0.5)  # pyright: ignore[reportCallIssue]
+
+
+def _draw_order_proof(axes: Axes, lrs: np.ndarray, depth: np.ndarray) -> None:
+    """Draw the largest momentum that every order of the rows allows."""
+    if not np.isfinite(depth).any():
+        return
+    limits = axes.axis()
+    axes.plot(lrs, depth, color=INK, linewidth=1.2, linestyle="--", label="safe in every order")
+    axes.axis(limits)
+    axes.legend(loc="lower left", fontsize=9)
 
 
 def _colors(reach: float) -> tuple[Colormap, BoundaryNorm]:

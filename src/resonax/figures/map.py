@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["add_scale", "paint", "plot_map"]
 
+_EVERY_ORDER: Any = {
+    "color": INK,
+    "linewidth": 1.2,
+    "linestyle": "--",
+    "label": "safe in every order",
+}
+_EVERY_ORDER = "safe in every order"
 _PER = 1000  # rates are shown per this many steps: numbers a person can hold in mind
 
 
@@ -89,6 +96,29 @@ def paint(dataset: xr.Dataset, axes: Axes, norm: Normalize | None = None) -> Any
     return image
 
 
+def draw_order_proof(dataset: xr.Dataset, axes: Axes) -> Line2D | None:
+    """Draw the largest momentum or step size that every order allows; None where it is not seen."""
+    if "order_proof" not in dataset:
+        return None
+    proof = dataset.order_proof
+    (along,), height = proof.dims, str(proof.attrs["of"])
+    places, line = dataset[along].values, proof.values
+    edges = _edges(dataset[height].values)
+    if not np.any((line > edges[0]) & (line < edges[-1])):
+        return None
+    upright = height == str(dataset.rate.dims[0])
+    limits = axes.axis()
+    (drawn,) = axes.plot(
+        *((places, line) if upright else (line, places)),
+        color=INK,
+        linewidth=1.2,
+        linestyle="--",
+        label="safe in every order",
+    )
+    axes.axis(limits)
+    return drawn
+
+
 def add_scale(figure: Figure, image: Any, axes: Any, ticks: list[float] | None = None) -> None:
     """Add the colour scale of a map."""
     bar = figure.colorbar(
@@ -104,7 +134,8 @@ def plot_map(dataset: xr.Dataset) -> Figure:
     """Return a figure of a map made by `stability_map`.
 
     The colour is the growth rate per 1000 steps, centred at zero: blue converges, red diverges,
-    and the black line is the boundary, a spectral radius of 1.
+    and the black line is the boundary, a spectral radius of 1. Below the dashed one, where it is
+    known, no order of the inputs whatever diverges.
     """
     vertical, horizontal = (str(name) for name in dataset.rate.dims)
     with matplotlib.rc_context(STYLE):
@@ -115,8 +146,11 @@ def plot_map(dataset: xr.Dataset) -> Figure:
         axes.set_ylabel(axis_label(vertical))
         axes.set_title(_title(dataset), fontsize=10)
         add_scale(figure, image, axes)
+        lines = [draw_order_proof(dataset, axes)]
         if any(isinstance(item, ContourSet) for item in axes.collections):
             label = "rate 0" if dataset.attrs["criterion"] == "lyapunov" else "ρ = 1"
-            line = Line2D([], [], color=INK, linewidth=1.2, label=label)
-            figure.legend(handles=[line], loc="outside lower right", fontsize=9)
+            lines.append(Line2D([], [], color=INK, linewidth=1.2, label=label))
+        lines = [line for line in lines if line is not None]
+        if lines:
+            figure.legend(handles=lines, loc="outside lower right", fontsize=9, ncols=len(lines))
     return figure

@@ -82,6 +82,10 @@ class Fourier(Features):
         del dim
         return 1 + 2 * jnp.shape(self.frequencies)[0]
 
+    @property
+    def largest_square(self) -> float:
+        return 1.0 + jnp.shape(self.frequencies)[0]  # of every input
+
     def apply(self, inputs: Array) -> Array:
         angle = inputs @ jnp.asarray(self.frequencies).T
         return jnp.concatenate(
@@ -147,6 +151,10 @@ class Radial(Features):
     def size(self, dim: int) -> int:
         del dim
         return 1 + jnp.shape(self.centers)[0]
+
+    @property
+    def largest_square(self) -> float:
+        return 1.0 + jnp.shape(self.centers)[0]  # if all bumps were at one place
 
     def apply(self, inputs: Array) -> Array:
         off = inputs[..., None, :] - jnp.asarray(self.centers)

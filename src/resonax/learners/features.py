@@ -43,6 +43,11 @@ class Features(ABC):
     def apply(self, inputs: Array) -> Array:
         """Return the features of inputs, ``(..., dim) -> (..., size)``."""
 
+    @property
+    def largest_square(self) -> float | None:
+        """A bound of the squared length of the features of any input; None where there is none."""
+        return None
+
     def _order(self, dim: int) -> int:
         """Return the number of quadrature nodes for each coordinate."""
         order = min(64, int(round(QUADRATURE ** (1 / dim), 6)))

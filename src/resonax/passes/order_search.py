@@ -16,6 +16,7 @@ rows runs through a cycle of some period, and those of a beam search.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -52,11 +53,9 @@ def sort_keys(rows: np.ndarray, most: int = 3) -> list[np.ndarray]:
     _, _, axes = np.linalg.svd(rows, full_matrices=False)
     along = rows @ axes[:most].T
     keys = [*along.T, np.sum(rows**2, axis=1)]
-    for first in range(along.shape[1]):
-        for second in range(first):
-            # A row and its negative have the same update: half a turn is a whole one.
-            keys.append(np.arctan2(along[:, first], along[:, second]) % np.pi)
-    return keys
+    # A row and its negative have the same update: half a turn is a whole one.
+    angles = (np.arctan2(*pair) % np.pi for pair in itertools.combinations(along.T, 2))
+    return [*keys, *angles]
 
 
 def _patterns(phase: np.ndarray) -> list[np.ndarray]:
@@ -152,7 +151,7 @@ def climb_words(
 def _gains(updates: RowUpdates, state: Pairs, costate: Pairs) -> np.ndarray:
     """Return l A_i x of all rows, (lanes, rows)."""
     mixed = updates.mixed(costate)
-    here, velocity = state
+    here = state[0]
     ahead = updates.step(state, None)
     still = np.sum(costate[0] * ahead[0] + costate[1] * ahead[1], axis=(1, 2))
     pulled = (here[..., 0] @ updates.rows.T) * (mixed[..., 0] @ updates.rows.T)

@@ -1,8 +1,9 @@
 """Stability criteria: flow, map, mean square and Lyapunov; verdicts, maps and searches."""
 
+from resonax.stability.circle import OrderProof
 from resonax.stability.criteria import Growth, MeanSquare, Verdict, rates, verdict
 from resonax.stability.maps import stability_map
-from resonax.stability.order_proof import OrderProof, order_proof
+from resonax.stability.order_proof import order_proof
 from resonax.stability.paths import Interval, lyapunov
 from resonax.stability.search import (
     Best,

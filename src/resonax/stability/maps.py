@@ -18,6 +18,7 @@ from resonax.labels import LABELS, versions
 from resonax.stability.cells import Advance, check_values
 from resonax.stability.criteria import check_criterion, rates
 from resonax.stability.interpolation import flow_grid_rates
+from resonax.stability.order_proof import order_proof
 from resonax.stability.paths import MAP_PATHS, MAP_STEPS, lyapunov_rates
 
 __all__ = ["describe_map", "stability_map"]
@@ -61,6 +62,22 @@ def _checked(setting: Setting, axes: dict[str, Any]) -> dict[str, np.ndarray]:
     return arrays
 
 
+def _order_proof_line(setting: Setting, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return, along the other axis, the largest momentum or step size that every order allows.
+
+    There is none without an axis of momentum or step size, and where the inputs are unbounded.
+    """
+    height = next((name for name in ("momentum", "lr") if name in arrays), None)
+    if height is None or order_proof(setting).curvature is None:
+        return {}
+    along = next(name for name in arrays if name != height)
+    proofs = [order_proof(setting.at({along: float(number)})) for number in arrays[along]]
+    values = [getattr(proof, height) for proof in proofs]
+    meaning = f"largest {LABELS[height][0]} that is safe in every order"
+    line = np.array([np.nan if number is None else number for number in values])
+    return {"order_proof": (along, line, {"long_name": meaning, "of": height})}
+
+
 def describe_map(setting: Setting, axes: Iterable[str]) -> str:
     """Return the setting of a map as JSON, with the word "axis" for the numbers that vary."""
     described = setting.describe()
@@ -94,7 +111,8 @@ def stability_map(
     -------
     xarray.Dataset
         ``rate`` per step (and ``low``, ``high`` for lyapunov) with labelled axes; the setting and
-        the versions are in the attributes.
+        the versions are in the attributes. Where inputs or features are bounded and an axis is
+        momentum or lr, ``order_proof`` is the largest value of it that is safe in every order.
 
     Examples
     --------
@@ -123,7 +141,8 @@ def stability_map(
     else:
         variables["rate"] = rates(setting, values, criterion, advance).reshape(first.shape)
     return xr.Dataset(
-        {name: (tuple(arrays), array, _attributes(name)) for name, array in variables.items()},
+        {name: (tuple(arrays), array, _attributes(name)) for name, array in variables.items()}
+        | _order_proof_line(setting, arrays),
         coords={name: (name, array, _attributes(name)) for name, array in arrays.items()},
         attrs={
             "title": f"growth rate by the {criterion} criterion",

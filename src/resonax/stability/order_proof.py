@@ -1,79 +1,48 @@
-r"""Settings that no order of the data can destabilise, and the fastest growth in any order.
-
-The difference :math:`u` of two runs on the same rows obeys, with curvatures :math:`H_k`,
-
-.. math:: u_{k+1} = u_k + \mu(u_k - u_{k-1}) - (\kappa\alpha+\beta)\,h_k + \mu\beta\,h_{k-1},
-          \qquad h_k = (H_k + \lambda)\,u_k , \qquad 0 \le H_k \le L .
-
-Nothing else is known of :math:`H_k`: any order, with repetitions, of any rows with that bound. In
-terms of :math:`q(z) = z - (1+\mu) + \mu/z` and :math:`n(z) = \kappa\alpha + \beta - \mu\beta/z`
-this is the feedback of :math:`H_k` around :math:`G = n / (q + \lambda n)`. By the circle criterion
-a common quadratic norm grows by at most :math:`\rho` in every step of any order, if the roots of
-:math:`q + \lambda n` lie within :math:`|z| < \rho` and
-
-.. math:: 1 + L\,\mathrm{Re}\,G(z) \ge 0 \quad \text{on } |z| = \rho .
-
-On that circle the condition is a polynomial of second degree in the cosine of the angle, so that
-its minimum is exact. For heavy ball at :math:`\rho = 1` it reads
-
-.. math:: \eta L \le \frac{2\,(1-\mu)^2}{1+\mu} .
-
-It is sharp from two weights on. For a row of constant length that turns by the angle
-:math:`\theta` in each step, the equations in the turning frame are constant, and
-:math:`u_k = \rho^k R_\theta^k Y` solves them if and only if :math:`1 + L\,\mathrm{Re}\,G(\rho
-e^{i\theta}) = 0`: at the angle where the criterion fails first, this order grows by exactly the
-:math:`\rho` that the norm allows.
-"""
+"""Settings that no order of the data can destabilise: of data, of a setting, of an optimizer."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
-from scipy.optimize import brentq
+from resonax.checks import ArgumentError
+from resonax.dynamics import Problem, Setting
+from resonax.learners import Linear, Momentum, heavy_ball
+from resonax.processes import Recorded
+from resonax.recordings.recording import Recording, read_recording
+from resonax.stability.circle import OrderProof, judge_every_order, largest_curvature
+from resonax.stability.curvature import curvature_bound, exceedance
 
-from resonax.checks import check_number
-from resonax.learners import Momentum
-from resonax.objects import Result
-
-__all__ = ["OrderProof", "order_proof"]
-
-_ITERATIONS = 200
+__all__ = ["order_proof"]
 
 
-@dataclass(frozen=True, repr=False)
-class OrderProof(Result):
-    """What holds for every order of rows whose curvature is at most ``curvature``."""
-
-    curvature: float  # L: twice the largest squared length of a row of features
-    holds: bool  # whether no order lets an error grow with this optimizer
-    momentum: float | None  # largest momentum with which that holds at this step size
-    lr: float  # largest step size with which it holds at this momentum
-    rate: float  # growth per step in the worst order; 0 where none grows
-    period: float | None  # steps of half a turn of the row that grows so; None where none grows
-
-    def intervals(self) -> dict[str, tuple[float, float, float]]:
-        """Return the growth rate per step in the worst order."""
-        return {"worst order": (self.rate, self.rate, self.rate)}
-
-    def __str__(self) -> str:
-        """Return in words what holds."""
-        if self.holds:
-            return "no order of such rows lets an error grow"
-        return f"in the worst order of such rows an error grows by {self.rate:.3g} per step"
-
-
-def order_proof(optimizer: Momentum, curvature: float) -> OrderProof:
-    r"""Judge an optimizer on all orders of rows with curvatures from 0 to ``curvature``.
+def order_proof(
+    source: Momentum | Problem | Recording | Any,
+    curvature: float | None = None,
+    *,
+    lr: float | None = None,
+    momentum: float | None = None,
+    bias: bool = True,
+    draws: int = 0,
+    seed: int = 0,
+    **reading: Any,
+) -> OrderProof:
+    r"""Judge an optimizer on all orders of the rows of some data, or of any with a curvature.
 
     Parameters
     ----------
-    optimizer
-        Heavy ball, Nesterov or SGD, with any dampening and weight decay.
+    source
+        A `Setting`; or data as `check` takes them, with ``lr`` and ``momentum`` of heavy ball; or
+        an optimizer with ``curvature``.
     curvature
         Largest curvature :math:`L` of the loss of one batch: :math:`2\max\lVert\phi\rVert^2` for
-        the squared error, for batches of any size.
+        the squared error, for batches of any size. It is found where ``source`` is no optimizer.
+    lr, momentum, bias
+        For data: of heavy ball, and whether the linear model has a bias.
+    draws, seed
+        For unbounded inputs: batches to draw for the chance that one exceeds the curvature that the
+        optimizer tolerates in every order.
+    **reading
+        For data: what `check` takes to read them, such as ``target`` or ``standardise``.
 
     Examples
     --------
@@ -83,132 +52,33 @@ def order_proof(optimizer: Momentum, curvature: float) -> OrderProof:
     (False, 0.81)
     >>> print(f"{found.lr:.5f}")  # 2 (1 - 0.95)^2 / (1.95 * 4)
     0.00064
+    >>> found = order_proof([0.0, 1.0, 2.0, 1.0], lr=0.01, momentum=0.9)  # brought to variance 1
+    >>> round(found.curvature, 6), round(found.momentum, 3)
+    (6.0, 0.77)
     """
-    check_number("curvature", curvature, low=0, high=1e12, open_low=True)
-    rho, cosine = _worst(optimizer, curvature)
-    grows = rho > 1.0
-    period = math.pi / math.acos(cosine) if grows and cosine < 1 else None
-    return OrderProof(
-        float(curvature),
-        _holds(optimizer, curvature),
-        _largest_momentum(optimizer, curvature),
-        _largest_lr(optimizer, curvature),
-        0.0 if not grows and not optimizer.weight_decay else math.log(rho),
-        period,
-    )
+    if isinstance(source, Momentum):
+        if curvature is None:
+            raise ArgumentError("an optimizer needs the curvature of the rows: give curvature")
+        return judge_every_order(source, curvature)
+    if curvature is not None:
+        raise ArgumentError("curvature belongs to an optimizer: that of data or a setting is found")
+    if not isinstance(source, Problem):
+        source = _setting_of(source, lr, momentum, bias, reading)
+    elif lr is not None or momentum is not None or reading:
+        raise ArgumentError("a setting has its own optimizer: lr and momentum belong to data")
+    assert isinstance(source.optimizer, Momentum)
+    found = curvature_bound(source)
+    if found is not None:
+        return judge_every_order(source.optimizer, found)
+    tolerated = largest_curvature(source.optimizer)
+    chance = exceedance(source, tolerated, draws, seed) if draws else None
+    return OrderProof(None, False, None, None, None, None, tolerated, chance)
 
 
-def _quadratic(optimizer: Momentum, curvature: float, rho: float) -> tuple[float, float, float]:
-    """Return a, b, c of |q|^2 + L Re(n conj(q)) = a x^2 + b x + c, with x the cosine on |z| = rho.
-
-    Here q is A z + B + C/z with A = 1, weight decay included, and n is g + N/z.
-    """
-    gain = optimizer.kappa * optimizer.alpha + optimizer.beta
-    last = -optimizer.momentum * optimizer.beta
-    decay = optimizer.weight_decay
-    middle = -(1 + optimizer.momentum) + decay * gain
-    low = optimizer.momentum + decay * last
-    square = 4 * low + 2 * curvature * last
-    linear = 2 * middle * (rho + low / rho) + curvature * (
-        gain * (rho + low / rho) + last * middle / rho
-    )
-    constant = (rho - low / rho) ** 2 + middle**2
-    constant += curvature * (gain * middle - last + last * low / rho**2)
-    return square, linear, constant
-
-
-def _minimum(square: float, linear: float, constant: float) -> tuple[float, float]:
-    """Return the least value of a quadratic over -1..1, and where it is."""
-    places = [-1.0, 1.0]
-    if square > 0:
-        places.append(min(max(-linear / (2 * square), -1.0), 1.0))
-    values = [square * x * x + linear * x + constant for x in places]
-    best = int(np.argmin(values))
-    return values[best], places[best]
-
-
-def _poles(optimizer: Momentum) -> float:
-    """Return the largest modulus of the roots of z q: the growth where no row is met."""
-    gain = optimizer.kappa * optimizer.alpha + optimizer.beta
-    decay, momentum = optimizer.weight_decay, optimizer.momentum
-    middle = -(1 + momentum) + decay * gain
-    low = momentum - decay * momentum * optimizer.beta
-    return float(np.abs(np.roots([1.0, middle, low])).max())
-
-
-def _margin(optimizer: Momentum, curvature: float) -> float:
-    """Return the least value of the criterion at rho = 1, without the error of its large terms.
-
-    In s = 1 - x the quadratic is p(1) + d s + a s^2. Without weight decay p(1) is 0: an error along
-    which no row lies stays as it is, and the criterion asks for d + a s >= 0 on 0..2.
-    """
-    square, _, constant = _quadratic(optimizer, curvature, 1.0)
-    gain = optimizer.alpha * optimizer.kappa + optimizer.beta * (1 - optimizer.momentum)
-    still = optimizer.weight_decay * (optimizer.weight_decay + curvature) * gain**2
-    slope = constant - still - square
-    if not optimizer.weight_decay:
-        return min(slope, slope + 2 * square)
-    place = min(max(-slope / (2 * square), 0.0), 2.0) if square > 0 else 2.0
-    stable = 1.0 - _poles(optimizer)
-    return min(still, still + place * (slope + square * place), stable)
-
-
-def _holds(optimizer: Momentum, curvature: float) -> bool:
-    return _margin(optimizer, curvature) >= 0
-
-
-def _worst(optimizer: Momentum, curvature: float) -> tuple[float, float]:
-    """Return the least rho for which the criterion holds, and the cosine at which it is tight."""
-    if not optimizer.weight_decay and _holds(optimizer, curvature):
-        return 1.0, 1.0
-    low = _poles(optimizer)
-    high = 2.0 * (2.0 + (curvature + optimizer.weight_decay) * 3 * float(optimizer.lr))
-
-    def margin(rho: float) -> float:
-        return _minimum(*_quadratic(optimizer, curvature, rho))[0]
-
-    # Where a norm contracts by rho it does so by any larger one: the condition turns once.
-    for _ in range(_ITERATIONS):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if margin(middle) >= 0 else (middle, high)
-        if high - low <= 1e-15 * high:
-            break
-    return high, _minimum(*_quadratic(optimizer, curvature, high))[1]
-
-
-def _largest_lr(optimizer: Momentum, curvature: float) -> float:
-    """Return the largest step size below which the criterion holds without a gap."""
-
-    def gap(lr: float) -> float:
-        return _margin(replace(optimizer, lr=lr), curvature)
-
-    # Below 2 / (L + decay) times 1 + momentum even a constant curvature is stable; not above.
-    top = 4.0 * (1 + float(optimizer.momentum)) / (curvature + optimizer.weight_decay)
-    top /= 1 - float(optimizer.dampening)
-    grid = top * np.geomspace(1e-12, 1.0, 400)
-    values = np.array([gap(lr) for lr in grid])
-    first = int(np.argmax(values < 0)) if (values < 0).any() else len(grid)
-    if first == 0:
-        return 0.0
-    if first == len(grid):
-        return float(grid[-1])
-    return float(brentq(gap, grid[first - 1], grid[first], xtol=1e-15 * top))  # pyright: ignore
-
-
-def _largest_momentum(optimizer: Momentum, curvature: float) -> float | None:
-    """Return the largest momentum up to which the criterion holds; None where not even 0 does."""
-    momenta = 1 - np.geomspace(1.0, 1e-7, 400)
-    holds = np.array([_holds(replace(optimizer, momentum=m), curvature) for m in momenta])
-    if not holds[0]:
-        return None
-    first = int(np.argmin(holds)) if not holds.all() else len(momenta)
-    if first == len(momenta):
-        return float(momenta[-1])
-    low, high = float(momenta[first - 1]), float(momenta[first])
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        if _holds(replace(optimizer, momentum=middle), curvature):
-            low = middle
-        else:
-            high = middle
-    return low
+def _setting_of(
+    data: Any, lr: float | None, momentum: float | None, bias: bool, reading: dict[str, Any]
+) -> Setting:
+    if lr is None or momentum is None:
+        raise ArgumentError("data need lr and momentum: order_proof(data, lr=0.01, momentum=0.9)")
+    recording = data if isinstance(data, Recording) else read_recording(data, **reading)
+    return Setting(Recorded.of(recording.inputs), heavy_ball(lr, momentum), model=Linear(bias))

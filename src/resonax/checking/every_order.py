@@ -1,0 +1,44 @@
+"""What holds for every order of the rows of a recording, whatever the loss and the batch.
+
+The curvature of a batch, a mean, is at most that of its longest row, so that the bound is one for
+all orders of rows and all batches. That of the logistic loss is at most a quarter of the squared
+features at any weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from resonax.passes.logistic import BOUND
+from resonax.passes.subject import Subject
+from resonax.recordings.recording import Recording
+from resonax.stability import OrderProof
+from resonax.stability.circle import judge_every_order
+from resonax.stability.curvature import longest_row
+
+__all__ = ["in_every_order", "order_proof_line"]
+
+
+def _curvature(subject: Subject, longest: float) -> float:
+    return (BOUND if subject.is_logistic else 2.0) * longest
+
+
+def in_every_order(subject: Subject, recording: Recording) -> OrderProof:
+    """Return what holds in every order of all rows of a recording, those of every series."""
+    longest = longest_row(subject.model, recording.inputs)
+    return judge_every_order(
+        subject.optimizer, _curvature(subject, longest), subject.model.intercept_lr
+    )
+
+
+def order_proof_line(subject: Subject, lrs: np.ndarray) -> np.ndarray:
+    """Return the largest momentum that every order allows at each step size, NaN for none."""
+    curvature = _curvature(subject, subject.model.largest**2)
+    found = []
+    for lr in lrs:
+        optimizer = replace(subject.optimizer, lr=float(lr))
+        proof = judge_every_order(optimizer, curvature, subject.model.intercept_lr)
+        found.append(np.nan if proof.momentum is None else proof.momentum)
+    return np.array(found)

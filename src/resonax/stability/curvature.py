@@ -1,0 +1,88 @@
+r"""The largest curvature of a batch, and the chance that a batch exceeds a given one.
+
+The curvature of the squared error on a batch is :math:`H = \frac2n\sum_i\phi_i\phi_i^\top`. As a
+mean it is at most that of its longest row: :math:`0 \le H \le L = 2\max\lVert\phi\rVert^2`, for
+batches of any size and in any order of the rows. Where inputs are unbounded, as Gaussian ones are,
+and the features are not, there is no such :math:`L`.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from resonax.algebra import double_precision
+from resonax.dynamics import Problem
+from resonax.learners import Features
+from resonax.processes import Recorded
+from resonax.processes.waves import Wave
+
+__all__ = ["curvature_bound", "exceedance", "longest_row"]
+
+_PIECE = 16384  # rows at a time
+_WAVE = 1025  # values of a wave between -1 and 1, both included
+
+
+def curvature_bound(problem: Problem) -> float | None:
+    r"""Return the largest curvature of a batch of a problem, None where there is none.
+
+    Examples
+    --------
+    >>> from resonax import Recorded, Setting, Sinusoid, heavy_ball
+    >>> rows = Recorded.of([[0.0], [2.0], [-1.0]])
+    >>> curvature_bound(Setting(rows, heavy_ball(0.01, 0.9)))  # 2 (2^2 + 1)
+    10.0
+    >>> print(curvature_bound(Setting(Sinusoid(period=22), heavy_ball(0.01, 0.9))))
+    None
+    """
+    model, process = problem.model, problem.process
+    if not isinstance(model, Features):
+        return None
+    longest = model.largest_square
+    if isinstance(process, Recorded):
+        longest = longest_row(model, np.asarray(process.data).reshape(-1, process.dim))
+    elif isinstance(process, Wave) and not np.any(np.asarray(process.variance)):
+        mean, _ = jax.vmap(process._moments)(jnp.linspace(-1.0, 1.0, _WAVE))
+        longest = longest_row(model, np.asarray(mean))
+    return None if longest is None else 2 * float(problem.gradient_scale) * longest
+
+
+def longest_row(model: Features, inputs: np.ndarray) -> float:
+    """Return the largest squared length of the features of inputs."""
+    largest = 0.0
+    for start in range(0, len(inputs), _PIECE):
+        rows = np.asarray(model.apply(inputs[start : start + _PIECE]), dtype=float)  # pyright: ignore[reportArgumentType]
+        largest = max(largest, float(np.max(np.sum(rows * rows, axis=1))))
+    return largest
+
+
+@double_precision
+def exceedance(problem: Problem, limit: float, draws: int = 4096, seed: int = 0) -> float:
+    """Return the share of drawn batches whose curvature exceeds a limit.
+
+    Each is drawn on its own, at a random step of the process in its stationary law; the standard
+    error is sqrt(p (1 - p) / draws).
+
+    Examples
+    --------
+    >>> from resonax import Iid, Linear, Setting, heavy_ball
+    >>> setting = Setting(Iid(), heavy_ball(0.01, 0.5), model=Linear(bias=False))
+    >>> print(f"{exceedance(setting, limit=2.0):.2f}")  # P(|x| > 1) = 0.317
+    0.32
+    """
+    process, model = problem.process, problem.model
+    assert isinstance(model, Features)
+    batch = int(problem.batch)
+    span = 1 if process.random_mean else int(np.ceil(float(process.cycle)))
+
+    def one(key: Array) -> Array:
+        start, index, walk, draw = jax.random.split(key, 4)
+        step = jax.random.randint(index, (), 0, max(span, 1))
+        _, moments = process.draw_step(walk, process.draw_init(start), step)
+        second = model.sample(draw, moments, batch)
+        return jnp.linalg.eigvalsh(2 * problem.gradient_scale * second)[-1]
+
+    keys = jax.random.split(jax.random.key(seed), draws)
+    return float(jnp.mean(jax.jit(jax.vmap(one))(keys) > limit))
