@@ -141,7 +141,9 @@ def finite(thing) -> bool:
 def judged(text: str) -> dict:
     """Return a verdict read from JSON, after a look at its shape."""
     found = json.loads(text, parse_constant=refuse)
-    assert set(found) == {"flow", "map", "mean_square", "lyapunov", "verdict"}
+    known = {"flow", "map", "mean_square", "lyapunov", "verdict", "order_proof", "notes"}
+    assert set(found) == known
+    assert {"momentum", "lr"} < set(found["order_proof"])
     assert found["verdict"] in ("converges", "diverges", "marginal")
     for name, keys in (("flow", GROWTH), ("map", GROWTH), ("mean_square", SQUARE)):
         assert found[name] is None or set(found[name]) == keys
@@ -642,9 +644,9 @@ def test_an_old_file_survives_a_failed_write(cli, monkeypatch, tmp_path, option,
 def test_output_that_cannot_be_written_is_one_sentence(cli, monkeypatch):
     import resonax.stability
 
-    verdict = resonax.stability.Verdict(
-        "converges", None, None, None, resonax.stability.Interval(-0.1, -0.2, -0.05)
-    )
+    interval = resonax.stability.Interval(-0.1, -0.2, -0.05)
+    proof = resonax.order_proof(resonax.sgd(0.1), 1.0)
+    verdict = resonax.stability.Verdict("converges", None, None, None, interval, proof)
     monkeypatch.setattr(resonax.stability, "verdict", lambda *_, **__: verdict)
 
     def write(text):

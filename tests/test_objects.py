@@ -33,8 +33,9 @@ def made(kind: str) -> Any:
     if kind == "Verdict":
         mean_square = MeanSquare(-0.1 / 3, 0.5, math.nan)
         lyapunov = Interval(-0.04, -0.05, -0.03)
+        proof = rx.order_proof(SETTING)
         return rx.Verdict(
-            "converges", None, Growth(-0.02, 0.7), mean_square, lyapunov, ("flow: no",)
+            "converges", None, Growth(-0.02, 0.7), mean_square, lyapunov, proof, ("flow: no",)
         )
     if kind == "Probe":
         return rx.probe(learner, rows, rows[:, 0])

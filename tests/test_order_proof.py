@@ -128,3 +128,93 @@ def test_dampening_counts_as_a_smaller_step():
     damped = order_proof(rx.heavy_ball(0.1, 0.8, dampening=0.5), 1.0)
     assert damped.rate == pytest.approx(plain.rate, rel=1e-9)
     assert damped.lr == pytest.approx(2 * plain.lr, rel=1e-9)
+
+
+def lengths_of(rows: np.ndarray) -> float:
+    """The largest curvature of single rows with a bias, by hand."""
+    return 2 * float(np.max(np.sum(rows**2, axis=1) + 1))
+
+
+def test_data_a_recording_and_a_setting_have_one_bound():
+    rows = np.random.default_rng(0).normal(size=(50, 2))
+    own = order_proof(rx.heavy_ball(0.01, 0.9), lengths_of(rows))
+    setting = rx.Setting(rx.Recorded.of(rows), rx.heavy_ball(0.01, 0.9), batch=7)
+    for found in (
+        order_proof(setting),
+        order_proof(rows, lr=0.01, momentum=0.9, standardise=False),
+    ):
+        assert found.momentum == pytest.approx(own.momentum, rel=1e-6)
+        assert found.lr == pytest.approx(own.lr, rel=1e-6)
+    summed = order_proof(rx.Setting(setting.process, setting.optimizer, batch=7, reduction="sum"))
+    assert summed.curvature == pytest.approx(7 * own.curvature, rel=1e-6)
+    for given in ({}, {"lr": 0.1}, {"curvature": 3.0, "lr": 0.1, "momentum": 0.9}):
+        with pytest.raises(rx.ArgumentError):
+            order_proof(rows, **given)
+    with pytest.raises(rx.ArgumentError, match="own optimizer"):
+        order_proof(setting, lr=0.1)
+    with pytest.raises(rx.ArgumentError, match="needs the curvature"):
+        order_proof(rx.sgd(0.1))
+
+
+def test_bounded_features_and_still_inputs_have_a_bound():
+    optimizer = rx.heavy_ball(0.01, 0.9)
+    waves = rx.Fourier.of([[1.0], [2.0]])
+    assert order_proof(rx.Setting(rx.Iid(), optimizer, model=waves)).curvature == 6.0
+    bumps = rx.Radial.of([[0.0], [9.0]])
+    assert order_proof(rx.Setting(rx.Iid(), optimizer, model=bumps)).curvature == 6.0
+    still = rx.Sinusoid(period=20, amplitude=3.0, variance=0.0)
+    assert order_proof(rx.Setting(still, optimizer)).curvature == pytest.approx(20.0)
+
+
+def test_gaussian_inputs_have_none_and_a_chance_to_exceed_what_is_tolerated():
+    from scipy.stats import ncx2
+
+    setting = rx.Setting(rx.Iid(amplitude=1.0), rx.heavy_ball(0.3, 0.3))
+    found = order_proof(setting, draws=20_000)
+    assert (found.curvature, found.momentum, found.lr, found.holds) == (None, None, None, False)
+    assert found.tolerated == pytest.approx(bound("heavy_ball", 0.3) / 0.3)
+    exact = ncx2.sf(found.tolerated / 2 - 1, 1, 1.0)  # of x^2 with mean 1 and variance 1
+    assert found.exceeds == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 20_000))
+    assert "unbounded" in found.meaning()
+
+
+def test_a_bias_without_momentum_needs_its_own_step_size():
+    from resonax.stability.circle import judge_every_order
+
+    small, large = (judge_every_order(rx.heavy_ball(0.01, 0.9), 10.0, lr) for lr in (0.19, 0.21))
+    assert small.momentum == order_proof(rx.heavy_ball(0.01, 0.9), 10.0).momentum
+    assert large.momentum is None
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("decay", [0.0, 0.02])
+def test_the_norm_of_the_criterion_holds_for_any_row(name, decay):
+    from resonax.passes.row_updates import RowUpdates
+    from resonax.stability.circle import circle_norm
+    from resonax.stability.common_norm import growth_in
+
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(300, 3))
+    rows *= (rng.uniform(size=(300, 1)) ** 0.2) / np.linalg.norm(rows, axis=1, keepdims=True)
+    optimizer = OPTIMIZERS[name](0.3, 0.6, weight_decay=decay)
+    norm, rate = circle_norm(optimizer, 2.0)
+    updates = RowUpdates.of(rows, optimizer)
+    grown = growth_in(np.kron(norm, np.eye(3)), updates.matrices(np.arange(300)))
+    assert np.log(grown.max()) / 2 <= rate + 1e-9
+    # Rows of full length in all directions are as bad as the rate, up to the room of the norm.
+    assert rate == pytest.approx(order_proof(optimizer, 2.0).rate, abs=2e-4)
+
+
+def test_a_map_of_a_recording_has_the_line_and_the_figure_names_it():
+    rows = np.random.default_rng(0).uniform(-1, 1, size=(40, 1))
+    setting = rx.Setting(rx.Recorded.of(rows, repeat=True), rx.heavy_ball(0.05, 0.9))
+    found = rx.stability_map(setting, momentum=[0.3, 0.6, 0.9], lr=[0.01, 0.05, 0.1])
+    assert found.order_proof.dims == ("lr",)
+    proof = order_proof(rx.heavy_ball(0.05, 0.9), lengths_of(rows))
+    assert float(found.order_proof.sel(lr=0.05)) == pytest.approx(proof.momentum, rel=1e-6)
+    legend = rx.plot_map(found).legends[0]
+    assert "safe in every order" in [text.get_text() for text in legend.get_texts()]
+    # below the line no cell of this order, or of any other, diverges
+    assert float(found.rate.where(found.momentum < found.order_proof).max()) <= 0
+    gaussian = rx.Setting(rx.Sinusoid(period=22), rx.heavy_ball(0.05, 0.9))
+    assert "order_proof" not in rx.stability_map(gaussian, momentum=[0.3], lr=[0.01])
