@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 
 import resonax as rx
 from oracles import heavy_ball_matrix, numpy_radius, sinusoid_curvature
-from resonax.stability.discrete import closing
+from resonax.stability.discrete import rational_period
 
 
 def rate(setting: rx.Setting, criterion: str = "map") -> float:
@@ -51,8 +51,8 @@ def test_off_the_tongues_all_multipliers_lie_on_one_circle(momentum):
 
 @pytest.mark.parametrize("period", [7.5, 22.25, np.e * 8, 100 / 3])
 def test_periods_need_not_be_whole(period):
-    """Growth of one long product along the fraction that closes; and that one is close by."""
-    steps, turns = closing(period)
+    """Growth of one long product along the rational period; and that one is close by."""
+    steps, turns = rational_period(period)
     assert abs(steps / turns - period) < 1 / 64
     lr, momentum = 0.03, 0.97
     found = rate(rx.Setting(rx.Sinusoid(period=period), rx.heavy_ball(lr, momentum)))

@@ -14,7 +14,7 @@ from resonax.algebra import Scaled, double_precision, log_radii, multiply, scale
 from resonax.dynamics import Map, Setting
 from resonax.stability.cells import Advance, Values, chunks, take
 
-__all__ = ["closed", "closing", "discrete_rates", "monodromy", "rates_by"]
+__all__ = ["discrete_rates", "monodromy", "rates_by", "rational_period", "rational_periods"]
 
 _CHUNK = 1024
 _MAX_TURNS = 64
@@ -22,16 +22,16 @@ _MAX_STEPS = 4096
 _TOLERANCE = 2e-4
 
 
-def closing(period: float) -> tuple[int, int]:
-    """Return (steps, turns): after that many whole steps, that many periods have passed.
+def rational_period(period: float) -> tuple[int, int]:
+    """Return a rational period steps/turns, so that the product of the updates repeats.
 
-    A period of p/q steps closes after p steps and q turns. Any other is replaced by the simplest
-    such fraction within 2e-4 of it, or by the closest one with at most 64 turns (fewer for long
-    periods, to keep the steps below about 4096).
+    After that many whole steps, that many periods have passed. A period that is no such fraction is
+    replaced by the simplest one within a share of 2e-4 of it, or by the closest one with at most 64
+    turns (fewer for long periods, to keep the steps below about 4096).
 
     Examples
     --------
-    >>> closing(22), closing(22.5), closing(15 + 5 / 11)
+    >>> rational_period(22), rational_period(22.5), rational_period(15 + 5 / 11)
     ((22, 1), (45, 2), (170, 11))
     """
     most = int(np.clip(_MAX_STEPS / period, 1, _MAX_TURNS))
@@ -43,12 +43,12 @@ def closing(period: float) -> tuple[int, int]:
     return share.numerator, share.denominator
 
 
-def closed(setting: Setting, values: Values) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return the values with every period replaced by the fraction that closes, and the steps."""
+def rational_periods(setting: Setting, values: Values) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return the values with every period replaced by a rational one, and its steps."""
     values = {name: np.asarray(array, dtype=float) for name, array in values.items()}
     count = len(next(iter(values.values())))
     cycles = values.get("period", np.full(count, setting.process.cycle, dtype=float))
-    pairs = {cycle: closing(cycle) for cycle in np.unique(cycles)}
+    pairs = {cycle: rational_period(cycle) for cycle in np.unique(cycles)}
     steps, turns = np.array([pairs[cycle] for cycle in cycles]).T
     if hasattr(setting.process, "period"):
         values["period"] = steps / turns
@@ -82,7 +82,7 @@ def rates_by(
     advance: Advance | None,
 ) -> np.ndarray:
     """Return the logarithm of the radius per step of every cell, chunk by chunk."""
-    values, steps = closed(setting, values)
+    values, steps = rational_periods(setting, values)
     rates = np.empty(len(steps))
     for index, count in chunks(steps, min(size, len(steps))):
         logs = log_radii(products(setting, take(values, index), steps[index]))

@@ -13,7 +13,7 @@ from resonax.algebra import Scaled, double_precision, rescaled
 from resonax.checks import ArgumentError
 from resonax.dynamics import Map, Setting
 from resonax.stability.cells import Advance, Values
-from resonax.stability.discrete import closed, rates_by
+from resonax.stability.discrete import rates_by, rational_periods
 
 __all__ = ["mean_square_rates", "noise_floor"]
 
@@ -102,7 +102,8 @@ def noise_floor(setting: Setting) -> float | None:
     Averaged over a period. Weight decay moves the point that the run settles around as well; that
     part, which depends on the unknown target, is not counted. None where it exceeds all numbers.
     """
-    values, steps = closed(setting, {"momentum": np.array([float(setting.optimizer.momentum)])})  # pyright: ignore[reportArgumentType]
+    own = {"momentum": np.array([float(setting.optimizer.momentum)])}  # pyright: ignore[reportArgumentType]
+    values, steps = rational_periods(setting, own)
     single = setting.at({name: float(array[0]) for name, array in values.items()})
     square = float(_floor(single, jnp.asarray(int(steps[0]))))
     # A run may grow without bounds inside one period and still converge from period to period.

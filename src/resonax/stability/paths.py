@@ -18,7 +18,7 @@ from resonax.dynamics import Map, Setting
 from resonax.learners import Linear
 from resonax.processes import Recorded
 from resonax.stability.cells import Advance, Values, chunks, take
-from resonax.stability.discrete import closing, discrete_rates, monodromy
+from resonax.stability.discrete import discrete_rates, monodromy, rational_period
 
 __all__ = ["MAP_PATHS", "MAP_STEPS", "Interval", "lyapunov", "lyapunov_rates"]
 
@@ -153,8 +153,8 @@ def _sampled(
     periods = np.ones(len(next(iter(values.values()))))
     if setting.process.periodic:
         periods = values.get("period", periods * setting.process.cycle)
-    cycles = {period: closing(period)[0] for period in np.unique(periods)}
-    # A cycle that closes too late for the steps is smeared over its nearest whole number of steps.
+    cycles = {period: rational_period(period)[0] for period in np.unique(periods)}
+    # A cycle that repeats too late for the steps is smeared over its nearest whole number of steps.
     smears = {
         period: cycle if 2 * cycle <= steps else round(period) for period, cycle in cycles.items()
     }
