@@ -51,7 +51,10 @@ def test_linear_optimizers_are_momentum_and_no_others_are():
 
 WRONG = {
     "unknown": (("optimizer", "nesterof", {}), "did you mean 'nesterov'"),
-    "of another use": (("optimizer", "adam", {}), "adam is for sweep alone, stability takes heavy"),
+    "of another use": (
+        ("optimizer", "adam", {}),
+        "adam is for sweep and response alone, stability takes heavy",
+    ),
     "unknown parameter": (("process", "iid", {"period": 3}), "period is not a parameter of iid"),
     "missing": (("optimizer", "sgd", {}), "lr is missing: sgd needs it, above 0"),
     "out of range": (("process", "ar2", {"period": 1.5}), "period must be at least 2"),

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
+import shlex
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +20,13 @@ from sklearn.linear_model import SGDRegressor
 
 import resonax as rx
 from resonax.checking.modulation import find_modulations, modulation_depth
-from resonax.checks import ArgumentError
+from resonax.checks import ArgumentError, ResonaxError
+from resonax.cli.app import app
 from resonax.probing.adapters import adapt
-from resonax.probing.directions import choose_direction
 from resonax.probing.excitation import lines_for, multisine
 from resonax.probing.fleet import Watch, launch
 from resonax.probing.linear import linear_learner
+from resonax.probing.modes import choose_mode
 from resonax.probing.parametric import critical_depth, dangerous_periods
 from resonax.probing.period_sweep import arrange
 from resonax.probing.poles import PolePair, fit_pole_pair, jackknife, momentum_poles
@@ -59,7 +65,7 @@ def test_with_constant_inputs_the_poles_come_out_exactly(nesterov):
     make = rx.nesterov if nesterov else rx.heavy_ball
     learner, ones = make(0.01, 0.95), np.ones((64, 1))
     bare = rx.Linear(bias=False)
-    how = {**QUICK, "length": 1024, "amplitude": 0.01}
+    how = {**QUICK, "length": 1024, "excitation": 0.01}
     found = rx.response(learner, ones, 3 * ones[:, 0], model=bare, **how)
     truth = momentum_poles(0.01, 0.95, 2.0, nesterov=nesterov)
     assert found.curvature == pytest.approx(2.0)
@@ -128,7 +134,7 @@ def test_each_direction_has_its_own_period():
             inputs,
             inputs[:, 0],
             model=bare,
-            direction=place,
+            mode=place,
             batch=8,
         )
         assert found.curvature == pytest.approx(curvature, rel=0.1)
@@ -190,7 +196,7 @@ def test_adam_is_heavy_ball_with_a_frozen_second_moment():
     learner = adam_learner(0.05, 0.97, lambda inputs: jnp.ones((len(inputs), 1)))
     target = np.random.default_rng(0).normal(size=4000)
     level = lambda inputs: np.ones(len(inputs))  # noqa: E731
-    found = rx.response(learner, np.ones((4000, 1)), target, direction=level, realisations=16)
+    found = rx.response(learner, np.ones((4000, 1)), target, mode=level, realisations=16)
     truth = momentum_poles(0.05 * (1 - 0.97) / np.sqrt(4 * np.var(target)), 0.97, 2.0)
     assert measured(found) == pytest.approx((truth.natural_period, truth.damping), rel=0.05)
 
@@ -252,8 +258,8 @@ def test_a_stream_in_resonance_has_no_response():
 
 def test_linearity_is_judged_from_both_sides():
     learner = rx.adam(0.01, 0.9)
-    small = rx.response(learner, *rows(), amplitude=0.01, **QUICK)
-    large = rx.response(learner, *rows(), amplitude=20.0, **QUICK)
+    small = rx.response(learner, *rows(), excitation=0.01, **QUICK)
+    large = rx.response(learner, *rows(), excitation=20.0, **QUICK)
     assert small.nonlinearity < 0.01
     assert "not linear" in (large.reason or "")
 
@@ -296,7 +302,7 @@ def test_the_depth_of_a_rhythm_and_of_none():
     rng = np.random.default_rng(0)
     wave = 1 + 0.6 * np.cos(2 * np.pi * np.arange(4000) / 24)
     inputs = np.sqrt(wave)[:, None] * rng.normal(size=(4000, 1))
-    curvature = choose_direction(0, inputs, inputs).modulation(1)
+    curvature = choose_mode(0, inputs, inputs).modulation(1)
     (period, depth), *_ = find_modulations(curvature)
     assert period == pytest.approx(24, rel=0.01)
     assert depth == pytest.approx(0.6, rel=0.1)
@@ -309,7 +315,7 @@ def test_modes_of_equal_curvature_resonate_together():
     # A moving mean couples weight and bias: neither alone swings with its period.
     inputs = np.asarray(rx.Sinusoid(period=22.0).sample(jax.random.key(0), 4096, 1))[:, 0]
     features = np.c_[inputs, np.ones(len(inputs))].astype(float)
-    curvature = choose_direction(0, inputs, features).modulation(1)
+    curvature = choose_mode(0, inputs, features).modulation(1)
     assert modulation_depth(curvature, 22.0) == pytest.approx(0.5, rel=0.1)
     assert modulation_depth(curvature[:, :1, :1], 22.0) < 0.2
 
@@ -346,7 +352,7 @@ def test_rows_are_arranged_not_changed(kind):
     [
         ({"length": 1000}, "power of 2"),
         ({"realisations": 2}, "realisations"),
-        ({"direction": 5}, "direction"),
+        ({"mode": 5}, "mode"),
         ({"sweep": [0.5]}, "sweep"),
         ({"sweep": [8], "kind": "saw"}, "unknown kind"),
         ({"level": 1.0}, "level"),
@@ -372,3 +378,46 @@ def test_progress_is_told_in_steps():
     rx.response(rx.heavy_ball(0.01, 0.9), *rows(100), stage=stage, **QUICK)
     assert [name for name, *_ in told] == ["settling", "exciting the labels", "looking for rhythms"]
     assert all(done >= steps for _, steps, done in told)
+
+
+# The command.
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    given = [sys.executable, "-m", "resonax", "response", *words]
+    return subprocess.run(given, capture_output=True, text=True, check=False)
+
+
+def test_the_command_says_it_in_json_and_draws(tmp_path):
+    inputs, target = rows(400)
+    np.savetxt(tmp_path / "d.csv", np.c_[inputs, target], delimiter=",", header="x,y", comments="")
+    words = [str(tmp_path / "d.csv"), "--target", "y", "--batch", "8", "--realisations", "8"]
+    done = run(
+        *words, "--lr", "0.02", "--momentum", "0.9", "--json", "--plot", str(tmp_path / "r.png")
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    truth = momentum_poles(0.02, 0.9, found["curvature"])
+    assert found["natural_period"] == pytest.approx(truth.natural_period, rel=0.03)
+    assert found["damping_low"] < truth.damping < found["damping_high"]
+    assert found["dangerous_periods"][0] == pytest.approx(found["natural_period"] / 2)
+    assert "resonates" in found["sentence"]
+    assert (tmp_path / "r.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("iidd --lr 0.1 --momentum 0.9", "did you mean 'iid'"),
+        ("missing.csv --lr 0.1 --momentum 0.9", "there is no file missing.csv"),
+        ("missing.csv --period 9 --lr 0.1 --momentum 0.9", "--period is for a process"),
+        ("iid --momentum 0.9", "--lr is missing"),
+        ("iid --lr 0.1 --momentum 0.9 --beta1 0.9", "--beta1 is not a parameter of heavy_ball"),
+        ("iid --lr 0.1 --optimizer river", "river is for check alone"),
+        ("iid --lr 0.1 --momentum 0.9 --plot r.txt", "--plot must end in .png"),
+    ],
+)
+def test_a_slip_is_one_sentence(words, told):
+    with pytest.raises(ResonaxError, match=re.escape(told)) as caught:
+        app(["response", *shlex.split(words)], standalone_mode=False)
+    assert "\n" not in str(caught.value)

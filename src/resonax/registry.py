@@ -30,6 +30,7 @@ from resonax.checks import (
 __all__ = ["KINDS", "Field", "Kind", "check_kind", "find_kind", "kinds", "without_zeros"]
 
 _USES = ("stability", "sweep", "check")
+_EVERY = (*_USES, "response")
 _LAYERS, _WIDTH = 8, 4096  # of a network, at most
 
 
@@ -121,13 +122,13 @@ _BOTH = ("lr", "momentum")
 _ADAM = ("lr", "beta1", "beta2", "eps")
 
 
-def _linear(maker: str, *names: str, uses: tuple[str, ...] = _USES) -> Kind:
+def _linear(maker: str, *names: str, uses: tuple[str, ...] = _EVERY) -> Kind:
     needed = _BOTH[:1] if maker == "from_torch" else _BOTH  # whose momentum is 0 if left out
     return Kind(f"resonax.learners:{maker}", _numbers(*names, needed=needed), uses, is_linear=True)
 
 
 def _optax(name: str, *names: str) -> Kind:
-    return Kind(f"optax:{name}", _numbers(*names), ("sweep",))
+    return Kind(f"optax:{name}", _numbers(*names), ("sweep", "response"))
 
 
 # Optimizers of optax are those whose update of a weight is a function of that weight and its
@@ -164,7 +165,9 @@ KINDS: dict[str, dict[str, Kind]] = {
         "torch": _linear("from_torch", *_BOTH, "dampening", "weight_decay", uses=("check",)),
         "optax": _linear("heavy_ball", *_BOTH, uses=("check",)),
         "river": _linear("heavy_ball", *_BOTH, "weight_decay", uses=("check",)),
-        "adam": Kind("resonax.learners:adam", _numbers("lr", "beta1", "beta2"), ("sweep",)),
+        "adam": Kind(
+            "resonax.learners:adam", _numbers("lr", "beta1", "beta2"), ("sweep", "response")
+        ),
         "optax.adabelief": _optax("adabelief", *_ADAM, "eps_root"),
         "optax.adadelta": _optax("adadelta", "lr", "rho", "eps", "weight_decay"),
         "optax.adagrad": _optax("adagrad", "lr", "initial_accumulator_value", "eps"),
@@ -193,7 +196,7 @@ KINDS: dict[str, dict[str, Kind]] = {
 
 
 def kinds(family: str, use: str) -> tuple[str, ...]:
-    """Return the names of a family that are for a use: ``stability``, ``sweep`` or ``check``.
+    """Return the names of a family for a use: ``stability``, ``sweep``, ``check``, ``response``.
 
     Examples
     --------
@@ -210,7 +213,7 @@ def find_kind(family: str, name: Any, use: str, label: str | None = None) -> Kin
     --------
     >>> find_kind("optimizer", "adam", "check")
     Traceback (most recent call last):
-    resonax.checks.ArgumentError: the optimizer adam is for sweep alone, check takes heavy_ball, ...
+    resonax.checks.ArgumentError: the optimizer adam is for sweep and response alone, ...
     """
     known = KINDS[family]
     if not isinstance(name, str) or name not in known:
@@ -242,7 +245,7 @@ def check_kind(
     given
         Parameters by name.
     use
-        ``stability``, ``sweep`` or ``check``.
+        ``stability``, ``sweep``, ``check`` or ``response``.
     axes
         Names of the axes of a sweep, which stand for parameters that are not given.
     place

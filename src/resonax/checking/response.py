@@ -13,10 +13,10 @@ from resonax.checking.modulation import find_modulations
 from resonax.checking.response_result import Response
 from resonax.checks import ArgumentError, check_number, check_range, check_whole
 from resonax.learners import Features, Linear
-from resonax.probing.directions import choose_direction
 from resonax.probing.excitation import Advance, Rows
 from resonax.probing.fleet import Watch, launch
 from resonax.probing.linear import is_optimizer, linear_learner
+from resonax.probing.modes import choose_mode
 from resonax.probing.period_sweep import STEPS, check_periods, draw_law, draw_rows, sweep_periods
 from resonax.probing.replay import prepare, quiet
 from resonax.probing.response import Plan, Stage, measure_poles
@@ -43,7 +43,7 @@ def response(
     *,
     batch: int = 1,
     model: Features | None = None,
-    direction: int | np.ndarray | Callable[[np.ndarray], np.ndarray] = 0,
+    mode: int | np.ndarray | Callable[[np.ndarray], np.ndarray] = 0,
     shuffle: bool = True,
     sweep: Any = None,
     kind: str = "sinusoid",
@@ -51,7 +51,7 @@ def response(
     realisations: int | None = None,
     periods: int = 4,
     length: int | None = None,
-    amplitude: float | None = None,
+    excitation: float | None = None,
     burn_in: int | None = None,
     level: float = 0.95,
     seed: int = 0,
@@ -74,14 +74,14 @@ def response(
     inputs
         The rows, (rows, d), or a process, of which rows are sampled.
     target
-        What to predict, (rows,). For a process a function of the inputs, to which noise is added;
-        by default there is nothing but noise.
+        What to predict, (rows,), or a function of the inputs, to which noise is added; by default
+        there is nothing but noise.
     batch
         Rows of one step.
     model
         Features of the linear model that an optimizer trains; inputs and a bias by default. For a
         given learner they only serve to tell its curvatures apart.
-    direction
+    mode
         Along which curvature the labels are moved: 0 for the largest, 1 for the next, and so on;
         weights, one for each feature; or a function of the inputs.
     shuffle
@@ -93,15 +93,15 @@ def response(
     kind
         sinusoid or switching, how a sweep arranges given rows.
     noise
-        Variance of the noise of a process's labels.
+        Variance of the noise that is added to labels which are not given.
     realisations
         Pairs of copies; by default 8, and 32 for a compiled learner.
     periods
         Periods of the excitation that are measured.
     length
         Steps of such a period, a power of 2; by default as many as the result needs.
-    amplitude
-        Of the excitation, relative to the learner's own error; by default the precision of its
+    excitation
+        Its amplitude, relative to the learner's own error; by default the precision of its
         numbers to the power 0.4.
     burn_in
         Steps before the excitation; by default 4096, and 16384 for a compiled learner.
@@ -124,19 +124,22 @@ def response(
     check_whole("batch", batch, low=1)
     wanted = None if sweep is None else check_periods(sweep)
     rng = np.random.default_rng(seed)
-    label = _labeller(target, noise)
     is_law = isinstance(inputs, Process)
+    if is_law and not (target is None or callable(target)):
+        raise ArgumentError("target must be a function of the inputs where these are a process")
+    label = _labeller(target, noise)
     table = _sampled(inputs, batch, rng) if is_law else inputs
     basis = model or Linear()
     if is_optimizer(learner):
         learner = linear_learner(learner, basis, _columns(table))
-    adapted, table, labels = prepare(learner, table, label(table, rng) if is_law else target)
-    along = choose_direction(direction, table, _features(basis, table))
+    is_given = target is not None and not callable(target)
+    adapted, table, labels = prepare(learner, table, target if is_given else label(table, rng))
+    along = choose_mode(mode, table, _features(basis, table))
     rows = Rows(table, labels, along.pattern, batch, shuffle)
     with quiet():
         fleet = launch(adapted, _watch(rows, rng), batch)
         usual = _COMPILED if fleet.is_compiled else _LOOPED
-        plan = replace(usual, periods=periods, length=length, amplitude=amplitude, level=level)
+        plan = replace(usual, periods=periods, length=length, excitation=excitation, level=level)
         plan = replace(
             plan,
             realisations=realisations or usual.realisations,
@@ -181,9 +184,7 @@ def _labeller(target: Any, noise: float) -> Callable[[np.ndarray, np.random.Gene
     check_range("noise", noise)
 
     def label(inputs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        if not (target is None or callable(target)):
-            raise ArgumentError("target must be a function of the inputs where these are a process")
-        clean = 0.0 if target is None else np.asarray(target(inputs), float)
+        clean = 0.0 if target is None else np.asarray(target(np.asarray(inputs)), float)
         return clean + np.sqrt(noise) * rng.normal(size=len(inputs))
 
     return label

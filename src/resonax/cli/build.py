@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
     from resonax.dynamics import Setting
     from resonax.learners import Features, Momentum
+    from resonax.processes import Process
 
 AXES = ("momentum", "period", "lr", "amplitude", "batch")  # that may be ranges, in this order
 
-__all__ = ["AXES", "build_setting", "check_optimizer", "features_of"]
+__all__ = ["AXES", "build_setting", "check_optimizer", "features_of", "process_of"]
 
 
 def check_optimizer(learner: Learner, use: str) -> tuple[Kind, dict[str, float]]:
     """Return an optimizer and its numbers, which can be."""
     kind = find_kind("optimizer", learner.optimizer, use)
-    known = {name for each in kinds("optimizer", use) for name in KINDS["optimizer"][each].fields}
+    known = {name for each in KINDS["optimizer"].values() for name in each.fields}
     asked = {name: number for name, number in given(learner).items() if name in known}
     asked = without_zeros(kind, asked)
     check_kind("optimizer", learner.optimizer, asked, use=use, place=spelled)
@@ -66,10 +67,8 @@ def features_of(learner: Learner) -> Callable[[int], Features]:
     return make
 
 
-def build_setting(
-    stream: Stream, learner: Learner, reading: Reading, noise: float
-) -> tuple[Setting, tuple[str, ...]]:
-    """Return the setting that the options of a command describe, and notes on a file's rows.
+def process_of(stream: Stream, reading: Reading) -> Callable[[], tuple[Process, tuple[str, ...]]]:
+    """Return what makes the process of a command, with notes on a file's rows.
 
     A range is checked as a whole, and stands for its first point.
     """
@@ -83,20 +82,32 @@ def build_setting(
     if len(asked.get("variance", ())) == 1:
         asked["variance"] = asked["variance"][0]
     process = check_kind("process", stream.process, asked, use="stability", place=spelled)
+
+    def make() -> tuple[Process, tuple[str, ...]]:
+        if stream.process != "recorded":
+            return process.load()(**_first(asked)), ()
+        from resonax.recordings.recording import read_recording
+
+        how = {name: value for name, value in asked.items() if name not in ("repeat", "data")}
+        recording = read_recording(asked["data"], **how)
+        repeat = asked.get("repeat", False)
+        return process.load()(data=recording.inputs, repeat=repeat), recording.notes
+
+    return make
+
+
+def build_setting(
+    stream: Stream, learner: Learner, reading: Reading, noise: float
+) -> tuple[Setting, tuple[str, ...]]:
+    """Return the setting that the options of a command describe, and notes on a file's rows."""
+    make_process = process_of(stream, reading)
     optimizer, rates = check_optimizer(learner, "stability")
     basis = features_of(learner)
     check_range("batch", learner.batch)
     check_range("noise", noise)
-    notes: tuple[str, ...] = ()
-    if stream.process == "recorded":
-        from resonax.recordings.recording import read_recording
-
-        repeat = asked.pop("repeat", False)
-        recording = read_recording(asked.pop("data"), **asked)
-        asked, notes = {"data": recording.inputs, "repeat": repeat}, recording.notes
+    made, notes = make_process()
     from resonax.dynamics import Setting
 
-    made = process.load()(**_first(asked))
     momentum: Momentum = optimizer.load()(**_first(rates))
     batch = _first({"batch": learner.batch})["batch"]
     return Setting(made, momentum, batch=batch, noise=noise, model=basis(made.dim)), notes

@@ -163,6 +163,12 @@ class Learner:
         Points | None,
         option("--momentum", _LEARNER, "Momentum, from 0 to below 1.", axis),
     ] = None
+    beta1: Annotated[
+        float | None, option("--beta1", _LEARNER, "Adam's decay of the mean.", number)
+    ] = None
+    beta2: Annotated[
+        float | None, option("--beta2", _LEARNER, "Adam's decay of the squares.", number)
+    ] = None
     batch: Annotated[
         Counts, option("--batch", _LEARNER, "Samples or rows of each step.", whole_axis)
     ] = 1
@@ -172,8 +178,9 @@ class Learner:
             "--optimizer",
             _LEARNER,
             f"{', '.join(kinds('optimizer', 'stability'))}; check also takes torch, optax, and "
-            "river, whose linear models train the bias without momentum.",
-            names=kinds("optimizer", "check"),
+            "river, whose linear models train the bias without momentum; response also takes adam "
+            "and those of optax.",
+            names=dict.fromkeys((*kinds("optimizer", "check"), *kinds("optimizer", "response"))),
         ),
     ] = "heavy_ball"
     dampening: Annotated[

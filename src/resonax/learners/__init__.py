@@ -12,7 +12,7 @@ from resonax.learners.optimizers import (
     nesterov,
     sgd,
 )
-from resonax.learners.transforms import Optimizer, Transform, adam
+from resonax.learners.transforms import Optimizer, Transform, adam, make_optimizer
 
 __all__ = [
     "Features",
@@ -29,6 +29,7 @@ __all__ = [
     "from_river",
     "from_torch",
     "heavy_ball",
+    "make_optimizer",
     "nesterov",
     "sgd",
 ]

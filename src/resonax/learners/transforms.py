@@ -9,9 +9,10 @@ from typing import Any, Protocol, Self
 import optax
 from jax.typing import ArrayLike
 
+from resonax.registry import Kind
 from resonax.values import Varied, static, value
 
-__all__ = ["Optimizer", "Transform", "adam"]
+__all__ = ["Optimizer", "Transform", "adam", "make_optimizer"]
 
 
 class Optimizer(Protocol):
@@ -76,3 +77,17 @@ def _in_optax(numbers: Mapping[str, Any]) -> dict[str, Any]:
 def adam(lr: float, beta1: float = 0.9, beta2: float = 0.999) -> Transform:
     """Return Adam as optax has it."""
     return Transform.of(optax.adam, {"lr": lr, "beta1": beta1, "beta2": beta2})
+
+
+def make_optimizer(kind: Kind, numbers: Mapping[str, Any]) -> Any:
+    """Return an optimizer of the table of names, by its numbers.
+
+    Examples
+    --------
+    >>> from resonax.registry import KINDS
+    >>> make_optimizer(KINDS["optimizer"]["optax.rmsprop"], {"lr": 0.1, "decay": 0.9}).axes
+    ('lr', 'decay')
+    """
+    make = kind.load()
+    is_optax = kind.maker.startswith("optax:")
+    return Transform.of(make, numbers) if is_optax else make(**numbers)

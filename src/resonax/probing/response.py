@@ -37,7 +37,7 @@ class Plan:
     realisations: int = 8
     periods: int = 4
     length: int | None = None  # None: as long as the natural period turns out to need
-    amplitude: float | None = None  # relative to the learner's error; None: small
+    excitation: float | None = None  # relative to the learner's error; None: small
     burn_in: int = 4096
     level: float = 0.95
 
@@ -46,8 +46,8 @@ class Plan:
         check_whole("realisations", self.realisations, low=4, high=10_000)
         check_whole("periods", self.periods, low=1, high=10_000)
         check_whole("burn_in", self.burn_in, low=1)
-        if self.amplitude is not None:
-            check_number("amplitude", self.amplitude, low=0, open_low=True)
+        if self.excitation is not None:
+            check_number("excitation", self.excitation, low=0, open_low=True)
         if self.length is not None:
             check_whole("length", self.length, low=_SHORTEST, high=LONGEST)
             if self.length & (self.length - 1):
@@ -76,7 +76,7 @@ def measure_poles(
     if not error < _FAR * size:
         return Poles(None, reason="the learner leaves all bounds on these rows, even unexcited")
     # As in `probe`: small enough for the learner to be linear, and large against its rounding.
-    epsilon = (plan.amplitude or fleet.eps() ** 0.4) * max(error, _NEAR * size)
+    epsilon = (plan.excitation or fleet.eps() ** 0.4) * max(error, _NEAR * size)
     length = plan.length or _FIRST
     while True:
         with stage("exciting the labels", (plan.periods + 1) * length) as advance:
@@ -110,7 +110,7 @@ def _unsteady(gains: Gains) -> str | None:
     if gains.nonlinearity > _MOST_NONLINEAR:
         return (
             "the learner is not linear in its labels: with twice the amplitude the response "
-            f"changes by {gains.nonlinearity:.0%}; give a smaller amplitude"
+            f"changes by {gains.nonlinearity:.0%}; give a smaller excitation"
         )
     return None
 
@@ -159,8 +159,8 @@ def _judge(pair: PolePair, gains: Gains, length: int, level: float) -> Poles:
 
 def _noisy() -> str:
     return (
-        "the response is lost in the noise of the rows: give more realisations, more periods or a "
-        "larger batch"
+        "the response is lost in the noise of the rows: give more realisations, more "
+        "periods or a larger batch"
     )
 
 

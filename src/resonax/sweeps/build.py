@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from resonax.dynamics import Setting
-from resonax.learners import Features, Network, Transform
+from resonax.learners import Features, Network, make_optimizer
 from resonax.processes import Process
 from resonax.simulation import Training
 from resonax.sweeps.schema import Sweep
@@ -38,10 +38,7 @@ def _model(table: Mapping[str, Any]) -> Features | Network:
 
 
 def _optimizer(table: Mapping[str, Any], axes: Mapping[str, float]) -> Any:
-    make, numbers = kind_of("optimizer", table).load(), _filled("optimizer", table, axes)
-    if table["kind"].startswith("optax."):
-        return Transform.of(make, numbers)
-    return make(**numbers)
+    return make_optimizer(kind_of("optimizer", table), _filled("optimizer", table, axes))
 
 
 def build_training(sweep: Sweep, number: int) -> Training:

@@ -1,4 +1,4 @@
-r"""Along which curvature a learner is excited.
+r"""Modes of a learner: along which curvature it is excited.
 
 The curvature of a linear model is :math:`2E[\phi\phi^\top]`. Each of its eigenvectors :math:`v`
 with eigenvalue :math:`\lambda` is a mode, with a natural period of its own; the scaled coordinate
@@ -14,7 +14,7 @@ import numpy as np
 
 from resonax.checks import ArgumentError, as_array, check_number, check_numbers, shorten
 
-__all__ = ["Direction", "choose_direction"]
+__all__ = ["Mode", "choose_mode"]
 
 _ALIKE = 1.5  # ratio of curvatures up to which modes swing together
 _MOST = 6  # modes that are looked at together
@@ -22,7 +22,7 @@ _NONE = 1e-9  # relative to the largest: such a curvature is none
 
 
 @dataclass(frozen=True, eq=False)
-class Direction:
+class Mode:
     """The pattern by which labels are moved, and the modes that swing at about its period."""
 
     pattern: np.ndarray  # (rows,), of mean square 1
@@ -36,16 +36,16 @@ class Direction:
         return np.einsum("kni,knj->kij", kept, kept) / batch
 
 
-def choose_direction(
-    direction: int | np.ndarray | Callable[[np.ndarray], np.ndarray],
+def choose_mode(
+    mode: int | np.ndarray | Callable[[np.ndarray], np.ndarray],
     inputs: np.ndarray,
     features: np.ndarray,
-) -> Direction:
-    """Return a direction: by the rank of its curvature, by weights of features, or as a function.
+) -> Mode:
+    """Return a mode: by the rank of its curvature, by weights of features, or as a function.
 
     Parameters
     ----------
-    direction
+    mode
         0 for the eigenvector of the largest curvature, 1 for the next one, and so on; weights, one
         for each feature; or a function of the inputs, (rows, d) -> (rows,).
     inputs
@@ -56,14 +56,14 @@ def choose_direction(
     Examples
     --------
     >>> inputs = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    >>> choose_direction(1, inputs, inputs).curvature  # the mean of y^2 is 1/2
+    >>> choose_mode(1, inputs, inputs).curvature  # the mean of y^2 is 1/2
     1.0
     """
-    if callable(direction):
-        return _single(as_array("direction", direction(inputs)), None)
-    if not isinstance(direction, int | np.integer):
-        weights = as_array("direction", direction)
-        check_numbers("direction", weights, (features.shape[1],))
+    if callable(mode):
+        return _single(as_array("mode", mode(inputs)), None)
+    if not isinstance(mode, int | np.integer):
+        weights = as_array("mode", mode)
+        check_numbers("mode", weights, (features.shape[1],))
         pattern = features @ weights
         return _single(pattern, 2 * float((pattern**2).mean() / max(weights @ weights, 1e-300)))
     values, vectors = np.linalg.eigh(features.T @ features / len(features))
@@ -71,20 +71,20 @@ def choose_direction(
     order = order[values[order] > _NONE * values[order[0]]]
     if not len(order):
         raise ArgumentError("inputs must not all be zero")
-    check_number("direction", int(direction), low=0, high=len(order) - 1)
-    own = order[int(direction)]
+    check_number("mode", int(mode), low=0, high=len(order) - 1)
+    own = order[int(mode)]
     apart = np.abs(np.log(values[order] / values[own]))
     near = np.flatnonzero(apart < np.log(_ALIKE))
     near = near[np.lexsort((order[near] != own, apart[near]))]  # its own first
     chosen = order[near[:_MOST]]
     modes = features @ vectors[:, chosen] / np.sqrt(values[chosen])
-    return Direction(modes[:, 0], modes, 2 * float(values[own]))
+    return Mode(modes[:, 0], modes, 2 * float(values[own]))
 
 
-def _single(pattern: np.ndarray, curvature: float | None) -> Direction:
+def _single(pattern: np.ndarray, curvature: float | None) -> Mode:
     size = float(np.sqrt((pattern**2).mean()))
     if not np.isfinite(size) or size == 0 or pattern.ndim != 1:
         raise ArgumentError(
-            f"direction must give a number for each row, not all zero, got {shorten(pattern)}"
+            f"mode must give a number for each row, not all zero, got {shorten(pattern)}"
         )
-    return Direction(pattern / size, pattern[:, None] / size, curvature)
+    return Mode(pattern / size, pattern[:, None] / size, curvature)
