@@ -1,4 +1,4 @@
-"""Linear algebra for every floor: double precision, spectral radius, products without overflow."""
+"""Linear algebra: double precision, spectral radius, products without overflow."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ _SMALL = 64
 def small_product(left: Array, right: Array) -> Array:
     """Return ``left @ right`` for small matrices in large numbers.
 
-    Written as a sum of products it fuses with what stands around it and vectorises over the
-    batch; a batched ``@`` calls a matrix routine for each tiny pair. Of larger ones the products
-    before the sum would fill the memory.
+    Written as a sum of products it is fused with the operations around it and vectorised over the
+    batch; a batched ``@`` calls a matrix routine for each pair. For larger matrices the products
+    before the sum would take too much memory.
     """
     if right.shape[-2] > _SMALL:
         return left @ right
@@ -122,7 +122,7 @@ _log_radius = jax.jit(log_radius)
 
 
 def matrix_sqrt(matrix: Array) -> Array:
-    """Return a root ``R`` of a covariance, ``R @ R.T == matrix``; singular ones are welcome."""
+    """Return a root ``R`` of a covariance, ``R @ R.T == matrix``, which may be singular."""
     values, vectors = jnp.linalg.eigh(matrix)
     return vectors * jnp.sqrt(jnp.maximum(values, 0.0))[..., None, :]
 

@@ -179,7 +179,7 @@ class Radial(Features):
         centers = jnp.asarray(self.centers)
         count, dim = centers.shape
         precision = 1 / jnp.asarray(self.width) ** 2
-        # The constant is a bump that counts 0 times.
+        # The constant is a product of no bumps.
         places = jnp.concatenate([jnp.zeros((1, dim)), centers])
         picks = np.stack(np.meshgrid(*[np.arange(count + 1)] * factors, indexing="ij"), axis=-1)
         number = (picks > 0).sum(axis=-1)

@@ -33,7 +33,7 @@ def _outer(vectors: Array) -> Array:
 
 
 class Features(ABC):
-    """A feature map. The moments here are by Gauss-Hermite quadrature; subclasses know better."""
+    """A feature map. Its moments are by Gauss-Hermite quadrature, or closed forms in subclasses."""
 
     @abstractmethod
     def size(self, dim: int) -> int:

@@ -40,7 +40,7 @@ class MomentumState(NamedTuple):
 
 @value
 class Momentum(Varied):
-    """SGD with momentum in canonical form. Use the constructors, which speak the known dialects.
+    """SGD with momentum in canonical form. Use the constructors, which follow known conventions.
 
     ``full_start`` undoes the dampening in the very first step, as torch does; it changes the
     iterates but never their growth.

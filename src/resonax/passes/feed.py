@@ -1,4 +1,4 @@
-"""What a pass over the data is fed with: the rows in an order, as the factors of the updates."""
+"""The input of a pass: rows in some order, as factors of the curvature of each update."""
 
 from __future__ import annotations
 

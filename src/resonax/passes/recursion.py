@@ -72,7 +72,7 @@ def _advance(
     record: bool,
 ) -> tuple[State, tuple[Array, ...]]:
     momentum, gradient_gain, last_gain, decay = gains
-    # Products of a column and a row, not their table: that would be read at each step.
+    # Kept as a column and a row: their outer product would be read from memory in each step.
     share = 1.0 if terms.alike else moved
 
     def size_of(here: Array, before: Array) -> Array:
@@ -123,7 +123,7 @@ def _gains(optimizer: Momentum) -> tuple[float, float, float, float]:
 
 
 def _room(optimizer: Momentum, feed: Feed, plain: np.ndarray) -> tuple[type, int]:
-    r"""Return the numbers to count with, and how many steps go without rescaling them.
+    r"""Return the floating-point type, and the number of steps between two rescalings.
 
     Whatever the rows are, one step multiplies the pair by at most
     :math:`3 + (\kappa\alpha + 2\beta + \pi)(2 L^2 + \lambda)`, where no row is longer than L and

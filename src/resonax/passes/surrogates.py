@@ -1,6 +1,6 @@
-"""The same rows otherwise: shuffled, stretched in time, phase-randomised, without a rhythm.
+"""Surrogates of the rows: shuffled, stretched in time, phase-randomised, without a rhythm.
 
-What is only an order is returned as indices of rows, what changes the rows as the rows themselves.
+An order is returned as indices of rows; changed rows are returned themselves.
 """
 
 from __future__ import annotations

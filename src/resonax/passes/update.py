@@ -1,4 +1,4 @@
-"""The terms of one update: how each weight moves, residuals, gradients, the energy of a swing."""
+"""The terms of one update: how each weight moves, residuals, gradients, energy."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def energy(here: Any, before: Any, curvature: Any, gain: Any, xp: Any = jnp) -> 
         + \max(\tfrac1g - \tfrac{c_i}2, 0)\,(u_{k,i} - u_{k-1,i})^2 .
 
     For a constant curvature with :math:`g c_i \le 2` and a momentum of 1 this is the invariant of
-    heavy ball: a swing alone does not change it, while the weights pass through zero again and
-    again. At rest it is :math:`\sum_i c_i u_i^2`. Weights that nothing moves have no speed.
+    heavy ball: a free oscillation leaves it constant, while the weights pass through zero again
+    and again. At rest it is :math:`\sum_i c_i u_i^2`. Weights that nothing moves have no speed.
 
     Parameters
     ----------
@@ -98,6 +98,6 @@ def sizes_along(trail: list[Any], velocity: Any, curvature: Any, gain: Any, xp: 
     """Return the size of each lane after every update of a trail that begins before the first."""
     path = xp.stack(trail)
     sizes = xp.sqrt(energy(path[1:], path[:-1], curvature, gain, xp))
-    # A velocity that has not moved its weight has no energy, but is not nothing.
+    # A velocity that has not moved its weight yet has no energy, but is not zero.
     sizes = xp.where(sizes > 0, sizes, abs(velocity).max(axis=0))
     return xp.maximum(sizes, np.finfo(float).tiny)

@@ -123,7 +123,7 @@ class AR2(Process):
 
     def init(self, normals: Array) -> State:
         # Jointly from the stationary law: the lag-1 correlation is phi1 / (1 - phi2). Drawn
-        # independently, the jump between the two values rings on for thousands of steps.
+        # independently, the jump between the two values decays over thousands of steps only.
         phi1, phi2 = self.coefficients()
         correlation = phi1 / (1 - phi2)
         first, second = normals

@@ -37,7 +37,7 @@ class Wave(Process):
     .. math:: \bar x_k = a\, w(k)\, u, \qquad \operatorname{Cov}_k = e^{s\, w(k)}\, C
 
     with amplitude :math:`a`, unit direction :math:`u`, swing :math:`s` of the logarithm of the
-    covariance (0: it stays still) and covariance :math:`C`: a variance, one for each coordinate,
+    covariance (0: constant) and covariance :math:`C`: a variance, one for each coordinate,
     or a matrix.
     """
 

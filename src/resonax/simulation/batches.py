@@ -1,8 +1,8 @@
 r"""The inputs of one step: drawn one by one, or by their sufficient statistics.
 
-A linear model meets a batch only in :math:`\frac1n\sum_i\phi_i\phi_i^\top = F^\top F`. Any factor
-:math:`F` with the right law of :math:`F^\top F` will do, and the noise of the targets given the
-inputs is :math:`\frac1n\sum_i\phi_i\epsilon_i \sim \frac{\sigma}{\sqrt n} F^\top\zeta` with
+A linear model depends on a batch only by :math:`\frac1n\sum_i\phi_i\phi_i^\top = F^\top F`. Any
+factor :math:`F` that gives :math:`F^\top F` its law can be used, and the noise of the targets given
+the inputs is :math:`\frac1n\sum_i\phi_i\epsilon_i \sim \frac{\sigma}{\sqrt n} F^\top\zeta` with
 :math:`\zeta\sim\mathcal N(0, I)`. For a Gaussian batch larger than its dimension the rows of
 :math:`F` are the mean and the scatter's factor: :math:`d+1` rows in place of :math:`n`.
 
@@ -190,7 +190,7 @@ def draw_factor(
     scatter
         Draw the sufficient statistics of a batch of ``rows`` inputs in their place.
     batch
-        Size of the batch; None for rows of weight 1, which a cell weighs by its own batch.
+        Size of the batch; None for rows of weight 1, where the cells of a path differ in it.
     """
     if scatter:
         assert isinstance(features, Linear)

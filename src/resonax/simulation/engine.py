@@ -74,7 +74,7 @@ def simulate(
     double
         Whether to compute in 64 bits.
     progress
-        Told the share of the work just finished.
+        Called with the share of the work just finished.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def simulate(
         alone = next(name for name in ("start", "noise", "batch") if name not in columns)
         asked = asked._replace(shared={alone: np.full(1, getattr(training, alone))})
     found = [np.empty((count, _length(asked.shared), runs)) for _ in range(3)]
-    # What decides how a column is computed is in the column itself: parts of a grid give its bits.
+    # How a column is computed depends on itself alone: a part of a grid gives the same bits.
     still = asked.columns.get("period", np.ones(count)) == 0
     kinds = np.stack([still, asked.columns.get("batch", np.zeros(count))], axis=1)
     for kind in np.unique(kinds, axis=0):
@@ -235,8 +235,8 @@ def _run(
     """Run cells that one compiled loop serves."""
     training, columns, shared, runs, steps, window = asked
     plan = _plan(asked, ordered, share_paths)
-    # Vectorised code treats the last few numbers of an array otherwise than the rest, and rounds
-    # them otherwise: paths are filled up with copies, so that no real one is among them.
+    # Vectorised code rounds the last few numbers of an array, which do not fill a vector, another
+    # way: copies of the last path fill it up, so that no result depends on their number.
     paths = len(keys)
     filled = np.minimum(np.arange(-(-paths // _LANES) * _LANES), paths - 1)
     grid = Grid(
@@ -261,7 +261,7 @@ def _run(
         np.asarray(log, float)[:paths].reshape(paths // runs, runs, -1).swapaxes(1, 2)
         for log in logs
     )
-    # What left the range of numbers altogether is infinitely far away, and grows.
+    # A run that overflowed is infinitely far away, and grows.
     over = np.isnan(end) | np.isposinf(end)
     growth = np.where(over, np.inf, end) - np.where(over, 0.0, middle)
     return np.where(over, np.inf, end), begin, growth / (steps // 2)

@@ -92,7 +92,7 @@ def _slope(
     gaps = [sum(f * e for f, e in zip(row, weights, strict=True)) for row in rows]
     if plan.noisy:
         gaps = [gap - unit * one for gap, one in zip(gaps, noise, strict=True)]
-    if plan.batch_varies:  # of the rows of all, this cell takes the first
+    if plan.batch_varies:  # of the rows drawn, this cell takes the first ``batch``
         batch = jnp.asarray(cell.batch)
         gaps = [jnp.where(number < batch, gap / batch, 0.0) for number, gap in enumerate(gaps)]
     scale = 2 * grid.scale(cell.batch)
@@ -114,7 +114,7 @@ def _cell_step(
     """Return weights and optimizer of one cell after one step."""
     cell = cell_at(training, values)
     slope = _slope(grid, cell, plan, gradient, weights, unit)
-    if plan.dim_varies:  # weights that do not exist are 0, and stay it
+    if plan.dim_varies:  # weights of masked inputs are 0 and stay 0
         active = _active(values, cell.process.dim) or []
         slope = [*(g * on for g, on in zip(slope, active, strict=False)), *slope[len(active) :]]
     optimizer: Any = cell.optimizer
@@ -227,7 +227,7 @@ def advance_linear(
             lambda leaf: leaf.swapaxes(1, 2) if plan.law_varies else leaf[:, :, 0], given
         )
         before = state._replace(process=(process, state.process[1]))
-        # One choice a block: a device asks its host for every one.
+        # One branch for each block: on a GPU each is a transfer to the host.
         after = jax.lax.cond(record, measured, plain, before, given)
         return rescale(after) if training.is_linear else after
 

@@ -13,7 +13,7 @@ __all__ = ["position_form"]
 
 
 def position_form(optimizer: Any) -> optax.GradientTransformation:
-    r"""Return the transform of an optimizer; that of heavy ball keeps positions.
+    r"""Return the transform of an optimizer; for heavy ball, by positions in place of a velocity.
 
     :math:`\theta_{k+1} = \theta_k + \mu(\theta_k-\theta_{k-1}) - \alpha h_k` is heavy ball without
     a velocity: two arrays are written in a step where the other form writes four.

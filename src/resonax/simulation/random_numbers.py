@@ -1,4 +1,4 @@
-r"""Random numbers by counting: each is a pure function of a path, a step and a slot.
+r"""Counter-based random numbers: each is a pure function of a path, a step and a slot.
 
 The generator is Threefry-2x32 with 20 rounds (Salmon et al., SC 2011), the one behind
 ``jax.random``. It is written out here for two reasons. A number depends on its place alone, so

@@ -1,4 +1,4 @@
-"""Cells on their paths: the processes walk, and each law of the inputs is handed on."""
+"""The grid of cells, and the law of the inputs along each path."""
 
 from __future__ import annotations
 

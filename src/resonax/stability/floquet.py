@@ -29,7 +29,7 @@ _BLOCK = 16384  # segments whose ends are held at once
 _MAX_SEGMENTS = 2**17
 _STIFFNESS = 6.0  # logarithm by which a solution may grow or fall in one segment
 _TOLERANCE = 1e-9
-_EDGE = 1e-12  # stages at the ends of a segment look at its inner side, where the law is smooth
+_EDGE = 1e-12  # the ends of a segment are evaluated inside of it, where the law is smooth
 
 
 @jax.jit
@@ -78,7 +78,7 @@ def _segments(
         return coefficients[:, 0, None, None] * force + coefficients[:, 1, None, None] * velocity
 
     start = jnp.eye(2 * size).reshape(2, size, 2 * size, 1)
-    import diffrax  # here, as it takes long to load, and few questions need it
+    import diffrax  # here, as it takes long to load, and only the flow needs it
 
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(slope),

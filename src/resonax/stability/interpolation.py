@@ -1,9 +1,9 @@
-"""Flow maps at the price of a few hundred integrations.
+"""Maps of the flow by interpolation, from a few hundred integrations.
 
-The monodromy matrix of the flow is an entire function of momentum, step size, period and
-amplitude: they enter A(t) as polynomials. Its polynomial interpolant at Chebyshev points therefore
-converges faster than geometrically, and a map of any resolution needs the integration at a few
-points only. The error is measured at the points that a refinement adds, all over the map.
+The monodromy matrix of the flow is an entire function of the numbers of a setting: they enter A(t)
+as polynomials or, as phase and swing, as entire functions. Its polynomial interpolant at Chebyshev
+points therefore converges faster than geometrically, and a map of any resolution needs the
+integration at a few points only. The error is measured at the points that a refinement adds.
 
 Where the second axis would need more points than the map has, as for long periods, only the first
 is interpolated. That is done segment by segment: over a segment the matrix is of moderate size at
@@ -37,7 +37,7 @@ _TOLERANCE = 1e-7  # of the coarser of two resolutions; the finer one, which is 
 _BLOCK = 8192  # cells whose eigenvalues are taken at once
 _SEGMENTS = 4096  # in columns that are integrated together
 _FEW = 32  # points of the first axis from which on interpolation along it alone pays
-_MARGIN = 20  # nodes beyond those that a phase needs to be followed at all
+_MARGIN = 20  # nodes beyond the two for each turn of the phase
 _RANGE = 60.0  # beyond this logarithm of a matrix no interpolant is accurate for the small ones
 
 
@@ -58,7 +58,8 @@ def _friction(setting: Setting, values: Values) -> np.ndarray:
     """Return (1 - momentum) T / 2, by which friction alone shrinks the logarithm in a period."""
     momentum = values.get("momentum", np.asarray(setting.optimizer.momentum, dtype=float))
     period = values.get("period", np.asarray(setting.process.cycle, dtype=float))
-    return (1 - momentum) * period / 2
+    cells = np.shape(next(iter(values.values())))
+    return np.broadcast_to((1 - momentum) * period / 2, cells)
 
 
 class _Grid(NamedTuple):

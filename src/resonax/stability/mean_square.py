@@ -22,7 +22,7 @@ _MAX_WEIGHTS = 24  # the second moment has (2 p)^2 / 2 entries, its propagator t
 
 
 def _symmetric_basis(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return an basis of the symmetric matrices, and the rows and columns of its coordinates."""
+    """Return a basis of the symmetric matrices, and the rows and columns of its coordinates."""
     row, column = np.triu_indices(size)
     basis = np.zeros((len(row), size, size))
     basis[np.arange(len(row)), row, column] = 1.0
@@ -77,7 +77,7 @@ def _floor(setting: Setting, steps: Array) -> Array:
         moments = setting.process.moments(index)
         return discrete.second_moment(moments)(moment) + discrete.noise(moments)
 
-    # One period from 0 gives the noise gathered; with it the fixed point S = P S + q, and from
+    # One period from 0 gives the noise q added in it; with it the fixed point S = P S + q, and from
     # there one more period gives the average.
     zero = jnp.zeros((2 * size, 2 * size))
     gathered = jax.lax.fori_loop(0, steps, lambda k, moment: forced(moment, k), zero)

@@ -1,4 +1,4 @@
-"""Searches: where a setting turns unstable, which momentum is best, which periods resonate."""
+"""Searches: critical momentum and step size, best momentum, resonant periods."""
 
 from __future__ import annotations
 
