@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -16,6 +17,7 @@ from resonax.figures.style import new_figure, save_figure
 from resonax.reports.claims import plain_claims, write_claims
 from resonax.reports.reproduction import Report, Section, write_report
 from resonax.sweeps.judgement import Case, Claim, measured_text
+from test_records import made_up
 
 MARKUP = '<script>alert("1 & 2")</script>'
 CASE = Case("sinusoid", 0.97312, ">=", 0.95)
@@ -54,11 +56,11 @@ def report(tmp_path_factory):
     figure = tmp_path_factory.mktemp("figures") / "figure.png"
     save_figure(new_figure(2, 1), figure)
     readings = (("last steps", f"of each run {MARKUP}"),)
-    first = Section(
-        *("a-map", "A map", "Fig. 2a", "One.\n\nTwo.", figure, readings, 3.2, 2500, 10),
-        deviations=("Other inputs than in the paper.",),
-    )
-    second = Section('odd"id', MARKUP, "App.", f"Caption {MARKUP}", figure, (), None, 1, 1)
+    plain = {"id": "a-map", "title": "A map", "paper": "Fig. 2a", "caption": "One.\n\nTwo."}
+    odd = {"id": 'odd"id', "title": MARKUP, "paper": "App.", "caption": f"Caption {MARKUP}"}
+    more = {"readings": readings, "deviations": ("Other inputs than in the paper.",)}
+    first = Section(replace(made_up(""), **plain, **more, cells=2500, runs=10), figure, None, 3.2)
+    second = Section(replace(made_up(""), **odd, cells=1, runs=1), figure)
     run = ("smoke", 7, "2 x CPU", {"resonax": "0.1.0"}, 3754.0, "resonax reproduce --seed 7")
     return Report((first, second), CLAIMS, *run)
 
@@ -76,9 +78,10 @@ def test_the_page_is_well_formed_and_shows_everything(source, report):
     ids = page.values("id")
     assert len(ids) == len(set(ids))
     for section in report.sections:
-        assert section.id in ids
-        assert f"#{section.id}" in page.values("href")
-        assert all(part in page.text for part in (section.title, section.paper, "One.", "Two."))
+        record = section.experiment
+        assert record.id in ids
+        assert f"#{record.id}" in page.values("href")
+        assert all(part in page.text for part in (record.title, record.paper, "One.", "Two."))
     for claim in CLAIMS:
         assert f"claim-{claim.id}" in ids
         assert all(text in page.text for text in (claim.id, claim.claim, claim.reason, claim.note))
@@ -110,7 +113,7 @@ def test_the_page_needs_nothing_else_and_escapes_text(source, report):
 
 def test_a_figure_that_is_no_png_is_refused_and_leaves_no_page(report, tmp_path):
     (tmp_path / "figure.png").write_text("no picture")
-    section = Section("a", "b", "c", "d", tmp_path / "figure.png", (), None)
+    section = Section(made_up(""), tmp_path / "figure.png")
     with pytest.raises(StoreError, match="is not a PNG"):
         write_report(Report((section,), (), "paper", 0, "", {}, 0, ""), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -25,25 +25,6 @@ if TYPE_CHECKING:
     from resonax.sweeps.runner import Outcome
 
 __all__ = ["reproduce"]
-
-
-def _section(outcome: Outcome, out: Path) -> Any:
-    from resonax.reports.reproduction import Section
-
-    experiment = outcome.experiment
-    return Section(
-        id=experiment.id,
-        title=experiment.title,
-        paper=experiment.paper,
-        caption=experiment.caption,
-        figure=figure_path(out, experiment.id),
-        dark=figure_path(out, experiment.id, dark=True),
-        readings=experiment.readings,
-        seconds=outcome.seconds,
-        cells=experiment.cells if experiment.runs else None,
-        runs=experiment.runs,
-        deviations=experiment.deviations,
-    )
 
 
 @contextlib.contextmanager
@@ -120,13 +101,21 @@ def _finish(
     """Judge the claims, write the report, and say where everything is."""
     from resonax.labels import versions
     from resonax.reports.claims import plain_claims, write_claims
-    from resonax.reports.reproduction import Report, write_report
+    from resonax.reports.reproduction import Report, Section, write_report
 
     experiments = [outcome.experiment for outcome in outcomes]
     claims = judge(experiments, {one.experiment.id: one.dataset for one in outcomes})
     page = write_report(
         Report(
-            sections=tuple(_section(outcome, out) for outcome in outcomes),
+            sections=tuple(
+                Section(
+                    outcome.experiment,
+                    figure_path(out, outcome.experiment.id),
+                    figure_path(out, outcome.experiment.id, dark=True),
+                    outcome.seconds,
+                )
+                for outcome in outcomes
+            ),
             claims=tuple(claims),
             scale=scale,
             seed=seed,

@@ -12,10 +12,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-__all__ = ["Advance", "Executor", "Futures", "Job", "Serial"]
+__all__ = ["Advance", "Do", "Executor", "Futures", "Job", "Serial", "Tell", "Then"]
 
 Job = Any
 Advance = Callable[[float], None]  # told the share of the work just finished
+Do = Callable[[Job, Advance], Any]
+Tell = Callable[[Job, float], None]
+Then = Callable[[Job, Any], Sequence[Job]]
 
 
 class Executor(Protocol):
@@ -23,13 +26,7 @@ class Executor(Protocol):
 
     workers: int
 
-    def run(
-        self,
-        function: Callable[[Job, Advance], Any],
-        jobs: Sequence[Job],
-        advance: Callable[[Job, float], None],
-        then: Callable[[Job, Any], Sequence[Job]],
-    ) -> None:
+    def run(self, function: Do, jobs: Sequence[Job], advance: Tell, then: Then) -> None:
         """Do some jobs, and those that follow from them.
 
         Parameters
@@ -59,13 +56,7 @@ class Serial:
 
     workers = 1
 
-    def run(
-        self,
-        function: Callable[[Job, Advance], Any],
-        jobs: Sequence[Job],
-        advance: Callable[[Job, float], None],
-        then: Callable[[Job, Any], Sequence[Job]],
-    ) -> None:
+    def run(self, function: Do, jobs: Sequence[Job], advance: Tell, then: Then) -> None:
         """Do some jobs, and those that follow from them."""
         waiting = deque(jobs)
         while waiting:
@@ -83,13 +74,7 @@ class Futures:
     def __init__(self, executor: concurrent.futures.Executor, workers: int) -> None:
         self._executor, self.workers = executor, workers
 
-    def run(
-        self,
-        function: Callable[[Job, Advance], Any],
-        jobs: Sequence[Job],
-        advance: Callable[[Job, float], None],
-        then: Callable[[Job, Any], Sequence[Job]],
-    ) -> None:
+    def run(self, function: Do, jobs: Sequence[Job], advance: Tell, then: Then) -> None:
         """Do some jobs, and those that follow from them; an error takes back what has not begun."""
         running: dict[concurrent.futures.Future, Job] = {}
 
@@ -110,7 +95,7 @@ class Futures:
                 future.cancel()
 
 
-def _count(function: Callable[[Job, Advance], Any], job: Job) -> tuple[Any, float]:
+def _count(function: Do, job: Job) -> tuple[Any, float]:
     """Return the result of a job, and the sum of the shares that it told."""
     shares: list[float] = []
     return function(job, shares.append), sum(shares)

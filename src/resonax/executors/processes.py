@@ -24,7 +24,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from resonax.checks import Interrupted
-from resonax.executors.executor import Advance, Job
+from resonax.executors.executor import Advance, Do, Job, Tell, Then
 from resonax.executors.interrupts import held
 
 __all__ = ["Workers", "count_workers", "worker_processes"]
@@ -76,7 +76,7 @@ class _Worker:
     job: Job = None
     is_busy: bool = False
 
-    def give(self, function: Callable[[Job, Advance], Any], job: Job) -> None:
+    def give(self, function: Do, job: Job) -> None:
         with _told_of_its_end():
             self.pipe.send((function, job))
         self.job, self.is_busy = job, True
@@ -98,13 +98,7 @@ class Workers:
         for worker in self._workers.values():
             worker.give(_prepare, function)
 
-    def run(
-        self,
-        function: Callable[[Job, Advance], Any],
-        jobs: Sequence[Job],
-        advance: Callable[[Job, float], None],
-        then: Callable[[Job, Any], Sequence[Job]],
-    ) -> None:
+    def run(self, function: Do, jobs: Sequence[Job], advance: Tell, then: Then) -> None:
         """Do some jobs, and those that follow from them; an error of a job is raised here."""
         preparing = {worker.pipe for worker in self._workers.values() if worker.is_busy}
         waiting = deque(jobs)

@@ -9,6 +9,7 @@ from pathlib import Path
 from resonax.checks import StoreError
 from resonax.reports.page import Part, Picture, frame, render_page, write_page
 from resonax.results import make_folder
+from resonax.sweeps.experiment import Experiment
 from resonax.sweeps.judgement import OUTCOMES, Claim, interval_text, measured_text
 
 __all__ = ["Report", "Section", "render", "write_report"]
@@ -18,23 +19,17 @@ __all__ = ["Report", "Section", "render", "write_report"]
 class Section:
     """One figure of the paper made again, with what is to be known of it."""
 
-    id: str
-    title: str
-    paper: str  # which figure of the paper, "Fig. 2a"
-    caption: str
+    experiment: Experiment
     figure: Path  # a PNG, which is put into the page
-    readings: tuple[tuple[str, str], ...]  # name and explanation, where the paper leaves a choice
-    seconds: float | None  # None where the data was stored already
-    cells: int | None = None  # simulated cells
-    runs: int | None = None  # independent runs of each cell
     dark: Path | None = None  # the figure for dark pages, if there is one
-    deviations: tuple[str, ...] = ()  # where it departs from the paper, or the paper is silent
+    seconds: float | None = None  # that were computed now; None where all was stored already
 
     def picture(self) -> Picture:
         """Return the figure with its words."""
-        alt = f"{self.title} ({self.paper} of the paper), explained in the caption"
+        of = self.experiment
+        alt = f"{of.title} ({of.paper} of the paper), explained in the caption"
         dark = _png(self.dark) if self.dark else None
-        return frame(self.id, _png(self.figure), self.title, alt, self.caption, dark)
+        return frame(of.id, _png(self.figure), of.title, alt, of.caption, dark)
 
 
 @dataclass(frozen=True)
@@ -81,9 +76,10 @@ def render(report: Report) -> str:
         ("versions", ", ".join(f"{name} {number}" for name, number in report.versions.items())),
         ("command", report.command),
     ]
+    pairs = ((section, section.experiment) for section in report.sections)
     figures = (
-        Part(one.id, one.title, "reproduction/figure.html", one, one.paper)
-        for one in report.sections
+        Part(record.id, record.title, "reproduction/figure.html", section, record.paper)
+        for section, record in pairs
     )
     return render_page(
         "reproduction",
