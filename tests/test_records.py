@@ -16,7 +16,8 @@ import xarray as xr
 
 import resonax as rx
 from resonax.cli.app import _run
-from resonax.executors import Futures, Serial, worker_processes
+from resonax.executors.executor import Futures, Serial
+from resonax.executors.processes import worker_processes
 from resonax.figures.style import new_figure
 from resonax.paper.catalogue import EXPERIMENTS
 from resonax.results import Layout, Variable

@@ -15,7 +15,7 @@ from unittest.mock import Mock
 import pytest
 
 from resonax.checks import ArgumentError, Interrupted
-from resonax.executors import count_workers, worker_processes
+from resonax.executors.processes import count_workers, worker_processes
 from signals import HEAR_INTERRUPTS
 
 # What a worker needs is in this file: it loads the file again, and should not load jax for it.
@@ -119,7 +119,7 @@ def test_as_many_processes_as_jobs_or_cores():
 CALLER = """
 import sys
 from test_workers import sleep
-from resonax.executors import worker_processes
+from resonax.executors.processes import worker_processes
 if __name__ == "__main__":
     with worker_processes(1) as workers:
         workers.run(sleep, [sys.argv[1]], lambda *_: None, lambda *_: [])

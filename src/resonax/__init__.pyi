@@ -17,11 +17,11 @@ from .dynamics import (
     Problem as Problem,
     Setting as Setting,
 )
-from .executors import (
+from .executors.executor import (
     Futures as Futures,
     Serial as Serial,
-    worker_processes as worker_processes,
 )
+from .executors.processes import worker_processes as worker_processes
 from .figures import (
     plot_check as plot_check,
     plot_map as plot_map,

@@ -19,7 +19,7 @@ from resonax.cli.commands import Command, Group, completing
 from resonax.cli.judge import map_command, stability_command
 from resonax.cli.options import Seed, option
 from resonax.cli.response import response_command
-from resonax.executors.interrupts import SENTENCE, STATUS, settle, was_interrupted
+from resonax.executors.interrupts import SENTENCE, STATUS, ignore_further, was_interrupted
 from resonax.labels import plain
 from resonax.paper.catalogue import EXPERIMENTS
 
@@ -150,7 +150,7 @@ def main() -> None:
         traceback.print_exc()
         raise SystemExit(70) from None
     if status == STATUS:
-        settle()
+        ignore_further()
     if sentence:
         with contextlib.suppress(OSError):  # nobody listens
             print(f"resonax: {plain(' '.join(sentence.split()), 1000)}", file=sys.stderr)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +15,7 @@ from resonax.checks import ArgumentError, check_whole
 from resonax.cli.claims import show_claims
 from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
 from resonax.cli.show import show_line
-from resonax.executors import Executor, Serial, count_workers, worker_processes
+from resonax.executors.processes import count_workers, start_executor
 from resonax.paper.catalogue import EXPERIMENTS, catalogue, check_names, judge
 from resonax.sweeps.devices import check_device, chosen_device
 
@@ -25,22 +23,6 @@ if TYPE_CHECKING:
     from resonax.sweeps.runner import Outcome
 
 __all__ = ["reproduce"]
-
-
-@contextlib.contextmanager
-def _executor(jobs: int, prepare: Callable[[], None]) -> Iterator[Executor]:
-    """Give workers that are already loading their libraries, or none where one process does."""
-    count = count_workers(jobs)
-    if count < 2:
-        prepare()
-        yield Serial()
-        return
-    # On a GPU every process takes the memory it needs, and not three quarters of all.
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    with worker_processes(count) as workers:
-        workers.prepare(prepare)
-        prepare()
-        yield workers
 
 
 def reproduce(
@@ -64,7 +46,7 @@ def reproduce(
     with holding(out):
         words = f"{count} of the paper's {len(EXPERIMENTS)} figures, {scale} scale, into {out}"
         print(f"{words}; what is stored is kept", file=sys.stderr, flush=True)
-        with _executor(count, prepare) as executor:
+        with start_executor(count_workers(count), prepare) as executor:
             from resonax.sweeps.runner import run_experiments
 
             experiments = [item for item in catalogue(ids, scale) if networks or not item.networks]

@@ -18,7 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from resonax.executors.interrupts import at_once, held
+from resonax.executors.interrupts import clean_up_on_exit, defer_interrupts
 from resonax.results import clear, locked, make_folder
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def holding(out: Path) -> Iterator[None]:
                 out.rmdir()
 
     with contextlib.ExitStack() as stack:
-        with held():
+        with defer_interrupts():
             stack.callback(tidy)
             lock = stack.enter_context(locked(make_folder(out)))
-            stack.enter_context(at_once(tidy))
-            stack.enter_context(at_once(lock.unlink))
+            stack.enter_context(clean_up_on_exit(tidy))
+            stack.enter_context(clean_up_on_exit(lock.unlink))
         _clear(out)
         yield
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from resonax.executors.interrupts import leave, listen
+from resonax.executors.interrupts import exit_now, install_handler
 
 __all__ = ["main"]
 
@@ -13,13 +13,13 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line."""
     _open_closed_streams()
-    listen()
+    install_handler()
     try:
         from resonax.cli.app import main
 
         main()
     except KeyboardInterrupt:  # before the command began, or after it ended
-        leave()
+        exit_now()
 
 
 def _open_closed_streams() -> None:

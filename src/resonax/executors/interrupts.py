@@ -20,7 +20,16 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-__all__ = ["SENTENCE", "STATUS", "at_once", "held", "leave", "listen", "settle", "was_interrupted"]
+__all__ = [
+    "SENTENCE",
+    "STATUS",
+    "clean_up_on_exit",
+    "defer_interrupts",
+    "exit_now",
+    "ignore_further",
+    "install_handler",
+    "was_interrupted",
+]
 
 STATUS = 130
 SENTENCE = "interrupted, nothing unfinished was written; what was finished is kept"
@@ -39,7 +48,7 @@ def was_interrupted() -> bool:
     return _noted is not None
 
 
-def listen() -> None:
+def install_handler() -> None:
     """Note interrupts from now on, unless this process is told to ignore them."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _note)
@@ -48,7 +57,7 @@ def listen() -> None:
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Let interrupts wait until something is done that must not be left half done."""
     global _is_held
     _is_held = True
@@ -59,7 +68,7 @@ def held() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def at_once(tidy: Callable[[], None]) -> Iterator[None]:
+def clean_up_on_exit(tidy: Callable[[], None]) -> Iterator[None]:
     """Name what is to be tidied up if the command ends at once."""
     _tidy.append(tidy)
     try:
@@ -68,7 +77,7 @@ def at_once(tidy: Callable[[], None]) -> Iterator[None]:
         _tidy.remove(tidy)
 
 
-def settle() -> None:
+def ignore_further() -> None:
     """Ignore further interrupts: the command ends already, and says so."""
     global _is_told
     if signal.getsignal(signal.SIGINT) is _note:
@@ -76,7 +85,7 @@ def settle() -> None:
     _is_told = True
 
 
-def leave() -> None:
+def exit_now() -> None:
     """End the process now."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for tidy in reversed(_tidy):
@@ -98,7 +107,7 @@ def _note(_: int, frame: FrameType | None) -> None:
         _thread.start_new_thread(_send_soon, ())
     elif _is_loading(frame):
         if now - _noted > _PATIENCE:
-            leave()
+            exit_now()
         _thread.start_new_thread(_send_soon, ())
     else:
         _raised = now

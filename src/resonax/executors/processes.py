@@ -24,10 +24,10 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from resonax.checks import Interrupted
-from resonax.executors.executor import Advance, Do, Job, Tell, Then
-from resonax.executors.interrupts import held
+from resonax.executors.executor import Advance, Do, Job, Serial, Tell, Then
+from resonax.executors.interrupts import defer_interrupts
 
-__all__ = ["Workers", "count_workers", "worker_processes"]
+__all__ = ["Workers", "count_workers", "start_executor", "worker_processes"]
 
 _MOST = 16  # more would ask for more memory than they save time
 
@@ -144,7 +144,7 @@ def worker_processes(count: int) -> Iterator[Workers]:
     workers: list[_Worker] = []
     try:
         # A worker that is half started would complain.
-        with held():
+        with defer_interrupts():
             _start(context, workers, count)
         yield Workers(workers)
     except BaseException:
@@ -156,6 +156,26 @@ def worker_processes(count: int) -> Iterator[Workers]:
             worker.pipe.close()
         for worker in workers:
             worker.process.join()
+
+
+@contextmanager
+def start_executor(
+    processes: int, prepare: Callable[[], None] = lambda: None
+) -> Iterator[Workers | Serial]:
+    """Give an executor of so many processes, or of this one; all that work call ``prepare`` first.
+
+    The caller does so too, at the same time.
+    """
+    if processes < 2:
+        prepare()
+        yield Serial()
+        return
+    # On a GPU every process takes the memory it needs, and not three quarters of all.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    with worker_processes(processes) as workers:
+        workers.prepare(prepare)
+        prepare()
+        yield workers
 
 
 def _start(context: Any, workers: list[_Worker], count: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import xarray as xr
+from functools import partial
 
 from resonax.paper.inference import LEVEL, mean_interval, ordered_share, sides
 from resonax.paper.responses import DIVERGES, ORDERED, peaks
@@ -14,22 +14,6 @@ from resonax.sweeps.panels import select_panel
 __all__ = ["switching_dimension", "switching_variance"]
 
 
-def _trend(dataset: xr.Dataset, axis: str, words: str) -> list[Case]:
-    """Return, for each panel, how the largest rate over the periods orders along an axis."""
-    cases = []
-    error = LEVEL / 2
-    for place, name in enumerate(dataset.panel.values):
-        largest = peaks(select_panel(dataset, name), axis, "run_rate")
-        resonant = sides(largest, DIVERGES, LEVEL) > 0
-        order = ordered_share(largest, error, resonant)
-        rise = mean_interval(largest[-1] - largest[0], error)
-        text = f"{name}: pairs of {words}, one at least resonant, in which the larger grows more"
-        cases.append(Case(text, order.value, ">=", ORDERED, place == 0, order.interval))
-        text = f"{name}: growth per step at the largest {words} less that at the smallest"
-        cases.append(Case(text, rise.value, ">", 0.0, place == 0, rise.interval))
-    return cases
-
-
 _TREND_REASON = (
     "Nine pairs in ten leave room for neighbours; pairs of which neither resonates have nothing to "
     "compare. Growth is the largest over the periods of each run; runs of different levels met the "
@@ -38,35 +22,44 @@ _TREND_REASON = (
 )
 
 
-def judge_variance(data: Datasets) -> Claim:
-    """Judge whether a larger variance of the mean excites more."""
-    return Claim(
-        id="variance-excites",
-        claim="The larger the variance of the mean, the stronger the resonance.",
-        quantity="growth per step at the worst period, against the variance v",
-        reason=_TREND_REASON,
-        cases=tuple(_trend(data["switching-variance"], "amplitude", "v")),
-        level=LEVEL,
-    )
-
-
-def judge_dimension(data: Datasets) -> Claim:
-    """Judge whether more inputs excite more."""
-    return Claim(
-        id="dimension-excites",
-        claim="The more inputs, the stronger the resonance.",
-        quantity="growth per step at the worst period, against the number of inputs",
-        reason=_TREND_REASON,
-        cases=tuple(_trend(data["switching-dimension"], "dim", "d")),
-        level=LEVEL,
-    )
+def _judge_trend(data: Datasets, name: str, axis: str, symbol: str, **words: str) -> Claim:
+    """Judge how the largest rate over the periods orders along an axis, panel by panel."""
+    dataset, error, cases = data[name], LEVEL / 2, []
+    for place, panel in enumerate(dataset.panel.values):
+        largest = peaks(select_panel(dataset, panel), axis, "run_rate")
+        resonant = sides(largest, DIVERGES, LEVEL) > 0
+        order = ordered_share(largest, error, resonant)
+        rise = mean_interval(largest[-1] - largest[0], error)
+        text = f"{panel}: pairs of {symbol}, one at least resonant, in which the larger grows more"
+        cases.append(Case(text, order.value, ">=", ORDERED, place == 0, order.interval))
+        text = f"{panel}: growth per step at the largest {symbol} less that at the smallest"
+        cases.append(Case(text, rise.value, ">", 0.0, place == 0, rise.interval))
+    return Claim(**words, reason=_TREND_REASON, cases=tuple(cases), level=LEVEL)
 
 
 def switching_variance(scale: str) -> Experiment:
     """Return the record of the sweep over the variance of the mean."""
-    return paper_sweep("switching-variance", scale, Judge(judge_variance))
+    judge = partial(
+        _judge_trend,
+        name="switching-variance",
+        axis="amplitude",
+        symbol="v",
+        id="variance-excites",
+        claim="The larger the variance of the mean, the stronger the resonance.",
+        quantity="growth per step at the worst period, against the variance v",
+    )
+    return paper_sweep("switching-variance", scale, Judge(judge))
 
 
 def switching_dimension(scale: str) -> Experiment:
     """Return the record of the sweep over the number of inputs."""
-    return paper_sweep("switching-dimension", scale, Judge(judge_dimension))
+    judge = partial(
+        _judge_trend,
+        name="switching-dimension",
+        axis="dim",
+        symbol="d",
+        id="dimension-excites",
+        claim="The more inputs, the stronger the resonance.",
+        quantity="growth per step at the worst period, against the number of inputs",
+    )
+    return paper_sweep("switching-dimension", scale, Judge(judge))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resonax.checks import check_whole
-from resonax.executors import Serial, worker_processes
+from resonax.executors.processes import start_executor
 from resonax.sweeps.cost import check_cost
 from resonax.sweeps.experiment import from_sweep
 from resonax.sweeps.runner import run_experiments
@@ -88,11 +87,6 @@ def run_sweep(
         spec = parse_sweep(spec, scale=scale)
     check_cost(spec, double=double)
     with contextlib.ExitStack() as stack:
-        executor = Serial()
-        if processes > 1:
-            # On a GPU every process takes the memory it needs, and not three quarters of all.
-            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-            executor = stack.enter_context(worker_processes(processes))
         folder = out or stack.enter_context(tempfile.TemporaryDirectory())
         (outcome,) = run_experiments(
             [from_sweep(spec)],
@@ -100,7 +94,7 @@ def run_sweep(
             seed=seed,
             device=device,
             double=double,
-            executor=executor,
+            executor=stack.enter_context(start_executor(processes)),
             progress=(lambda _, share: progress(share)) if progress else None,
         )
         return outcome.dataset

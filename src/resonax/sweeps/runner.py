@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resonax.checks import ArgumentError
-from resonax.executors import Executor, Serial
+from resonax.executors.executor import Executor, Serial
 from resonax.labels import versions
 from resonax.results import Store
 from resonax.sweeps.devices import chosen_device
