@@ -51,11 +51,14 @@ def made(kind: str) -> Any:
     if kind == "Response":
         quick = {"realisations": 4, "periods": 1, "length": 128, "burn_in": 128}
         return rx.response(rx.heavy_ball(0.05, 0.9), rows, rows[:, 0], sweep=[8.0], **quick)
+    if kind == "Level":
+        branch = rx.Branch(0.3, 1 / 3, (0.1, 0.2), True)
+        return rx.Level(0.3, 1 / 3, 2.0, 3.5, 7.0, (2.0, 4.0), (0.15, math.nan), (branch,), ("a",))
     assert kind == "map"
     return rx.stability_map(SETTING, momentum=[0.9, 0.99], period=[22.0, 30.0]).resonax
 
 
-KINDS = ("Verdict", "Probe", "Replay", "OrderProof", "GuardReport", "Response", "map")
+KINDS = ("Verdict", "Probe", "Replay", "OrderProof", "GuardReport", "Response", "Level", "map")
 
 
 def test_every_public_result_is_in_the_table():

@@ -79,11 +79,14 @@ from .simulation import (
     summarise as summarise,
 )
 from .stability import (
+    Branch as Branch,
+    Level as Level,
     OrderProof as OrderProof,
     Verdict as Verdict,
     best_momentum as best_momentum,
     critical_lr as critical_lr,
     critical_momentum as critical_momentum,
+    level as level,
     lyapunov as lyapunov,
     order_proof as order_proof,
     rates as rates,

@@ -26,21 +26,25 @@ class Map:
               \quad L = (I\ \ 0) .
 
     The gradient of a drawn batch has the random matrix :math:`\hat B = \frac2n\sum_i
-    \phi_i\phi_i^\top` in place of :math:`B`.
+    \phi_i\phi_i^\top` in place of :math:`B`. Step size and weight decay may differ from weight to
+    weight (arrays of ``size`` numbers): they scale the rows of :math:`G`, and the diagonal of
+    :math:`H`.
     """
 
     setting: Setting
 
-    def _gain(self) -> tuple[Array, Array]:
+    def gain(self) -> Array:
+        """Return the diagonals of the two parts of -G, (2, size)."""
         opt = self.setting.optimizer
-        return jnp.asarray(opt.kappa * opt.alpha + opt.beta), jnp.asarray(opt.alpha)
+        both = (opt.kappa * opt.alpha + opt.beta, opt.alpha)
+        return jnp.stack([jnp.broadcast_to(gain, self.setting.size) for gain in both])
 
     def matrix(self, curvature: Array) -> Array:
         """Return M for the curvature of one step, expected or drawn."""
         setting, opt = self.setting, self.setting.optimizer
         eye = jnp.eye(setting.size)
         hessian = curvature + opt.weight_decay * eye
-        weight_gain, velocity_gain = self._gain()
+        weight_gain, velocity_gain = self.gain()[..., None]
         return jnp.block(
             [
                 [eye - weight_gain * hessian, opt.kappa * opt.momentum * eye],
@@ -76,26 +80,45 @@ class Map:
         mean = self.expected(moments)
         if not moments.is_sampled:
             return lambda moment: mean @ moment @ mean.T
+        sampling = self._sampling(moments)
+        size = self.setting.size
+
+        def propagate(moment: Array) -> Array:
+            return mean @ moment @ mean.T + self._spread(sampling(moment[:size, :size]))
+
+        return propagate
+
+    def gradient(self, moments: Moments) -> tuple[Callable[[Array], Array], Array]:
+        r"""Return :math:`E[gg^\top]` of a batch: what the error adds, and what the noise does.
+
+        .. math:: E[gg^\top] = \bar BS\bar B + \tfrac1n\bigl(4F(S) - \bar BS\bar B\bigr)
+                  + \tfrac4n\sigma^2 R, \qquad S = E[(\theta-\theta^*)(\theta-\theta^*)^\top]
+        """
+        curvature = self.setting.curvature(moments)
+        noise = self._gradient_noise(moments)
+        if not moments.is_sampled:
+            return lambda error: curvature @ error @ curvature, noise
+        sampling = self._sampling(moments)
+        return lambda error: curvature @ error @ curvature + sampling(error), noise
+
+    def _sampling(self, moments: Moments) -> Callable[[Array], Array]:
+        """Return the covariance of a drawn gradient around the expected one, given the error."""
         setting = self.setting
         curvature = 2 * setting.model.second(moments)
         fourth = setting.model.fourth(moments)
         scale = setting.gradient_scale**2 / setting.batch
-        size = setting.size
+        return lambda error: scale * (4 * fourth(error) - curvature @ error @ curvature)
 
-        def propagate(moment: Array) -> Array:
-            error = moment[:size, :size]
-            spread = scale * (4 * fourth(error) - curvature @ error @ curvature)
-            return mean @ moment @ mean.T + self._spread(spread)
-
-        return propagate
+    def _gradient_noise(self, moments: Moments) -> Array:
+        setting = self.setting
+        scale = setting.gradient_scale**2 / setting.batch
+        return 4 * setting.noise * scale * setting.model.second(moments)
 
     def noise(self, moments: Moments) -> Array:
         r"""Return what observation noise adds to a second moment: :math:`4\sigma^2 GRG^\top/n`."""
-        setting = self.setting
-        scale = setting.gradient_scale**2 / setting.batch
-        return self._spread(4 * setting.noise * scale * setting.model.second(moments))
+        return self._spread(self._gradient_noise(moments))
 
     def _spread(self, gradient: Array) -> Array:
         """Return G X G^T for the covariance X of a gradient."""
-        gain = jnp.stack(self._gain())
-        return jnp.kron(jnp.outer(gain, gain), gradient)
+        gain = self.gain().ravel()
+        return jnp.outer(gain, gain) * jnp.tile(gradient, (2, 2))

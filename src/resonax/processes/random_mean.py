@@ -192,9 +192,13 @@ class Switching(Process):
         index = jnp.asarray(index)
         block, before = (whole_blocks(at, self.period) for at in (index, index - 1))
         state = jnp.where(block > before, normals, state)
+        return state, self.given(state)
+
+    def given(self, state: State) -> Moments:
+        """Return the law of the inputs of a block, given what was drawn for it."""
         mean, root = self.amplitude * state[:-1], variance_root(self.variance, self.dim)
         root = jnp.exp(0.5 * self.swing * state[-1]) * root
-        return state, Moments(mean[None], root[None], jnp.ones(1))
+        return Moments(mean[None], root[None], jnp.ones(1))
 
     def stationary(self) -> Moments:
         nodes, weights = hermite_nodes(_NODES)

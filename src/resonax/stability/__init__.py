@@ -1,7 +1,8 @@
-"""Stability criteria: flow, map, mean square and Lyapunov; verdicts, maps and searches."""
+"""Stability criteria: flow, map, mean square, Lyapunov, level; verdicts, maps and searches."""
 
 from resonax.stability.circle import OrderProof
 from resonax.stability.criteria import Growth, MeanSquare, Verdict, rates, verdict
+from resonax.stability.level import Branch, Level, level
 from resonax.stability.maps import stability_map
 from resonax.stability.order_proof import order_proof
 from resonax.stability.paths import Interval, lyapunov
@@ -16,8 +17,10 @@ from resonax.stability.search import (
 
 __all__ = [
     "Best",
+    "Branch",
     "Growth",
     "Interval",
+    "Level",
     "MeanSquare",
     "OrderProof",
     "Tongue",
@@ -25,6 +28,7 @@ __all__ = [
     "best_momentum",
     "critical_lr",
     "critical_momentum",
+    "level",
     "lyapunov",
     "order_proof",
     "rates",

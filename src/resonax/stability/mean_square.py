@@ -13,6 +13,7 @@ from resonax.algebra import Scaled, double_precision, rescaled
 from resonax.checks import ArgumentError
 from resonax.dynamics import Map, Setting
 from resonax.stability.cells import Advance, Values
+from resonax.stability.coordinates import symmetric_basis
 from resonax.stability.discrete import rates_by, rational_periods
 
 __all__ = ["mean_square_rates", "noise_floor"]
@@ -21,22 +22,13 @@ _CHUNK = 256
 _MAX_WEIGHTS = 24  # the second moment has (2 p)^2 / 2 entries, its propagator the square of that
 
 
-def _symmetric_basis(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a basis of the symmetric matrices, and the rows and columns of its coordinates."""
-    row, column = np.triu_indices(size)
-    basis = np.zeros((len(row), size, size))
-    basis[np.arange(len(row)), row, column] = 1.0
-    basis[np.arange(len(row)), column, row] = 1.0
-    return basis, row, column
-
-
 def _propagator(setting: Setting, steps: Array | int, limit: Array | int) -> Scaled:
     """Return what one period does to the second moment, as a matrix on symmetric matrices.
 
     Acting on a basis costs a power of the size less than a product of Kronecker matrices.
     """
     discrete = Map(setting)
-    basis, row, column = _symmetric_basis(2 * setting.size)
+    basis, row, column = symmetric_basis(2 * setting.size)
 
     def body(index: Array, product: Scaled) -> Scaled:
         step = discrete.second_moment(setting.process.moments(index))
@@ -82,7 +74,7 @@ def _floor(setting: Setting, steps: Array) -> Array:
     zero = jnp.zeros((2 * size, 2 * size))
     gathered = jax.lax.fori_loop(0, steps, lambda k, moment: forced(moment, k), zero)
     propagator = _propagator(setting, steps, steps)
-    _, row, column = _symmetric_basis(2 * size)
+    _, row, column = symmetric_basis(2 * size)
     linear = jnp.ldexp(propagator.matrix, propagator.exponent)
     fixed = jnp.linalg.solve(jnp.eye(len(row)) - linear, gathered[row, column])
     moment = zero.at[row, column].set(fixed).at[column, row].set(fixed)
