@@ -1,6 +1,11 @@
-"""Examples in documents may write files: each document runs in a folder of its own."""
+"""What all tests and examples share: one compilation cache, and a folder of its own for each."""
 
 from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +19,24 @@ collect_ignore_glob = [
     "docs/extensions/scraper.py",
     "docs/extensions/mathml.py",
 ]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give this run, its workers and the commands that they start one compilation cache.
+
+    It begins empty, so that nothing depends on what an earlier run compiled.
+    """
+    if hasattr(config, "workerinput"):  # a worker has the environment of its controller
+        return
+    home = Path(tempfile.mkdtemp(prefix="resonax-tests-"))
+    config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
+    os.environ |= {
+        "XDG_CACHE_HOME": str(home),
+        "MPLCONFIGDIR": str(home / "matplotlib"),
+        "JAX_COMPILATION_CACHE_DIR": str(home / "resonax" / "jax"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
+    }
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,6 @@ from resonax.cli.parsers import whole
 def folder(tmp_path, monkeypatch):
     """A folder with a sweep and a data file that are good."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path.parent / "cache"))
     (tmp_path / "good.toml").write_bytes(to_toml(MAP))
     rows = np.random.default_rng(0).normal(size=(300, 2))
     np.savetxt(tmp_path / "good.csv", rows, delimiter=",", header="a,y", comments="")

@@ -34,24 +34,6 @@ LONG = (
 GROWTH, SQUARE, INTERVAL = {"rate", "radius"}, {"rate", "radius", "noise_floor"}, {"low", "high"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _cache(tmp_path_factory):
-    """Compiled code goes to a folder of the tests, and jax is left as it was."""
-    import jax
-
-    names = [
-        "jax_compilation_cache_dir",
-        "jax_persistent_cache_min_compile_time_secs",
-        "jax_persistent_cache_min_entry_size_bytes",
-    ]
-    before = {name: getattr(jax.config, name) for name in names}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-    for name, option in before.items():
-        jax.config.update(name, option)
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> Path:
     """Recordings, good and bad."""

@@ -42,7 +42,6 @@ TINY = {
 @pytest.fixture(autouse=True)
 def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def test_300_bad_files_get_a_sentence_each_before_jax_is_loaded(tmp_path):
