@@ -39,7 +39,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 
 test-slow: $(VENV)/.test
-	$(BIN)/pytest -n 2 --dist loadfile -m slow
+	XLA_FLAGS= $(BIN)/pytest -n 2 --dist loadfile -m slow
 
 # The lowest versions that pyproject.toml allows, without the trainers: torch is too large to fetch
 # twice. The tools of the tests are the newest.

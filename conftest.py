@@ -30,6 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     home = Path(tempfile.mkdtemp(prefix="resonax-tests-"))
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
+    # Most of the time of a test goes into the compiler. That leaves machine code as it comes here,
+    # which gives the same numbers to rounding; the slow tests optimise, as users do.
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
     os.environ |= {
         "XDG_CACHE_HOME": str(home),
         "MPLCONFIGDIR": str(home / "matplotlib"),

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from collections.abc import Callable
+
 import pytest
 from hypothesis import settings
 
 from resonax import Setting, Sinusoid, heavy_ball
+from resonax.cli.app import main
 
 settings.register_profile("resonax", deadline=None, derandomize=True, max_examples=15)
 settings.load_profile("resonax")
@@ -15,3 +20,21 @@ settings.load_profile("resonax")
 def paper() -> Setting:
     """The paper's first experiment, in the tongue: eta 0.01, amplitude 0.5, variance 1."""
     return Setting(Sinusoid(period=22), heavy_ball(0.01, 0.97), batch=20)
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys) -> Callable[[str], tuple[int, str, str]]:
+    """Call the command inside this process: status, output and errors of a command line."""
+
+    def call(line: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["resonax", *shlex.split(line)])
+        capsys.readouterr()
+        try:
+            main()
+            status = 0
+        except SystemExit as stop:
+            status = stop.code or 0
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return call

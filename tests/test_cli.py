@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import resonax
-from resonax.cli.app import main
 from signals import HEAR_INTERRUPTS
 
 STREAM = "stability sinusoid --period 22 "
@@ -68,25 +67,6 @@ def files(tmp_path_factory) -> Path:
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "binary.csv").write_bytes(b"\xff\xfe\x00\x01")
     return folder
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys, tmp_path):
-    """Call the command inside this process: status, output and errors of a command line."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(line: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["resonax", *shlex.split(line)])
-        capsys.readouterr()
-        try:
-            main()
-            status = 0
-        except SystemExit as stop:
-            status = stop.code or 0
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return call
 
 
 def resonax_process(*args: str, folder: Path, **environment: str) -> subprocess.CompletedProcess:
