@@ -34,10 +34,10 @@ from resonax.guards.schedule import init as init_schedule
 from resonax.guards.schedule import update as update_schedule
 from resonax.guards.shadows import (
     Energy,
-    advance,
     candidates_below,
     checked_candidates,
     gains,
+    step_shadow,
 )
 
 CANDIDATES = np.array([0.95, 0.9, 0.85, 0.75, 0.5, 0.0])
@@ -58,7 +58,7 @@ def follow(curvatures, lr=0.01, momenta=CANDIDATES, **options):
     for curvature in curvatures:
         before = energy()
         length = np.sum(place**2, axis=1)
-        moved, velocity, pull = advance(place, velocity, place @ curvature, by)
+        moved, velocity, pull = step_shadow(place, velocity, place @ curvature, by)
         met = np.sum(place * pull, axis=1) / length
         place = moved
         after = energy()
@@ -94,8 +94,8 @@ def test_rates_of_a_square_wave_are_those_of_its_monodromy():
             product = step @ product
         expected = math.log(np.abs(np.linalg.eigvals(product)).max()) / 24
         assert rate == pytest.approx(expected, abs=5e-4)
-    assert found.grows.tolist() == [True, False]
-    assert found.falls.tolist() == [False, True]
+    assert found.is_growing.tolist() == [True, False]
+    assert found.is_decaying.tolist() == [False, True]
 
 
 def test_shadows_move_as_differences_of_the_canonical_optimizer_do():
@@ -104,7 +104,7 @@ def test_shadows_move_as_differences_of_the_canonical_optimizer_do():
     place, velocity = 1.0, 0.0
     weight, speed = 1.0, 0.0
     for curvature in (1.0, 3.0, 0.5, 2.0):
-        place, velocity, _ = advance(place, velocity, curvature * place, by)
+        place, velocity, _ = step_shadow(place, velocity, curvature * place, by)
         decayed = curvature * weight + optimizer.weight_decay * weight
         speed = optimizer.momentum * speed - optimizer.alpha * decayed
         weight = weight + speed
@@ -124,10 +124,10 @@ def switching(seed, steps, period, dim=5, variance=0.25):
 def test_the_switching_stream_of_the_paper_is_seen_for_what_it_is():
     found = follow(list(switching(0, 1500, period=6)))
     assert found.rate[0] > 0.001
-    assert found.falls[1:].all()
+    assert found.is_decaying[1:].all()
     assert CANDIDATES[np.argmin(found.rate)] in (0.85, 0.75)
     calm = follow(list(switching(1, 1500, period=1)))
-    assert calm.falls.all()
+    assert calm.is_decaying.all()
 
 
 def test_intervals_hold_the_long_run_but_are_not_idle():
@@ -347,7 +347,7 @@ def test_a_warm_up_is_long_enough_or_not_at_all():
     state = init_guard(config)
     for met in rhythm(96, (-0.02, -0.03)):
         state = update_guard(state, config, 1.0, met)
-    assert estimates(state.growth).known.all()
+    assert estimates(state.growth).is_known.all()
 
 
 def test_a_rhythm_is_found_and_noise_has_none():

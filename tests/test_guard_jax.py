@@ -161,7 +161,7 @@ def test_a_report_finds_its_state_in_any_wrapper():
 def test_a_run_inside_a_chain_that_was_never_looked_at_says_so():
     optimizer = optax.chain(optax.clip(1e9), guard(0.01, 0.9))
     clip, state = optimizer.init(jnp.ones(2))
-    state = state._replace(watched=state.watched._replace(step=jnp.asarray(10)))
+    state = state._replace(guard_state=state.guard_state._replace(step=jnp.asarray(10)))
     assert "never looked at this run of 10 steps" in str(report((clip, state)))
 
 

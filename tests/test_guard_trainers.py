@@ -42,7 +42,7 @@ def _alone():
     torch.set_num_threads(1)
 
 
-class Run(NamedTuple):
+class GuardedRun(NamedTuple):
     """What is left of a run."""
 
     weights: torch.Tensor
@@ -81,7 +81,7 @@ class Skipping(torch.amp.GradScaler):
 
 def by_hand(
     rows, *, epochs=1, parts=1, optimizer=sgd, scaler=None, dtype=torch.float32, **options
-) -> Run:
+) -> GuardedRun:
     """The loop that a trainer should equal."""
     model = fresh()
     steps = optimizer(model)
@@ -99,7 +99,7 @@ def by_hand(
             steps.zero_grad()
             guard.forget()
     guard.close()
-    return Run(flat(model), guard, guard.momentum, [], "")
+    return GuardedRun(flat(model), guard, guard.momentum, [], "")
 
 
 def line(base: Any, optimizer: Any) -> Any:
@@ -122,7 +122,7 @@ def line(base: Any, optimizer: Any) -> Any:
 def by_lightning(
     rows, folder: Path, *, epochs=1, parts=1, optimizer=sgd, guarded=True, resume=None, scaler=None,
     **options,
-) -> Run:  # fmt: skip
+) -> GuardedRun:  # fmt: skip
     callback = resonax.torch.lightning.GuardCallback(module="net", **options)
     keeping = ModelCheckpoint(folder / "kept")
     trainer = lightning.Trainer(
@@ -139,7 +139,7 @@ def by_lightning(
     records = csv.DictReader(log.read_text().splitlines() if log.exists() else [])
     logged = [{name: float(n) for name, n in row.items() if n} for row in records]
     own = trainer.optimizers[0].param_groups[0]["momentum"]
-    return Run(flat(module), callback.guard, own, logged, keeping.best_model_path)
+    return GuardedRun(flat(module), callback.guard, own, logged, keeping.best_model_path)
 
 
 class Answer(torch.nn.Module):
@@ -176,7 +176,7 @@ def first(rows):
 def by_transformers(
     rows, folder: Path, *, epochs=1, parts=1, optimizer=sgd, guarded=True, resume=None, scaler=None,
     **options,
-) -> Run:  # fmt: skip
+) -> GuardedRun:  # fmt: skip
     model = Answer()
     settings = arguments(
         folder,
@@ -199,11 +199,11 @@ def by_transformers(
     trainer.train(resume_from_checkpoint=resume)
     own = trainer.optimizer.param_groups[0]["momentum"]
     kept = str(folder / f"checkpoint-{trainer.state.global_step}")
-    return Run(flat(model), callback.guard, own, trainer.state.log_history, kept)
+    return GuardedRun(flat(model), callback.guard, own, trainer.state.log_history, kept)
 
 
 @pytest.fixture(scope="module")
-def kept_by_hand() -> Run:
+def kept_by_hand() -> GuardedRun:
     return by_hand(ROWS, optimizer=faster, candidates=[0.8])
 
 

@@ -1,9 +1,9 @@
-"""What a run tells for free: whether its velocity grows, since when, and with what rhythm.
+"""The alarm that costs nothing: whether the velocity of a run grows, since when, at what period.
 
-The logarithm of the size of the velocity is averaged over windows of some steps. The quietest
-window of the past is the floor, which rises slowly, so that a run may change, and never lies far
-below the loudest one; an alarm is a window far above it. An alarm alone changes nothing: it makes
-the guard look closer.
+The logarithm of the norm of the velocity is averaged over windows of some steps. The baseline is
+the lowest window so far; it rises slowly, so that a run may change, and never lies far below the
+highest window. A window far above the baseline is an alarm. An alarm alone changes nothing: it
+starts a search in which the candidates are followed.
 """
 
 from __future__ import annotations
@@ -13,78 +13,74 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["STRIDE", "Alarm", "init", "period_of", "update"]
+__all__ = ["STRIDE", "AlarmState", "init", "period_of", "update"]
 
-STRIDE = 4  # steps between two looks
-_WINDOW = 8  # looks of a window
-_SETTLING = 2  # windows until the velocity of a fresh run has built up
-_LEAK = 0.01  # rise of the floor with each window
+STRIDE = 4  # steps between two samples of the norm
+_WINDOW = 8  # samples
+_BURN_IN = 2  # windows in which the velocity of a new run builds up
+_DRIFT = 0.01  # rise of the baseline with each window
 _ALARM = math.log(6.0)
 _NEAR = math.log(2.0)
 _DEPTH = math.log(12.0)  # what is this far below the peak is noise of a run that has converged
-_PEAK = 8.0  # of the spectrum over its median, for a rhythm
+_PEAK = 8.0  # of the spectrum over its median, for a period
 
 
-class Alarm(NamedTuple):
-    """Floor and open window of the signal, and the step at which the growth began."""
+class AlarmState(NamedTuple):
+    """Baseline and current window of the signal, and the step at which the growth began."""
 
-    floor: Any
-    began: Any  # step of the last window near the floor
-    open: Any
-    looks: Any
+    floor: Any  # the baseline
+    began: Any  # step of the last window near the baseline
+    total: Any  # sum over the current window
+    samples: Any  # in the current window
     windows: Any
-    level: Any  # of the last full window
+    level: Any  # mean of the last full window
     peak: Any  # of the windows so far; it sinks slowly
 
 
-def init(step: int = 0, xp: Any = np) -> Alarm:
-    """Return the state before anything was update."""
+def init(step: int = 0, xp: Any = np) -> AlarmState:
+    """Return the state before the first sample."""
     zero = xp.zeros(())
-    return Alarm(zero + xp.inf, zero + step, zero, zero, zero, zero, zero - xp.inf)
+    return AlarmState(zero + xp.inf, zero + step, zero, zero, zero, zero, zero - xp.inf)
 
 
-def update(passive: Alarm, size: Any, step: Any, xp: Any = np) -> tuple[Alarm, Any]:
-    """Return the state after one more look, and whether it is an alarm.
+def update(state: AlarmState, size: Any, step: Any, xp: Any = np) -> tuple[AlarmState, Any]:
+    """Return the state after one more sample of the norm, and whether it raises an alarm.
 
     Examples
     --------
-    >>> passive, alarms = init(), []
+    >>> state, alarms = init(), []
     >>> for step in range(0, 4000, STRIDE):
-    ...     passive, alarm = update(passive, math.exp(0.01 * max(step - 2000, 0)), step)
+    ...     state, alarm = update(state, math.exp(0.01 * max(step - 2000, 0)), step)
     ...     alarms += [step] if alarm else []
-    >>> int(passive.began), alarms[0]
+    >>> int(state.began), alarms[0]
     (2076, 2204)
     """
-    loud = xp.log(xp.maximum(size, 1e-37))
-    total, looks = passive.open + loud, passive.looks + 1
-    full = looks >= _WINDOW
-    level = total / looks
-    windows = passive.windows + full
-    counts = full & (windows > _SETTLING)
-    floor = passive.floor + xp.where(counts, _LEAK, 0.0)
-    peak = xp.maximum(passive.peak - xp.where(counts, _LEAK, 0.0), xp.where(full, level, -xp.inf))
+    total, samples = state.total + xp.log(xp.maximum(size, 1e-37)), state.samples + 1
+    full = samples >= _WINDOW
+    level = total / samples
+    windows = state.windows + full
+    counts = full & (windows > _BURN_IN)
+    floor = state.floor + xp.where(counts, _DRIFT, 0.0)
+    peak = xp.maximum(state.peak - xp.where(counts, _DRIFT, 0.0), xp.where(full, level, -xp.inf))
     floor = xp.maximum(floor, peak - _DEPTH)
     lower = counts & (level <= floor)
-    settled = xp.where(lower, xp.maximum(level, peak - _DEPTH), floor)
-    alarm = counts & ~lower & (level > settled + _ALARM)
-    near = full & (level <= settled + _NEAR)
-    began = xp.where(near | (windows <= _SETTLING), step, passive.began)
-    return (
-        Alarm(
-            floor=settled,
-            began=began,
-            open=xp.where(full, 0.0, total),
-            looks=xp.where(full, 0.0, looks),
-            windows=windows,
-            level=xp.where(full, level, passive.level),
-            peak=peak,
-        ),
-        alarm,
+    floor = xp.where(lower, xp.maximum(level, peak - _DEPTH), floor)
+    alarm = counts & ~lower & (level > floor + _ALARM)
+    near = full & (level <= floor + _NEAR)
+    after = AlarmState(
+        floor=floor,
+        began=xp.where(near | (windows <= _BURN_IN), step, state.began),
+        total=xp.where(full, 0.0, total),
+        samples=xp.where(full, 0.0, samples),
+        windows=windows,
+        level=xp.where(full, level, state.level),
+        peak=peak,
     )
+    return after, alarm
 
 
 def period_of(signal: np.ndarray) -> float | None:
-    """Return the period of the strongest rhythm of a signal in steps, or None.
+    """Return the period of the strongest line in the spectrum of a signal in steps, or None.
 
     Examples
     --------

@@ -1,14 +1,14 @@
-r"""Growth rates of several candidates from a stream of steps, with forgetting and an interval.
+r"""Growth rates of several candidates, step by step, with forgetting and a confidence interval.
 
-The growth of one step is noisy, so that steps are gathered in blocks. With the mean growth
+The growth of one step is noisy, so that steps are averaged in blocks. With the mean growth
 :math:`x_i` of block :math:`i` and a forgetting factor :math:`\omega` for each block,
 
 .. math::
     \hat\rho = \frac{\sum_i \omega^{n-i} x_i}{\sum_i \omega^{n-i}}, \qquad
     n_\mathrm{eff} = \frac{(\sum_i \omega^{n-i})^2}{\sum_i \omega^{2(n-i)}} .
 
-The interval is Student's, widened by the correlation of neighbouring blocks, and by what the swing
-of the energy within an oscillation can pretend, `SWING` over the number of steps.
+The interval is Student's, widened by the correlation of neighbouring blocks, and by `SWING` over
+the number of steps: the energy oscillates within a period, which can look like growth.
 
 All functions are pure and of fixed shape: ``xp`` is `numpy`, or `jax.numpy` in compiled code.
 """
@@ -22,29 +22,38 @@ import numpy as np
 
 from resonax.guards.shadows import Energy
 
-__all__ = ["BLOCK", "LEAST", "Estimates", "Growth", "estimates", "init", "start_burst", "update"]
+__all__ = [
+    "BLOCK",
+    "MIN_BLOCKS",
+    "Estimates",
+    "GrowthState",
+    "estimates",
+    "init",
+    "start_burst",
+    "update",
+]
 
 BLOCK = 16  # steps
-LEAST = 4.0  # blocks before anything is said of a candidate
+MIN_BLOCKS = 4.0  # blocks before a rate is given
 SWING = math.log(1.5)  # with it each side of an interval holds in about 98% of runs
 _FORGETTING = math.exp(-1 / 48)  # for each block
 _CURVATURE = 1 / 64  # forgetting of the mean curvature, for each step
 _QUANTILE = 1.645  # one-sided, 95%
 
 
-class Growth(NamedTuple):
-    """What is known of the growth: sums over blocks, one entry for each candidate."""
+class GrowthState(NamedTuple):
+    """Weighted sums over the blocks, one entry for each candidate."""
 
     weight: Any
     weight_squared: Any
     total: Any
     square: Any
     neighbours: Any
-    last: Any  # mean growth of the block before
-    open: Any  # growth in the block that is not full yet
-    steps: Any  # in it; negative while the first steps of a burst are left out
-    curvature: Any
-    met: Any  # steps that the curvature has seen
+    last: Any  # mean growth of the previous block
+    partial: Any  # growth in the block that is not full yet
+    steps: Any  # in it; negative during the burn-in of a burst
+    curvature: Any  # exponential average
+    seen: Any  # steps in that average
 
 
 class Estimates(NamedTuple):
@@ -56,37 +65,37 @@ class Estimates(NamedTuple):
     blocks: Any
 
     @property
-    def known(self) -> Any:
-        """Which candidates have been followed long enough."""
-        return self.blocks >= LEAST
+    def is_known(self) -> Any:
+        """Which candidates have been followed long enough for a rate."""
+        return self.blocks >= MIN_BLOCKS
 
     @property
-    def weighty(self) -> Any:
-        """Which candidates have been followed so long that their mean alone tells something."""
-        return self.blocks >= 2 * LEAST
+    def is_reliable(self) -> Any:
+        """Which candidates have been followed so long that the mean counts without its interval."""
+        return self.blocks >= 2 * MIN_BLOCKS
 
     @property
-    def grows(self) -> Any:
-        """Which candidates surely grow."""
-        return self.known & (self.low > 0)
+    def is_growing(self) -> Any:
+        """Which candidates grow: the interval lies above 0."""
+        return self.is_known & (self.low > 0)
 
     @property
-    def falls(self) -> Any:
-        """Which candidates surely fall."""
-        return self.known & (self.high < 0)
+    def is_decaying(self) -> Any:
+        """Which candidates decay: the interval lies below 0."""
+        return self.is_known & (self.high < 0)
 
 
-def init(count: int, xp: Any = np) -> Growth:
-    """Return the state in which nothing is known."""
-    return Growth(*(xp.zeros(count) for _ in Growth._fields))
+def init(count: int, xp: Any = np) -> GrowthState:
+    """Return the state before the first step."""
+    return GrowthState(*(xp.zeros(count) for _ in GrowthState._fields))
 
 
-def start_burst(growth: Growth, share: float, skip: int = BLOCK, xp: Any = np) -> Growth:
-    """Return the growth at the start of a burst: older bursts count less, the first steps not.
+def start_burst(growth: GrowthState, share: float, skip: int = BLOCK, xp: Any = np) -> GrowthState:
+    """Return the state at the start of a burst: older bursts are down-weighted by ``share``.
 
-    The correlation of neighbours is not followed across the gap.
+    The first ``skip`` steps are burn-in. No correlation is counted across the gap.
     """
-    zero = xp.zeros_like(growth.open)
+    zero = xp.zeros_like(growth.partial)
     return growth._replace(
         weight=share * growth.weight,
         weight_squared=share**2 * growth.weight_squared,
@@ -94,30 +103,30 @@ def start_burst(growth: Growth, share: float, skip: int = BLOCK, xp: Any = np) -
         square=share * growth.square,
         neighbours=share * growth.neighbours,
         last=zero + xp.nan,
-        open=zero,
+        partial=zero,
         steps=zero - skip,
         curvature=zero,
-        met=zero,
+        seen=zero,
     )
 
 
 def update(
-    growth: Growth, before: Energy, after: Energy, met: Any, active: Any, xp: Any = np
-) -> Growth:
-    """Return the growth with one step more, of the candidates that are active.
+    growth: GrowthState, before: Energy, after: Energy, curvature: Any, active: Any, xp: Any = np
+) -> GrowthState:
+    """Return the state after one more step of the candidates that are active.
 
     Parameters
     ----------
     growth
-        What was known.
+        The state before.
     before
-        The shadows before the step.
+        Energy of the shadows before the step.
     after
-        The shadows after it, by the same scale.
-    met
-        The curvature that each shadow met, u h / u u.
+        Their energy after it, in the same units.
+    curvature
+        Rayleigh quotient of each shadow, u h / u u.
     active
-        Which candidates were followed.
+        Which candidates are followed.
     xp
         `numpy` or `jax.numpy`.
 
@@ -130,13 +139,13 @@ def update(
     >>> print(f"{estimates(growth).rate[0]:.5f}")
     0.00995
     """
-    seen = growth.met + 1
+    seen = growth.seen + 1
     share = xp.maximum(1 / seen, _CURVATURE)
-    curvature = growth.curvature + share * (xp.maximum(met, 0.0) - growth.curvature)
-    scale = xp.maximum(curvature, 1e-12)
+    mean_curvature = growth.curvature + share * (xp.maximum(curvature, 0.0) - growth.curvature)
+    scale = xp.maximum(mean_curvature, 1e-12)
     step = 0.5 * xp.log(after.total(scale) / before.total(scale))
     steps = growth.steps + 1
-    block = growth.open + xp.where(steps > 0, step, 0.0)
+    block = growth.partial + xp.where(steps > 0, step, 0.0)
     full = active & (steps >= BLOCK)
     mean = block / BLOCK
     omega = _FORGETTING
@@ -149,22 +158,22 @@ def update(
     def when_active(new: Any, old: Any) -> Any:
         return xp.where(active, new, old)
 
-    return Growth(
+    return GrowthState(
         weight=when_full(omega * growth.weight + 1, growth.weight),
         weight_squared=when_full(omega**2 * growth.weight_squared + 1, growth.weight_squared),
         total=when_full(omega * growth.total + mean, growth.total),
         square=when_full(omega * growth.square + mean**2, growth.square),
         neighbours=when_full(omega * growth.neighbours + product, growth.neighbours),
         last=when_full(mean, growth.last),
-        open=when_active(when_full(0.0 * block, block), growth.open),
+        partial=when_active(when_full(0.0 * block, block), growth.partial),
         steps=when_active(when_full(0.0 * steps, steps), growth.steps),
-        curvature=when_active(curvature, growth.curvature),
-        met=when_active(seen, growth.met),
+        curvature=when_active(mean_curvature, growth.curvature),
+        seen=when_active(seen, growth.seen),
     )
 
 
-def estimates(growth: Growth, xp: Any = np) -> Estimates:
-    """Return the rates with their intervals."""
+def estimates(growth: GrowthState, xp: Any = np) -> Estimates:
+    """Return the rates with their 90% intervals, 95% on each side."""
     weight = xp.maximum(growth.weight, 1e-9)
     rate = growth.total / weight
     blocks = growth.weight**2 / xp.maximum(growth.weight_squared, 1e-9)

@@ -1,7 +1,7 @@
-"""The guard without a framework: one pure step from what a run shows to the momentum it should use.
+"""The guard without a framework: a state machine, `init` and `update`, of pure functions.
 
-An adapter feeds `update` after every step of the optimizer with the size of the velocity and, in a
-burst, with what the shadows met; it reads from the state which candidates to follow next and which
+After every step of the optimizer an adapter calls `update` with the norm of the velocity and, in a
+burst, with a `ShadowStep`. The state says which candidates to follow in the next step and which
 momentum to train with.
 """
 
@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from resonax.guards.alarm import STRIDE, Alarm
+from resonax.guards.alarm import STRIDE, AlarmState
 from resonax.guards.alarm import init as init_alarm
 from resonax.guards.alarm import update as update_alarm
-from resonax.guards.growth import Estimates, Growth, estimates, start_burst
+from resonax.guards.growth import Estimates, GrowthState, estimates, start_burst
 from resonax.guards.growth import init as init_growth
 from resonax.guards.growth import update as update_growth
-from resonax.guards.policy import HOLD, decide, taken_up, warm
+from resonax.guards.policy import HOLD, after_warmup, decide, warmup_place
 from resonax.guards.schedule import IDLE, WATCH, Plan, Schedule, followed, update_idle
 from resonax.guards.schedule import init as init_schedule
 from resonax.guards.schedule import update as update_schedule
@@ -33,11 +33,11 @@ __all__ = [
     "init",
     "is_probing",
     "update",
-    "usual",
+    "usual_count",
 ]
 
-_PLENTY = 1e6  # budget with which all candidates are followed all the time
-_OLDER = 0.7  # weight of the bursts before, at the start of a burst
+_UNLIMITED = 1e6  # budget from which all candidates are followed in every burst
+_OLDER = 0.7  # weight of earlier bursts at the start of a burst
 
 
 class GuardConfig(NamedTuple):
@@ -50,7 +50,7 @@ class GuardConfig(NamedTuple):
 
 
 class ShadowStep(NamedTuple):
-    """What the shadows met in one step, an entry for each candidate; others are ignored."""
+    """Energies and curvature of the shadows in one step; entries of idle candidates are ignored."""
 
     before: Energy
     after: Energy
@@ -58,15 +58,15 @@ class ShadowStep(NamedTuple):
 
 
 class GuardState(NamedTuple):
-    """All that a guard knows."""
+    """State of a guard."""
 
-    growth: Growth
-    passive: Alarm
+    growth: GrowthState
+    alarm: AlarmState
     schedule: Schedule
-    current: Any  # place of the candidate in use
-    advised: Any  # place that ``safe`` would move to; other than the current under ``watch`` only
+    current: Any  # index of the candidate in use
+    advised: Any  # index that ``safe`` would move to; differs from current under ``watch`` only
     held: Any  # steps with shadows since a change was due, up to `HOLD`
-    alarm: Any  # whether the run grew, or its momentum was found to grow, since the last rest
+    is_alarmed: Any  # whether the run, or the momentum in use, grew since the last idle step
     begins: Any  # whether a burst begins with the next step
     step: Any
 
@@ -78,7 +78,7 @@ def init(config: GuardConfig, xp: Any = np) -> GuardState:
     growth = start_burst(init_growth(len(config.candidates), xp), _OLDER, xp=xp)
     schedule = init_schedule(config.plan, xp)
     warms = config.plan.warmup > 0
-    current = zero + (warm(config.policy, config.candidates) if warms else 0)
+    current = zero + (warmup_place(config.policy, config.candidates) if warms else 0)
     held = zero + HOLD
     return GuardState(
         growth, init_alarm(0, xp), schedule, current, current, held, no, no | warms, zero
@@ -92,16 +92,20 @@ def active(state: GuardState, config: GuardConfig, xp: Any = np) -> Any:
 
 
 def _every(config: GuardConfig) -> bool:
-    return config.every or config.policy == "fastest" or config.plan.budget >= _PLENTY
+    return config.every or config.policy == "fastest" or config.plan.budget >= _UNLIMITED
 
 
-def usual(config: GuardConfig) -> int:
+def usual_count(config: GuardConfig) -> int:
     """Return how many candidates a burst without an alarm follows."""
     return len(config.candidates) if _every(config) else min(2, len(config.candidates))
 
 
 def update(
-    state: GuardState, config: GuardConfig, size: Any, met: ShadowStep | None = None, xp: Any = np
+    state: GuardState,
+    config: GuardConfig,
+    size: Any,
+    shadow_step: ShadowStep | None = None,
+    xp: Any = np,
 ) -> GuardState:
     """Return the state after one step of the run.
 
@@ -112,67 +116,80 @@ def update(
     config
         What the guard may do.
     size
-        Norm of the velocity; it is looked at every `STRIDE` steps only.
-    met
-        What the shadows met, in a burst.
+        Norm of the velocity; it is sampled every `STRIDE` steps only.
+    shadow_step
+        Energies and curvature of the shadows, in a burst.
     xp
         `numpy`, or `jax.numpy` in compiled code.
     """
-    if xp is np and met is None and state.schedule.mode == IDLE and (state.step + 1) % STRIDE:
-        schedule, begins = update_idle(state.schedule, config.plan, usual(config))
+    if (
+        xp is np
+        and shadow_step is None
+        and state.schedule.mode == IDLE
+        and (state.step + 1) % STRIDE
+    ):
+        schedule, begins = update_idle(state.schedule, config.plan, usual_count(config))
         if not begins:
             return state._replace(schedule=schedule, begins=False, step=state.step + 1)
     on = active(state, config, xp)
     growth = state.growth
-    if met is not None:
-        growth = update_growth(growth, met.before, met.after, met.curvature, on, xp)
+    if shadow_step is not None:
+        growth = update_growth(growth, *shadow_step, on, xp)
     found = estimates(growth, xp)
     step = state.step + 1
-    looks = step % STRIDE == 0
-    passive, rang = update_alarm(state.passive, size, step, xp)
-    passive = Alarm(*(xp.where(looks, a, b) for a, b in zip(passive, state.passive, strict=True)))
-    rang = (rang & looks) | (found.grows[state.current] & (state.schedule.mode == WATCH))
+    is_sampled = step % STRIDE == 0
+    alarm, raised = update_alarm(state.alarm, size, step, xp)
+    pairs = zip(alarm, state.alarm, strict=True)
+    alarm = AlarmState(*(xp.where(is_sampled, new, old) for new, old in pairs))
+    grows = found.is_growing[state.current]
+    raised = (raised & is_sampled) | (grows & (state.schedule.mode == WATCH))
     if config.policy == "watch":  # what is known need not be searched for again
-        rang = rang & ~(found.grows[state.current] & (state.schedule.mode == IDLE))
-    alarm = state.alarm | rang
-    decided = _next(config, found, state, alarm, xp)
+        raised = raised & ~(grows & (state.schedule.mode == IDLE))
+    is_alarmed = state.is_alarmed | raised
+    decided = _next(config, found, state, is_alarmed, xp)
     due = decided != state.current
     current = state.current if config.policy == "watch" else decided
     moved = current != state.current
-    undecided = alarm & ~due & ~found.falls[state.current]
+    undecided = is_alarmed & ~due & ~found.is_decaying[state.current]
     shadows = xp.sum(on)
-    more = (shadows > 0) & (met is not None)
+    more = (shadows > 0) & (shadow_step is not None)
     held = xp.where(due, 0, xp.minimum(state.held + more, HOLD))
-    # What ``watch`` has said stands until its momentum surely falls, for as long as a change holds.
-    stands = ~(found.falls[state.current] & (held >= HOLD)) & (config.policy == "watch")
+    # Advice of ``watch`` stands until its momentum decays, and at least as long as a change holds.
+    stands = ~(found.is_decaying[state.current] & (held >= HOLD)) & (config.policy == "watch")
     advised = xp.where(due, decided, xp.where(stands, state.advised, current))
     schedule, begins = update_schedule(
-        state.schedule, config.plan, shadows, rang, usual=usual(config), undecided=undecided, xp=xp
+        state.schedule,
+        config.plan,
+        shadows,
+        raised,
+        usual=usual_count(config),
+        undecided=undecided,
+        xp=xp,
     )
     ended = (state.schedule.mode != IDLE) & (schedule.mode == IDLE)
-    # After a closer look, or with another momentum, growth counts from here.
-    again = (ended & alarm) | moved
-    passive = passive._replace(
-        floor=xp.where(again, xp.where(moved, xp.inf, passive.level), passive.floor),
-        windows=xp.where(moved, xp.zeros_like(passive.windows), passive.windows),
+    # After a search, or with another momentum, the alarm has a new baseline.
+    again = (ended & is_alarmed) | moved
+    alarm = alarm._replace(
+        floor=xp.where(again, xp.where(moved, xp.inf, alarm.level), alarm.floor),
+        windows=xp.where(moved, xp.zeros_like(alarm.windows), alarm.windows),
     )
     older = start_burst(growth, _OLDER, xp=xp)
-    growth = Growth(*(xp.where(begins, a, b) for a, b in zip(older, growth, strict=True)))
-    alarm = alarm & ~ended & ~due
-    return GuardState(growth, passive, schedule, current, advised, held, alarm, begins, step)
+    growth = GrowthState(*(xp.where(begins, a, b) for a, b in zip(older, growth, strict=True)))
+    is_alarmed = is_alarmed & ~ended & ~due
+    return GuardState(growth, alarm, schedule, current, advised, held, is_alarmed, begins, step)
 
 
 def _next(config: GuardConfig, found: Estimates, state: GuardState, alarm: Any, xp: Any) -> Any:
-    """Return the place of the candidate for the next step, in the warm-up and after it."""
+    """Return the index of the candidate for the next step, in the warm-up and after it."""
     current, step, steady = state.current, state.step + 1, state.held >= HOLD
     momenta = xp.asarray(config.candidates)
     decided = decide(config.policy, found, momenta, current, alarm, steady, xp)
     if not config.plan.warmup or config.policy == "watch":
         return decided
-    first = taken_up(found, xp)  # and, at once, what is done where that one is strained
+    first = after_warmup(found, xp)  # which may be weakly damped: decide once more
     first = decide(config.policy, found, momenta, first, xp.asarray(False), True, xp)
     decided = xp.where(step == config.plan.warmup, first, decided)
-    return xp.where((step < config.plan.warmup) & ~found.grows[current], current, decided)
+    return xp.where((step < config.plan.warmup) & ~found.is_growing[current], current, decided)
 
 
 def is_probing(state: GuardState) -> bool:
@@ -182,7 +199,7 @@ def is_probing(state: GuardState) -> bool:
 
 def as_lists(state: GuardState) -> list[Any]:
     """Return the state as plain numbers and lists."""
-    parts = [*state.growth, *state.passive, *state.schedule, *state[3:]]
+    parts = [*state.growth, *state.alarm, *state.schedule, *state[3:]]
     return [np.asarray(part).tolist() for part in parts]
 
 
@@ -194,11 +211,11 @@ def from_lists(parts: list[Any], config: GuardConfig) -> GuardState:
         np.issubdtype(part.dtype, np.number) or part.dtype == bool for part in made
     ):
         raise ValueError("its numbers are not those of a guard with such candidates")
-    first = len(Growth._fields)
-    second = first + len(Alarm._fields)
+    first = len(GrowthState._fields)
+    second = first + len(AlarmState._fields)
     third = second + len(Schedule._fields)
-    growth, passive, schedule = made[:first], made[first:second], made[second:third]
-    state = GuardState(Growth(*growth), Alarm(*passive), Schedule(*schedule), *made[third:])
+    growth, alarm, schedule = made[:first], made[first:second], made[second:third]
+    state = GuardState(GrowthState(*growth), AlarmState(*alarm), Schedule(*schedule), *made[third:])
     places = range(len(config.candidates))
     if state.current not in places or state.advised not in places or state.step < 0:
         raise ValueError("its candidate in use is none of them")

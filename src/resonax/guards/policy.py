@@ -1,32 +1,33 @@
-r"""What a guard does with its estimates: three policies as pure functions, with hysteresis.
+r"""From estimates to the next momentum: three policies as pure functions, with hysteresis.
 
 Candidates are sorted from the largest momentum, the user's own, to the smallest. A policy returns
-the place of the candidate to train with next.
+the index of the candidate to train with next. A momentum *grows* or *decays* where the interval of
+its rate lies above or below 0, and *seems to* where the estimate alone does.
 
 watch
-    Decides as ``safe`` does, but nobody acts on it: the guard warns.
+    Decides as ``safe`` does, but the guard only warns.
 safe
-    Moves down once the current momentum surely grows, or seems to grow while the run itself does,
-    to the largest smaller one that surely falls. If none does, to the largest one that does not
-    seem to grow, and else to the one that grows least. Moves up by one place where that one surely
-    falls. In a network with more weights than data nothing surely falls; there it moves up where
-    the larger one seems to fall, and no less than the current one, as it does in slow directions.
+    Moves down once the current momentum grows, or seems to grow while there is an alarm, to the
+    largest smaller one that decays. If none does, to the largest one that does not seem to grow,
+    and else to the one with the smallest rate. Moves up by one candidate where that one decays. In
+    a network with more weights than data no interval lies below 0; there it moves up where the
+    larger momentum seems to decay, and no slower than the current one.
 
-    At the edge of a resonance a momentum still falls, but so slowly that noise piles up. Without a
-    rhythm an oscillation falls by :math:`\log\sqrt\mu` a step; a momentum is strained if it surely
-    falls by a small share of that only, and a smaller one surely falls more. The guard leaves a
-    strained momentum, and goes up only to one that is easy by some margin. Slow directions, which
-    less momentum makes slower, strain none.
+    Near the edge of a resonance a momentum still decays, but so slowly that gradient noise is
+    amplified. Without modulation an oscillation decays by :math:`\log\sqrt\mu` per step. A momentum
+    is weakly damped if it decays by a small share of that only, and a smaller momentum decays
+    faster. The guard leaves a weakly damped momentum, and moves up only to one that is well damped
+    by some margin. Slow directions, which a smaller momentum makes slower, do not count.
 
-    A decision is undone on new evidence only. After a change the shadows must have been followed
-    for `HOLD` further steps, as many as a rate needs before anything is said of it, until the guard
-    goes up or leaves a strained momentum; one that grows it leaves at once.
+    After a change the shadows must have been followed for `HOLD` further steps, as many as a first
+    rate needs, before the guard moves up or leaves a weakly damped momentum; it leaves one that
+    grows at once.
 fastest
-    Moves to the candidate that falls most, if that is surely more than the current one does.
+    Moves to the candidate that decays fastest, if its interval is clear of the current one's.
 
 Training with a large momentum moves a network to a region of low curvature, which hides the
 instability. So the last two may begin with a warm-up: the run trains with a small momentum while
-all candidates are followed, and then takes up the largest one that does not seem to grow.
+all candidates are followed, and then changes to the largest one that does not seem to grow.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ from typing import Any
 import numpy as np
 
 from resonax.checks import suggest
-from resonax.guards.growth import BLOCK, LEAST, Estimates
+from resonax.guards.growth import BLOCK, MIN_BLOCKS, Estimates
 
-__all__ = ["HOLD", "POLICIES", "checked_policy", "decide", "taken_up", "warm"]
+__all__ = ["HOLD", "POLICIES", "after_warmup", "checked_policy", "decide", "warmup_place"]
 
 POLICIES = ("watch", "safe", "fastest")
-HOLD = int(LEAST * BLOCK)  # steps with shadows between a change and one that is not urgent
-# Shares of the fall without a rhythm: what surely falls less is strained, and what may fall more
-# than the other share is easy; the gap between them keeps a momentum from going to and fro.
-_STRAINED, _EASY = 0.3, 0.4
-_WARM = 5.0  # what a momentum lacks to 1, in a warm-up, as a multiple of what the user's own lacks
+HOLD = int(MIN_BLOCKS * BLOCK)  # steps with shadows between a change and one that is not urgent
+# Shares of the decay without modulation: below the first a momentum is weakly damped, above the
+# second it is well damped; the gap between them is hysteresis.
+_WEAKLY_DAMPED, _WELL_DAMPED = 0.3, 0.4
+_WARMUP_GAP = 5.0  # 1 - momentum in a warm-up, as a multiple of that of the user's own momentum
 
 
 def checked_policy(name: object) -> str:
@@ -59,60 +60,62 @@ def _first(mask: Any, otherwise: Any, xp: Any) -> Any:
     return xp.where(mask.any(), xp.argmax(mask), otherwise)
 
 
-def _surely_more(found: Estimates, one: Any, other: Any) -> Any:
-    """Return whether one candidate surely falls more than another.
+def _decays_faster(found: Estimates, one: Any, other: Any) -> Any:
+    """Return whether one candidate decays faster than another.
 
-    They meet the same batches, so that much of their noise is shared: half of the interval of each
+    They see the same batches, so that much of their noise is shared: half of the interval of each
     is enough for a difference.
     """
     ahead = (found.rate[one] + found.high[one]) < (found.rate[other] + found.low[other])
-    return found.known[one] & found.known[other] & ahead
+    return found.is_known[one] & found.is_known[other] & ahead
 
 
 def _safe(found: Estimates, momenta: Any, current: Any, alarm: Any, steady: Any, xp: Any) -> Any:
-    place = xp.arange(found.rate.shape[0])
-    below = place > current
-    lost = found.grows[current] | (alarm & found.weighty[current] & (found.rate[current] > 0))
-    least = xp.argmin(xp.where(found.known & (place >= current), found.rate, xp.inf))
-    mild = below & found.known & (found.rate <= 0)
-    down = _first(below & found.falls, _first(mild, least, xp), xp)
+    index = xp.arange(found.rate.shape[0])
+    below = index > current
+    urgent = found.is_growing[current] | (
+        alarm & found.is_reliable[current] & (found.rate[current] > 0)
+    )
+    least = xp.argmin(xp.where(found.is_known & (index >= current), found.rate, xp.inf))
+    mild = below & found.is_known & (found.rate <= 0)
+    down = _first(below & found.is_decaying, _first(mild, least, xp), xp)
     up = xp.maximum(current - 1, 0)
-    level = xp.where(found.known[current], xp.minimum(found.rate[current], 0.0), 0.0)
-    calm = found.falls[up] | (found.weighty[up] & (found.rate[up] <= level))
+    level = xp.where(found.is_known[current], xp.minimum(found.rate[current], 0.0), 0.0)
+    calm = found.is_decaying[up] | (found.is_reliable[up] & (found.rate[up] <= level))
     natural = 0.5 * xp.log(xp.maximum(momenta, 1e-9))
-    strained = found.known & (found.low > _STRAINED * natural)
-    easy = found.low < _EASY * natural
-    rises = calm & ~alarm & (current > 0) & (easy[up] | ~_surely_more(found, current, up))
-    relief = below & found.falls & easy & _surely_more(found, place, current)
-    eases = strained[current] & relief.any()
+    weak = found.is_known & (found.low > _WEAKLY_DAMPED * natural)
+    well = found.low < _WELL_DAMPED * natural
+    rises = calm & ~alarm & (current > 0) & (well[up] | ~_decays_faster(found, current, up))
+    relief = below & found.is_decaying & well & _decays_faster(found, index, current)
+    eases = weak[current] & relief.any()
     moved = xp.where(eases, xp.argmax(relief), xp.where(rises, up, current))
-    return xp.where(lost, down, xp.where(steady, moved, current))
+    return xp.where(urgent, down, xp.where(steady, moved, current))
 
 
 def _fastest(found: Estimates, current: Any, xp: Any) -> Any:
-    best = xp.argmin(xp.where(found.weighty, found.rate, xp.inf))
-    return xp.where(found.weighty[best] & _surely_more(found, best, current), best, current)
+    best = xp.argmin(xp.where(found.is_reliable, found.rate, xp.inf))
+    return xp.where(found.is_reliable[best] & _decays_faster(found, best, current), best, current)
 
 
-def warm(policy: str, candidates: tuple[float, ...]) -> int:
-    """Return the place of the momentum to train with in a warm-up.
+def warmup_place(policy: str, candidates: tuple[float, ...]) -> int:
+    """Return the index of the momentum to train with in a warm-up.
 
     Examples
     --------
-    >>> warm("safe", (0.95, 0.9, 0.85, 0.75, 0.5, 0.0)), warm("watch", (0.95, 0.0))
+    >>> warmup_place("safe", (0.95, 0.9, 0.85, 0.75, 0.5, 0.0)), warmup_place("watch", (0.95, 0.0))
     (3, 0)
     """
     if policy == "watch":
         return 0
-    largest = 1.0 - _WARM * (1.0 - candidates[0])
+    largest = 1.0 - _WARMUP_GAP * (1.0 - candidates[0])
     small = [place for place, one in enumerate(candidates) if one <= largest + 1e-9]
     return small[0] if small else len(candidates) - 1
 
 
-def taken_up(found: Estimates, xp: Any = np) -> Any:
-    """Return the place of the largest momentum that does not seem to grow, after a warm-up."""
-    least = xp.argmin(xp.where(found.known, found.rate, xp.inf))
-    return _first(found.known & (found.rate <= 0), least, xp)
+def after_warmup(found: Estimates, xp: Any = np) -> Any:
+    """Return the index of the largest momentum that does not seem to grow, after a warm-up."""
+    least = xp.argmin(xp.where(found.is_known, found.rate, xp.inf))
+    return _first(found.is_known & (found.rate <= 0), least, xp)
 
 
 def decide(
@@ -124,7 +127,7 @@ def decide(
     steady: Any = True,
     xp: Any = np,
 ) -> Any:
-    """Return the place of the candidate to train with next; for ``watch``, that of ``safe``.
+    """Return the index of the candidate to train with next; for ``watch``, that of ``safe``.
 
     Parameters
     ----------
@@ -135,9 +138,9 @@ def decide(
     momenta
         The candidates themselves.
     current
-        Place of the candidate in use.
+        Index of the candidate in use.
     alarm
-        Whether the run itself grows, see `resonax.guards.alarm`.
+        Whether there is an alarm, see `resonax.guards.alarm`.
     steady
         Whether shadows were followed for `HOLD` steps since the last change.
     xp

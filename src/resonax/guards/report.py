@@ -1,4 +1,4 @@
-"""What a guard says: events, the report of a run, and the warning."""
+"""Events, report and warning of a guarded run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from resonax.guards.growth import BLOCK, LEAST, estimates
-from resonax.guards.guard import GuardConfig, GuardState, usual
+from resonax.guards.growth import BLOCK, MIN_BLOCKS, estimates
+from resonax.guards.guard import GuardConfig, GuardState, usual_count
 from resonax.guards.schedule import first_burst
 from resonax.objects import Result
 
@@ -126,14 +126,14 @@ def report_of(
     found = estimates(state.growth)
     made = []
     for place, candidate in enumerate(config.candidates):
-        if not found.known[place]:
+        if not found.is_known[place]:
             made.append(Candidate(candidate, None, None, None, "unknown"))
             continue
-        word = "diverges" if found.grows[place] else "marginal"
-        word = "converges" if found.falls[place] else word
+        word = "diverges" if found.is_growing[place] else "marginal"
+        word = "converges" if found.is_decaying[place] else word
         rate, low, high = (float(part[place]) for part in (found.rate, found.low, found.high))
         made.append(Candidate(candidate, rate, low, high, word))
-    unseen = None if found.known.any() else _unseen(state, config, probed, missed, events)
+    unseen = None if found.is_known.any() else _unseen(state, config, probed, missed, events)
     return GuardReport(
         int(state.step), config.policy, momentum, own, probed, period, tuple(made), events, unseen
     )
@@ -142,7 +142,7 @@ def report_of(
 def _unseen(
     state: GuardState, config: GuardConfig, probed: int, missed: int, events: tuple[Event, ...]
 ) -> str | None:
-    """Return the sentence on a run of which no rate is known, once it has made a step."""
+    """Return why no rate is known after the first step."""
     step = int(state.step)
     if step == 0 or any(event.kind == "blind" for event in events):  # which has said so
         return None
@@ -154,9 +154,9 @@ def _unseen(
     if probed:
         return (
             f"the guard followed {probed} of {step} steps and knows no rate yet, which takes "
-            f"{int(BLOCK * (LEAST + 1))} steps in a row; give it a longer run, warmup or burst"
+            f"{int(BLOCK * (MIN_BLOCKS + 1))} steps in a row; give it a longer run, warmup or burst"
         )
-    first = first_burst(config.plan, usual(config))
+    first = first_burst(config.plan, usual_count(config))
     when = f"comes after {first} steps" if math.isfinite(first) else "never comes with budget 0"
     return (
         f"the guard never looked at this run of {step} steps: nothing alarmed it, and a first look "
@@ -192,10 +192,10 @@ def resonance(
     found = estimates(after.growth)
     own, better = config.candidates[current], config.candidates[advised]
     rate, other = float(found.rate[current]), float(found.rate[advised])
-    seems = "" if found.grows[current] else "seems to "
+    seems = "" if found.is_growing[current] else "seems to "
     what = f"{seems}grow{'' if seems else 's'} by" if rate > 0 else "falls by only"
     then = "grow less" if other > 0 else "fall" if rate > 0 else "fall more"
-    then = f"would {then}" if found.falls[advised] else f"seems to {then}"
+    then = f"would {then}" if found.is_decaying[advised] else f"seems to {then}"
     text = f"momentum {own:g} {what} {rate:+.4f} per step on this stream"
     text += f", resonant period about {period:.1f} steps" if period else ""
     return Event(int(after.step), "resonance", f"{text}; {better:g} {then}", better, period)
@@ -203,7 +203,7 @@ def resonance(
 
 def loss_lost(state: GuardState) -> Event:
     """Return the event of a loss that is infinite or not a number."""
-    began = int(state.passive.began)
+    began = int(state.alarm.began)
     text = f"the loss is not finite any more; the growth began at about step {began}"
     return Event(int(state.step), "lost", text)
 
@@ -213,7 +213,7 @@ def numbers_of(state: GuardState, config: GuardConfig) -> dict[str, Any]:
     found = estimates(state.growth)
     rates = {
         f"rate/{momentum:g}": float(rate)
-        for momentum, rate, known in zip(config.candidates, found.rate, found.known, strict=True)
+        for momentum, rate, known in zip(config.candidates, found.rate, found.is_known, strict=True)
         if known
     }
     return {"step": int(state.step), "momentum": config.candidates[int(state.current)], **rates}

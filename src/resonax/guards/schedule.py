@@ -1,10 +1,10 @@
-"""When a guard looks: bursts of consecutive steps, rationed by a budget of extra work.
+"""When candidates are followed: bursts of consecutive steps, within a budget of extra work.
 
 A step that is probed with n shadows costs about ``2 + 1.4 n`` further steps. In every step the
-guard earns ``budget`` steps; once it can pay for a burst it follows the momentum in use and its
-neighbours among the candidates. An alarm of the passive signal, or a momentum that surely grows,
-starts a search at once that follows all candidates; what it costs is paid back in part. A warm-up
-is a search with which the run begins.
+guard is credited with ``budget`` steps; once the credit covers a burst it follows the momentum in
+use and its neighbours among the candidates. An alarm, or a momentum that grows, starts a search at
+once that follows all candidates; a part of its cost is debited. A warm-up is a search at the start
+of the run.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from resonax.checks import ArgumentError, check_number, check_whole
 __all__ = ["Plan", "Schedule", "first_burst", "followed", "init", "update", "update_idle"]
 
 IDLE, WATCH, SEARCH = 0, 1, 2
-_BOUND = 1.5  # of the credit, in prices of a burst
-_LONGER = 6  # times that a search may be prolonged by a burst
+_BOUND = 1.5  # of the credit, in costs of a burst
+_EXTENSIONS = 6  # of a search, by a burst each
 _LEAST_WARMUP = 96  # steps
 
 
 class Plan(NamedTuple):
-    """How much a guard may look."""
+    """How much extra work a guard may do."""
 
     budget: float = 0.07  # extra work for each step, in steps
     burst: int = 64
@@ -41,22 +41,22 @@ class Plan(NamedTuple):
         if 0 < self.warmup < _LEAST_WARMUP:
             raise ArgumentError(
                 f"warmup must be 0 or at least {_LEAST_WARMUP} steps, got {self.warmup}: "
-                "fewer do not tell a rate"
+                "fewer do not give a rate"
             )
         return self
 
 
 class Schedule(NamedTuple):
-    """What the guard is doing, for how many more steps, and the work that it may still do."""
+    """Idle, burst or search; the steps left in it; and the credit of extra work."""
 
     mode: Any
     left: Any
     credit: Any
-    longer: Any  # how often a search was prolonged
+    extensions: Any  # of the current search
 
 
 def init(plan: Plan, xp: Any = np) -> Schedule:
-    """Return the state at the start of a run: its warm-up, and a part of a first burst."""
+    """Return the state at the start of a run: its warm-up, and credit for part of a burst."""
     zero = xp.zeros((), dtype=int)
     mode = SEARCH if plan.warmup else IDLE
     return Schedule(zero + mode, zero + plan.warmup, zero + 0.0 + plan.burst, zero)
@@ -75,7 +75,7 @@ def _work(shadows: Any) -> Any:
 
 
 def first_burst(plan: Plan, usual: int) -> float:
-    """Return the steps until a burst begins where nothing alarms the guard.
+    """Return the steps until the first burst of a run without an alarm.
 
     Examples
     --------
@@ -90,9 +90,9 @@ def first_burst(plan: Plan, usual: int) -> float:
 
 def update_idle(schedule: Schedule, plan: Plan, usual: int) -> tuple[Schedule, bool]:
     """Return what `update` does in an idle step without an alarm, at a fraction of its cost."""
-    price = plan.burst * _work(usual)
-    credit = min(float(schedule.credit) + plan.budget, _BOUND * price)
-    begins = credit >= price
+    cost = plan.burst * _work(usual)
+    credit = min(float(schedule.credit) + plan.budget, _BOUND * cost)
+    begins = credit >= cost
     mode, left = (WATCH, plan.burst) if begins else (IDLE, 0)
     return Schedule(mode, left, credit, 0), begins
 
@@ -112,17 +112,17 @@ def update(
     Parameters
     ----------
     schedule
-        What was done in this step.
+        The state in this step.
     plan
-        How much may be done.
+        The budget and the lengths.
     shadows
         How many candidates were followed in this step.
     alarm
-        Whether to search now.
+        Whether to start a search now.
     usual
         How many candidates a burst without an alarm follows.
     undecided
-        Whether a search that ends now should go on.
+        Whether to extend a search that ends now.
     xp
         `numpy` or `jax.numpy`.
 
@@ -132,18 +132,22 @@ def update(
     >>> int(schedule.mode), int(schedule.left), bool(begins)
     (2, 256, True)
     """
-    price = plan.burst * _work(usual)
+    cost = plan.burst * _work(usual)
     work = xp.where(shadows > 0, _work(shadows), 0.0)
-    credit = xp.clip(schedule.credit + plan.budget - work, -_BOUND * price, _BOUND * price)
+    credit = xp.clip(schedule.credit + plan.budget - work, -_BOUND * cost, _BOUND * cost)
     left = xp.maximum(schedule.left - 1, 0)
     busy = (schedule.mode != IDLE) & (left > 0)
-    stays = (schedule.mode == SEARCH) & (left == 0) & undecided & (schedule.longer < _LONGER)
+    stays = (
+        (schedule.mode == SEARCH) & (left == 0) & undecided & (schedule.extensions < _EXTENSIONS)
+    )
     search = alarm & (schedule.mode != SEARCH)
-    watch = ~busy & ~stays & (credit >= price)
+    watch = ~busy & ~stays & (credit >= cost)
     mode = xp.where(busy | stays, schedule.mode, xp.where(watch, WATCH, IDLE))
     mode = xp.where(search, SEARCH, mode)
     left = xp.where(stays, plan.burst, xp.where(watch, plan.burst, left))
     left = xp.where(search, plan.search, left)
-    longer = xp.where(stays, schedule.longer + 1, xp.where(mode == SEARCH, schedule.longer, 0))
+    extensions = xp.where(
+        stays, schedule.extensions + 1, xp.where(mode == SEARCH, schedule.extensions, 0)
+    )
     # A burst that follows another at once only goes on.
-    return Schedule(mode, left, credit, longer), search | (watch & (schedule.mode != WATCH))
+    return Schedule(mode, left, credit, extensions), search | (watch & (schedule.mode != WATCH))

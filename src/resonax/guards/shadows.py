@@ -12,9 +12,9 @@ follow a schedule. The growth is measured in the energy
 
 .. math:: E = \alpha \bar\lambda \lVert u \rVert^2 + \mu \kappa \lVert v \rVert^2,
 
-with the mean curvature :math:`\bar\lambda` that the shadow has met: it swings less within a period
-of the oscillation than the length of either does. Nothing here knows a framework: `advance` works
-on arrays of NumPy, jax and torch alike.
+with the mean curvature :math:`\bar\lambda` along the shadow: it varies less within a period
+of the oscillation than either norm does. Nothing here knows a framework: `step_shadow` works on
+arrays of NumPy, jax and torch alike.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ import numpy as np
 
 from resonax.checks import ArgumentError, check_number
 
-__all__ = ["Energy", "Gains", "advance", "candidates_below", "checked_candidates", "gains"]
+__all__ = ["Energy", "Gains", "candidates_below", "checked_candidates", "gains", "step_shadow"]
 
-# Steps down from the user's own momentum, as multiples of what it lacks to 1.
+# Candidates below the user's own momentum, as multiples of its 1 - momentum.
 _LADDER = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500)
 _LEAST_GAP = 0.01
 _FLOOR = 1e-30
@@ -63,12 +63,12 @@ def gains(
     return Gains(momentum, 1.0 - dampening, kappa, beta, weight_decay)
 
 
-def advance(place: Any, velocity: Any, product: Any, by: Gains) -> tuple[Any, Any, Any]:
-    """Return the shadow one step later, and the decayed product that moved it.
+def step_shadow(place: Any, velocity: Any, product: Any, by: Gains) -> tuple[Any, Any, Any]:
+    """Return position and velocity one step later, and the product with weight decay.
 
     Examples
     --------
-    >>> place, velocity, _ = advance(1.0, 0.0, 2.0, gains(0.1, 0.9))
+    >>> place, velocity, _ = step_shadow(1.0, 0.0, 2.0, gains(0.1, 0.9))
     >>> place, velocity
     (0.8, -2.0)
     """
@@ -78,7 +78,7 @@ def advance(place: Any, velocity: Any, product: Any, by: Gains) -> tuple[Any, An
 
 
 class Energy(NamedTuple):
-    """Sums over the weights from which a growth follows, one entry for each candidate.
+    """The two parts of the energy, summed over the weights, one entry for each candidate.
 
     ``places`` is the sum of ``alpha u*u``, ``velocities`` that of ``momentum kappa v*v``.
     """

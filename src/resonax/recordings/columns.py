@@ -16,7 +16,7 @@ from resonax.labels import plain
 from resonax.recordings.dates import as_numbers, read_dates
 from resonax.recordings.table import Table, listed, unknown
 
-__all__ = ["LARGE_AS_IS", "Choice", "Found", "choose", "look", "numbers", "report"]
+__all__ = ["LARGE_AS_IS", "Choice", "Found", "choose", "collect_bad", "numbers", "raise_bad"]
 
 _MOST_COLUMNS = 2000  # to learn from
 LARGE_AS_IS = 1e6  # what a recorded process accepts
@@ -120,7 +120,9 @@ def _pick(kind: str, given: Any, table: Table) -> str:
     raise unknown(kind, str(given), table.columns)
 
 
-def look(block: np.ndarray, names: Sequence[str], before: int, limit: float, found: Found) -> None:
+def collect_bad(
+    block: np.ndarray, names: Sequence[str], before: int, limit: float, found: Found
+) -> None:
     """Note the first rows, and the number, of the values in each column that cannot be used."""
     size = np.abs(block)
     if (size <= limit).all():
@@ -135,7 +137,7 @@ def look(block: np.ndarray, names: Sequence[str], before: int, limit: float, fou
             known[names[column]] = ([*first, *rows[:3].tolist()][:3], count + len(rows))
 
 
-def report(found: Found, total: int) -> None:
+def raise_bad(found: Found, total: int) -> None:
     """Raise `DataError` if there are values that cannot be used in so many rows."""
     for name, (_, count) in found.get("missing values", {}).items():
         if count == total:

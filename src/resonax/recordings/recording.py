@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from resonax.checks import ArgumentError, DataError, check_whole
+from resonax.recordings.accumulators import Classes, RowStore, Spread
 from resonax.recordings.arrange import Arrangement, arrange
 from resonax.recordings.columns import (
     LARGE_AS_IS,
     Choice,
     Found,
     choose,
-    look,
+    collect_bad,
     numbers,
-    report,
+    raise_bad,
 )
-from resonax.recordings.kept import Classes, RowStore, Spread
 from resonax.recordings.sources import open_table
 from resonax.recordings.table import Table
 
@@ -236,7 +236,7 @@ def _gather(
             coded = classes.take(piece[choice.target] if choice.labels else block[:, target])
             if choice.labels:
                 block[:, target] = coded
-        look(block, names, rows, limit, found)
+        collect_bad(block, names, rows, limit, found)
         if drop_missing:
             found.pop("missing values", None)
         whole = block[~np.isnan(block).any(axis=1)] if drop_missing else block
@@ -248,7 +248,7 @@ def _gather(
             for name, parts in keys.items():
                 parts.append(piece[name])
         rows += len(block)
-    report(found, rows)
+    raise_bad(found, rows)
     if rows < 2:
         count = {0: "no rows", 1: "1 row"}[rows]
         raise DataError(f"{table.source} has {count} of data: at least 2 are needed")
@@ -271,6 +271,6 @@ def _joined(keys: dict[str, list[Any]], drop_missing: bool) -> dict[str, Any]:
     if not drop_missing:
         found: Found = {}
         for name, column in whole.items():
-            look(np.where(column.isna(), np.nan, 0.0)[:, None], [name], 0, 1.0, found)
-            report(found, len(column))
+            collect_bad(np.where(column.isna(), np.nan, 0.0)[:, None], [name], 0, 1.0, found)
+            raise_bad(found, len(column))
     return whole

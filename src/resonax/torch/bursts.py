@@ -1,4 +1,4 @@
-"""Bursts: for some steps, shadows follow a run along the graphs of its own batches."""
+"""Bursts: steps in which shadows follow the tangent dynamics along the batches of a run."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from resonax.torch.shadows import Shadows
 
 __all__ = ["Burst"]
 
-_REMEMBERED = 1024  # steps of curvature, for the period
+_HISTORY = 1024  # steps of curvature, for the period
 
 
 class Burst:
-    """Shadows of the candidates that are followed now, and the curvature that they met."""
+    """Shadows of the candidates that are followed now, and the curvature along them."""
 
     def __init__(self, groups: Groups, curvature: str):
         self._groups, self.curvature = groups, curvature
         self._products: list[Tensor] | None = None
         self.shadows: Shadows | None = None
-        self.met: list[list[float]] = []  # curvature that each candidate met
+        self.met: list[list[float]] = []  # curvature along each candidate
         self.probed = 0  # steps in which shadows were followed
 
-    def look(self, loss: Tensor, outputs: list[Tensor], count: int) -> None:
+    def observe(self, loss: Tensor, outputs: list[Tensor], count: int) -> None:
         """Add the curvature of a batch, or of a part of it, times each of the shadows."""
         weights = self._groups.weights()
         if self.shadows is None or not self.shadows.fits(weights, count):
@@ -41,16 +41,16 @@ class Burst:
         old = self._products
         self._products = made if old is None else [a + b for a, b in zip(old, made, strict=True)]
 
-    def forget(self) -> None:
-        """Forget the curvature of a step that was not made."""
+    def discard(self) -> None:
+        """Discard the curvature of a step that was not made."""
         self._products = None
 
     def stop(self) -> None:
-        """Follow nothing any more."""
+        """Stop following candidates."""
         self.shadows, self._products = None, None
 
     def advance(self, candidates: tuple[float, ...], on: np.ndarray) -> ShadowStep | None:
-        """Move the shadows by the step that was made, and return what they met, if anything."""
+        """Move the shadows by the step that was made; None where no loss was observed."""
         products, self._products = self._products, None
         if products is None or self.shadows is None:
             return None
@@ -60,7 +60,7 @@ class Burst:
             self.shadows = None
             return None
         self.probed += 1
-        self.met = [*self.met[1 - _REMEMBERED :], _wide(part.curvature, on).tolist()]
+        self.met = [*self.met[1 - _HISTORY :], _wide(part.curvature, on).tolist()]
 
         def wide(energy: Energy) -> Energy:
             return Energy(*(_wide(row, on) for row in energy))
@@ -68,12 +68,12 @@ class Burst:
         return ShadowStep(wide(part.before), wide(part.after), _wide(part.curvature, on))
 
     def period(self) -> float | None:
-        """Return the rhythm of the curvature, if it has one."""
+        """Return the period of the curvature, if it has one."""
         if not self.met:
             return None
         met = np.asarray(self.met)
         seen = np.isfinite(met).all(axis=0)
-        # The shadow of the smallest momentum turns least, so that it shows the stream's rhythm.
+        # The shadow of the smallest momentum oscillates least: it shows the period of the data.
         return period_of(met[:, np.flatnonzero(seen)[-1]]) if seen.any() else None
 
     def tensors(self) -> list[list[Tensor]] | None:
@@ -81,7 +81,7 @@ class Burst:
         return None if self.shadows is None else [self.shadows.places, self.shadows.velocities]
 
     def load(self, tensors: list[list[Tensor]] | None, met: list[list[float]], probed: int) -> None:
-        """Go on with shadows from a checkpoint, on the devices of the weights."""
+        """Continue with shadows from a checkpoint, on the devices of the weights."""
         self.met, self.probed, self._products = met, probed, None
         if tensors is None:
             self.shadows = None
@@ -93,13 +93,13 @@ class Burst:
         )
         self.shadows = Shadows(places, velocities)
 
-    def follow(self, other: Burst) -> None:
-        """Take over what another has seen of the step that is being made."""
+    def copy_products(self, other: Burst) -> None:
+        """Copy what another has observed of the step that is being made."""
         if other._products is not None:
             self._products = [part.clone() for part in other._products]
 
     def _direction(self, loss: Tensor, weights: list[Tensor]) -> list[Tensor]:
-        """Return where the run itself is heading: it carries the direction that grows."""
+        """Return the velocity of the run, or its gradient: it contains the direction that grows."""
         found = [part for part in self._groups.velocities() if part is not None]
         moves = any(bool(dense_values(part).any()) for part in found)
         if len(found) < len(weights) or not moves:

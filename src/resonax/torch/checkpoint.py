@@ -1,4 +1,4 @@
-"""The state of a guard as plain values, and its reading: whole, or refused in a sentence."""
+"""The state of a guard as plain values, and its validation."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def from_dict(found: Any, config: GuardConfig, weights: Sequence[Tensor], groups
     found
         The dictionary.
     config
-        Those of the guard that goes on; the candidates are the saved ones.
+        That of the guard that continues; the candidates are the saved ones.
     weights, groups
         Trained parameters and number of groups of its optimizer.
     """

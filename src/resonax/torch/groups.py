@@ -11,7 +11,7 @@ from torch import Tensor
 from resonax.checks import ArgumentError
 from resonax.guards.shadows import Gains, gains
 
-__all__ = ["Groups", "check_belonging", "check_optimizer", "dense_values"]
+__all__ = ["Groups", "check_optimizer", "check_ownership", "dense_values"]
 
 _KNOWN = "torch.optim.SGD (momentum, dampening, nesterov, weight_decay, maximize, schedules)"
 
@@ -35,10 +35,10 @@ def check_optimizer(model: object, optimizer: object) -> None:
             raise ArgumentError("an SGD with differentiable=True cannot be analysed")
 
 
-def check_belonging(
+def check_ownership(
     model: torch.nn.Module, optimizer: torch.optim.Optimizer, curvature: str
 ) -> None:
-    """Raise `ArgumentError` for an optimizer that trains something other than the model."""
+    """Raise `ArgumentError` for an optimizer whose parameters are not those of the model."""
     held = {id(weight) for weight in model.parameters()}
     trained = [
         id(weight)
@@ -91,7 +91,7 @@ class Groups:
                 self.own[place] = float(group["momentum"])
             used = self.own[place] if cap is None else min(self.own[place], cap)
             if used == 0 and group["momentum"] != 0:
-                for weight in group["params"]:  # torch would take it up again later, outdated
+                for weight in group["params"]:  # torch would use it again later, outdated
                     self.optimizer.state[weight].pop("momentum_buffer", None)
             group["momentum"] = self.used[place] = used
             group.pop(_KEY, None)

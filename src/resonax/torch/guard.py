@@ -16,9 +16,9 @@ from resonax.guards.report import GuardReport
 from resonax.guards.schedule import Plan
 from resonax.guards.shadows import checked_candidates
 from resonax.torch.checkpoint import as_dict, from_dict
-from resonax.torch.groups import Groups, check_belonging, check_optimizer
+from resonax.torch.groups import Groups, check_optimizer, check_ownership
+from resonax.torch.guarded_run import GuardedRun
 from resonax.torch.losses import check_closure, check_no_backward
-from resonax.torch.run import Run
 
 __all__ = ["Guard"]
 
@@ -35,7 +35,7 @@ class Guard:
     .. math:: v \gets \mu_j v - H_k u, \qquad u \gets u + \eta v ,
 
     with the Gauss-Newton matrix :math:`H_k` of the batch. The mean logarithm of its growth is the
-    rate of that momentum on this stream. Shadows are followed in bursts only, see ``budget``.
+    rate of that momentum on these data. Shadows are followed in bursts only, see ``budget``.
 
     An optimizer has one guard at a time. ``with Guard(...) as guard`` closes it at the end.
     ``copy.deepcopy((model, optimizer, guard))`` is a second run with a guard of its own; a copy or
@@ -48,22 +48,22 @@ class Guard:
     optimizer
         `torch.optim.SGD` of its parameters.
     policy
-        ``safe`` lowers the momentum to the largest candidate that surely falls, and lets it rise
-        again, each with a line of the logger ``resonax``; ``watch`` warns where ``safe`` would
-        lower it, and changes nothing; ``fastest`` moves to the candidate that falls most.
+        ``safe`` lowers the momentum to the largest candidate that decays, and raises it again,
+        each with a line of the logger ``resonax``; ``watch`` warns where ``safe`` would lower it,
+        and changes nothing; ``fastest`` moves to the candidate that decays fastest.
     candidates
         Momenta to compare; by default the user's own and smaller ones down to 0.
     budget
         Extra work for each step, in steps, as long as nothing is wrong. ``math.inf`` follows
         shadows in every step.
     burst, search
-        Length in steps of a look at the momentum in use, and at all candidates after an alarm. In
-        a burst the guard holds two copies of the parameters for each candidate that it follows.
+        Steps in which the momentum in use is followed, and all candidates after an alarm. In a
+        burst the guard holds two copies of the parameters for each candidate that it follows.
     warmup
         Steps at the start, 0 or at least 96, in which all candidates are followed while ``safe``
-        and ``fastest`` train with a small momentum (0.75 for 0.95); then they take up the largest
+        and ``fastest`` train with a small momentum (0.75 for 0.95); then they change to the largest
         one that does not seem to grow. For networks that are trained from scratch, and for runs
-        that must not swing even once. Each of these steps takes as long as ten to fifteen others.
+        that must not oscillate even once. Each of these steps costs as much as 10 to 15 others.
     curvature
         ``gauss-newton``, or ``hessian`` for models whose loss is not made of their outputs.
     log
@@ -109,18 +109,18 @@ class Guard:
         check_optimizer(model, optimizer)
         if curvature not in _CURVATURES:
             raise suggest("curvature", str(curvature), _CURVATURES)
-        check_belonging(model, optimizer, curvature)
+        check_ownership(model, optimizer, curvature)
         plan = Plan(min(budget, 1e9), burst, search, warmup).checked()
         largest = max(Groups(optimizer).own)  # pyright: ignore[reportArgumentType]
         kept = tuple(one for one in checked_candidates(candidates, largest) if one <= largest)
         config = GuardConfig(checked_policy(policy), kept, plan)
         self._given = None if candidates is None else {float(one) for one in candidates}
         self._scaler = scaler
-        self._attach(model, optimizer, Run(model, optimizer, config, curvature, log))
+        self._attach(model, optimizer, GuardedRun(model, optimizer, config, curvature, log))
         self._run.groups.apply(None)
         self._run.arm()
 
-    def _attach(self, model: Any, optimizer: Any, run: Run) -> None:
+    def _attach(self, model: Any, optimizer: Any, run: GuardedRun) -> None:
         if getattr(optimizer, _GUARDED, False):
             raise ArgumentError("this optimizer has a guard already; close() that one first")
         self.model, self.optimizer, self._run = model, optimizer, run
@@ -141,7 +141,7 @@ class Guard:
         return self._run.probing
 
     def step(self, closure: Callable[[], Tensor]) -> Tensor:
-        """Make one step of training: zero the gradients, differentiate, update; watched.
+        """Make one guarded step of training: zero the gradients, differentiate, update.
 
         Parameters
         ----------
@@ -152,11 +152,11 @@ class Guard:
         run = self._opened()
         run.is_loop = False
         self.optimizer.zero_grad()
-        run.forget()
-        with run.forwards.keeping(run.probing):
+        run.discard()
+        with run.outputs.recording_all(run.probing):
             loss = closure()
         check_no_backward(run.groups.weights())
-        run.look(loss)
+        run.observe(loss)
         if self._scaler is None:
             loss.backward()
             self.optimizer.step()
@@ -167,27 +167,27 @@ class Guard:
         return loss.detach()
 
     def observe(self, loss: Tensor) -> None:
-        """Look at a loss before its ``backward``, in a loop that steps the optimizer itself.
+        """Observe a loss before its ``backward``, in a loop that steps the optimizer itself.
 
         For gradient accumulation call it for each part, with the loss as it is differentiated but
         before any `GradScaler` scales it. A loss made of more than 16 forward passes needs `step`.
         """
         run = self._opened()
         run.is_loop = True
-        run.look(loss)
+        run.observe(loss)
 
     def forget(self) -> None:
-        """Forget what was observed since the last update, as of a step that a scaler skipped."""
-        self._run.forget()
+        """Discard what was observed since the last update, as of a step that a scaler skipped."""
+        self._run.discard()
 
     def report(self) -> GuardReport:
         """Return what is known of the run; print it, or take ``to_dict()``."""
         return self._run.report()
 
     def close(self) -> None:
-        """Let go of the module and the optimizer, with the momentum that the user gave them.
+        """Remove all hooks, and give the optimizer the user's own momentum again.
 
-        Warns if nothing is known of the run.
+        Warns if no rate is known.
         """
         self._end(quiet=False)
 
@@ -203,7 +203,7 @@ class Guard:
         return as_dict(self._run.save())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict`; a state that does not fit is refused, and nothing changes.
+        """Continue from `state_dict`; a state that does not fit is refused, and nothing changes.
 
         The candidates are the saved ones, which follow from the momentum with which the run began;
         where some were given to this guard they must be the same.
@@ -226,10 +226,10 @@ class Guard:
         model, optimizer = (copy.deepcopy(part, memo) for part in (self.model, self.optimizer))
         made._scaler, made._given = copy.deepcopy(self._scaler, memo), self._given
         old = self._run
-        run = Run(model, optimizer, old.config, old.burst.curvature, old.voice.log)
+        run = GuardedRun(model, optimizer, old.config, old.burst.curvature, old.events.log)
         made._attach(model, optimizer, run)
         made.load_state_dict(self.state_dict())
-        run.follow(old)
+        run.copy_rest(old)
         if old.is_over:
             made._end(quiet=True)
         return made
@@ -246,7 +246,7 @@ class Guard:
             "optimizer, and load it into a new guard"
         )
 
-    def _opened(self) -> Run:
+    def _opened(self) -> GuardedRun:
         if self._run.is_over:
             raise ArgumentError("this guard is closed; make a new one")
         return self._run

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from resonax.checks import ArgumentError, suggest
 from resonax.torch.guard import Guard
-from resonax.torch.trainers import Options, check_options, guard_of
+from resonax.torch.trainers import GuardOptions, check_options, guard_of
 
 try:
     from lightning.pytorch.callbacks import Callback
@@ -73,7 +73,7 @@ class GuardCallback(Callback):  # pyright: ignore[reportGeneralTypeIssues]
     100
     """
 
-    def __init__(self, policy: str = "safe", *, module: str = "", **options: Unpack[Options]):
+    def __init__(self, policy: str = "safe", *, module: str = "", **options: Unpack[GuardOptions]):
         check_options(policy, options)
         self.guard: Guard | None = None
         self._policy, self._module, self._options = policy, module, options

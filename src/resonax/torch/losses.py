@@ -1,4 +1,4 @@
-"""What a guard is shown by mistake, told in a sentence at the first step rather than in a burst."""
+"""Checks of closures and losses at the first step, before a burst would fail on them."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ def check_first(loss: Tensor, weights: Sequence[Tensor]) -> None:
             raise ArgumentError(
                 "guard.observe needs the loss before its backward: call it before loss.backward()"
             ) from None
-        return  # an operation that cannot be differentiated so; a burst will tell
+        return  # an operation that cannot be differentiated twice; the first burst will warn
     if all(slope is None for slope in slopes):
         raise ArgumentError("the loss does not depend on any parameter of the optimizer")

@@ -5,9 +5,9 @@ product is
 
 .. math:: G u = J^\top \, \nabla^2 \ell(z) \, J u, \qquad J = \partial z / \partial \theta .
 
-It has no negative curvature, along which any run drifts apart without ever diverging; for a linear
-model it is the Hessian. The graph is only read: the forward pass happens once, so that dropout,
-batch normalisation and whatever else a closure does see nothing of the guard.
+It has no negative curvature, along which differences grow although the run does not diverge; for a
+linear model it is the Hessian. The graph is only read: the forward pass happens once, so that
+dropout, batch normalisation and other side effects of a closure happen once.
 """
 
 from __future__ import annotations

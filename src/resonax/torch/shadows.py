@@ -1,4 +1,4 @@
-"""Shadows of the weights as tensors: one pair for each candidate that is followed."""
+"""Shadows of the weights as tensors: position and velocity for each candidate that is followed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from resonax.guards.guard import ShadowStep
-from resonax.guards.shadows import Energy, Gains, advance
+from resonax.guards.shadows import Energy, Gains, step_shadow
 
 __all__ = ["Shadows"]
 
@@ -39,7 +39,7 @@ class Shadows:
 
     @classmethod
     def along(cls, direction: Sequence[Tensor], count: int) -> Shadows:
-        """Return shadows that all begin in one direction, at rest."""
+        """Return shadows that all start in one direction, with velocity 0."""
         size = max(float(torch.stack([part.norm() for part in direction]).norm()), 1e-30)
         places = [
             (part / size).unsqueeze(0).expand(count, *part.shape).clone() for part in direction
@@ -64,7 +64,7 @@ class Shadows:
     def advance(
         self, products: Sequence[Tensor], each: Sequence[tuple[Gains, float]]
     ) -> ShadowStep:
-        """Move on by one step, rescale, and return what was met."""
+        """Make one step, rescale, and return energies and curvature."""
         only = [by for by, _ in each]
         before = self._energy(only)
         met = np.zeros(len(self.places[0]))
@@ -72,7 +72,7 @@ class Shadows:
         for index, (by, sign) in enumerate(each):
             place, velocity = self.places[index], self.velocities[index]
             shaped = Gains(*(_spread(number, place) for number in by))
-            moved, faster, pull = advance(place, velocity, sign * products[index], shaped)
+            moved, faster, pull = step_shadow(place, velocity, sign * products[index], shaped)
             met += _sums([place * pull])
             self.places[index], self.velocities[index] = moved, faster
         after = self._energy(only)

@@ -1,4 +1,4 @@
-"""What the callbacks for trainers share: a guard for as long as a trainer trains."""
+"""What the callbacks for trainers share: options, and a guard from a saved state."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from resonax.guards.policy import checked_policy
 from resonax.torch.groups import check_optimizer
 from resonax.torch.guard import Guard
 
-__all__ = ["Options", "check_options", "guard_of"]
+__all__ = ["GuardOptions", "check_options", "guard_of"]
 
 
-class Options(TypedDict, total=False):
+class GuardOptions(TypedDict, total=False):
     """Options of `resonax.torch.Guard`; the scaler is the trainer's own."""
 
     candidates: Any
@@ -27,7 +27,7 @@ class Options(TypedDict, total=False):
     log: Callable[[dict[str, Any]], object]
 
 
-def check_options(policy: str, options: Options) -> None:
+def check_options(policy: str, options: GuardOptions) -> None:
     """Raise `ArgumentError` for a policy or an option that does not exist.
 
     Examples
@@ -38,21 +38,21 @@ def check_options(policy: str, options: Options) -> None:
     """
     checked_policy(policy)
     for name in options:
-        if name not in Options.__annotations__:
-            raise suggest("option", name, Options.__annotations__)
+        if name not in GuardOptions.__annotations__:
+            raise suggest("option", name, GuardOptions.__annotations__)
 
 
 def guard_of(
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
     policy: str,
-    options: Options,
+    options: GuardOptions,
     *,
     processes: int,
     send: Callable[[dict[str, float]], object],
     saved: dict[str, Any] | None = None,
 ) -> Guard:
-    """Return a guard that goes on from a saved state, if there is one.
+    """Return a guard that continues from a saved state, if there is one.
 
     Parameters
     ----------

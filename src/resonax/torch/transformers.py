@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from resonax.torch.groups import check_optimizer
 from resonax.torch.guard import Guard
-from resonax.torch.trainers import Options, check_options, guard_of
+from resonax.torch.trainers import GuardOptions, check_options, guard_of
 
 try:
     from accelerate.optimizer import AcceleratedOptimizer
@@ -55,7 +55,7 @@ class GuardCallback(TrainerCallback):
         The guard of the last training; None before.
     """
 
-    def __init__(self, trainer: Trainer, policy: str = "safe", **options: Unpack[Options]):
+    def __init__(self, trainer: Trainer, policy: str = "safe", **options: Unpack[GuardOptions]):
         check_options(policy, options)
         self.guard: Guard | None = None
         self._trainer, self._policy, self._options = trainer, policy, options
@@ -98,7 +98,7 @@ class GuardCallback(TrainerCallback):
         wanted = control.should_log
         while self._numbers:
             self._trainer.log(self._numbers.pop(0))
-        control.should_log = wanted  # a log of ours does not stand for one of the trainer
+        control.should_log = wanted  # the guard's log does not replace the trainer's
 
     def on_train_end(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         self._release()

@@ -1,8 +1,8 @@
-"""What a module returns, kept from a forward pass until its loss is known and no longer.
+"""The outputs of a module, kept from a forward pass until its loss is known.
 
 Outputs hold the graph of their batch. Inside `Guard.step` the passes of the closure are those of
-the loss. In a loop of one's own nobody says which passes belong to a loss, so that a few are kept;
-where more come, as in an evaluation, none is.
+the loss. In the user's own loop it is not known which passes belong to a loss: up to `MOST_PASSES`
+are kept, and none where there are more, as in an evaluation.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from torch import Tensor
 
 from resonax.torch.products import outputs_of
 
-__all__ = ["MOST_PASSES", "Forwards"]
+__all__ = ["MOST_PASSES", "OutputRecorder"]
 
-MOST_PASSES = 16  # whose outputs are kept in a loop of one's own
+MOST_PASSES = 16  # whose outputs are kept in the user's own loop
 
 
 class _Hook:
-    """A forward hook that stays behind when its module is copied or saved.
+    """A forward hook that is not copied or saved with its module.
 
-    There a method of the standard library takes its place that does nothing with three arguments.
+    It is pickled as a method of the standard library that does nothing with three arguments.
     """
 
     def __init__(self, keep: Callable[[Any], None]):
@@ -37,18 +37,18 @@ class _Hook:
         return getattr, (nullcontext(), "__exit__")
 
 
-class Forwards:
-    """The outputs of a module since they were last taken."""
+class OutputRecorder:
+    """Records the outputs of a module."""
 
     def __init__(self, model: torch.nn.Module):
         self._model = model
         self._hook: Any = None
-        self.forget()
+        self.clear()
 
-    def keep(self, on: bool) -> None:
-        """Keep the outputs of some passes from now on, or of none."""
+    def record(self, on: bool) -> None:
+        """Start or stop recording up to `MOST_PASSES` passes."""
         if not on:
-            self.forget()
+            self.clear()
         if on and self._hook is None and "_forward_hooks" in vars(self._model):
             self._hook = self._model.register_forward_hook(_Hook(self._saw))
         elif not on and self._hook is not None:
@@ -56,9 +56,9 @@ class Forwards:
             self._hook = None
 
     @contextmanager
-    def keeping(self, on: bool) -> Iterator[None]:
-        """Keep the outputs of all passes of a block, if wanted."""
-        self.keep(False)
+    def recording_all(self, on: bool) -> Iterator[None]:
+        """Record all passes in a block, if wanted."""
+        self.record(False)
         hook = self._model.register_forward_hook(_Hook(self._add)) if on else None
         try:
             yield
@@ -67,13 +67,13 @@ class Forwards:
                 hook.remove()
 
     def take(self) -> list[Tensor] | None:
-        """Return what was kept, and keep it no longer; None after too many passes."""
+        """Return and release what was recorded; None after too many passes."""
         kept = self._kept if self._passes <= MOST_PASSES else None
-        self.forget()
+        self.clear()
         return kept
 
-    def forget(self) -> None:
-        """Keep what there is no longer."""
+    def clear(self) -> None:
+        """Release what was recorded."""
         self._kept: list[Tensor] = []
         self._passes = 0
 

@@ -1,4 +1,4 @@
-"""What a guard says while the run goes on: events, warnings, log lines and records for a log."""
+"""The events of a guarded run: kept, logged, and warned of."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from resonax.guards.report import (
     resonance,
 )
 
-__all__ = ["Voice"]
+__all__ = ["EventLog"]
 
 _LOGGER = logging.getLogger("resonax")
 
 
-class Voice:
-    """Events so far, each told once.
+class EventLog:
+    """Events so far, each reported once.
 
     What the user should act on is a `ResonanceWarning`; what the guard did itself, such as lowering
-    the momentum, is a line of the logger ``resonax``, which Python prints unless told otherwise.
+    the momentum, is a line of the logger ``resonax``, which Python prints by default.
     """
 
     def __init__(self, config: GuardConfig, log: Callable[[dict[str, Any]], object] | None):
@@ -34,13 +34,13 @@ class Voice:
         self.events: list[Event] = []
 
     def load(self, config: GuardConfig, events: list[Event]) -> None:
-        """Go on after events of a checkpoint."""
+        """Continue after the events of a checkpoint."""
         self._config, self.events = config, events
 
-    def tell(
+    def report_step(
         self, before: GuardState, after: GuardState, period: Callable[[], float | None]
     ) -> None:
-        """Speak of what changed in a step."""
+        """Report what changed in a step."""
         if int(after.current) != int(before.current):
             event = change(before, after, self._config, period())
             self.add(event, after)
@@ -52,8 +52,8 @@ class Voice:
         if is_probing(before) and not is_probing(after):
             self._record(after)
 
-    def tell_blind(self, reason: str, state: GuardState) -> None:
-        """Speak of a model that has no second derivatives."""
+    def warn_blind(self, reason: str, state: GuardState) -> None:
+        """Warn that the model has no second derivatives."""
         text = (
             f"this model has no second derivatives ({reason}): the guard sees only whether the "
             "run itself grows, and leaves the momentum alone"
@@ -61,8 +61,8 @@ class Voice:
         self.add(Event(int(state.step), "blind", text), state)
         warnings.warn(text, ResonanceWarning, stacklevel=3)  # where `observe` is called
 
-    def tell_unseen(self, text: str, state: GuardState) -> None:
-        """Speak of a run that ends and of which nothing is known."""
+    def warn_unseen(self, text: str, state: GuardState) -> None:
+        """Warn that a run ends of which no rate is known."""
         self.add(Event(int(state.step), "unseen", text), state)
         warnings.warn(text, ResonanceWarning, stacklevel=4)  # where the guard is closed
 

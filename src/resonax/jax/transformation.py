@@ -1,4 +1,4 @@
-r"""Watch and guard training loops of JAX: an optax transformation.
+r"""A guard for training loops of JAX: an optax transformation.
 
 It is SGD with momentum, :math:`v \gets \mu v + g,\ \theta \gets \theta - \eta v`, whose momentum is
 guarded. As optax's line searches do, it takes the loss of the batch as an extra argument.
@@ -24,34 +24,35 @@ from resonax.guards.guard import update as update_guard
 from resonax.guards.policy import POLICIES, checked_policy
 from resonax.guards.report import GuardReport, change, report_of, resonance
 from resonax.guards.schedule import IDLE, Plan
-from resonax.guards.shadows import Energy, Gains, advance, checked_candidates, gains
+from resonax.guards.shadows import Energy, checked_candidates, gains
+from resonax.jax.shadows import gauss_newton, hessian, step_shadows
 
 __all__ = ["GuardedState", "guard", "report"]
 
 
 class GuardedState(NamedTuple):
-    """Velocity of the run, what is known of it, and the shadows, (candidates, *shape) each."""
+    """Velocity of the run, state of its guard, and the shadows, (candidates, *shape) each."""
 
     velocity: optax.Updates
-    watched: GuardState
+    guard_state: GuardState
     places: optax.Updates
     velocities: optax.Updates
     candidates: Array
     probed: Array
-    policy: Array  # place in `POLICIES`
+    policy: Array  # index in `POLICIES`
     plan: Plan
 
     @property
     def momentum(self) -> Array:
         """The momentum in use."""
-        return self.candidates[self.watched.current]
+        return self.candidates[self.guard_state.current]
 
 
 _LOGGER = logging.getLogger("resonax")
 
 
-def _tell(config: GuardConfig, before: GuardState, after: GuardState) -> None:
-    """Write a line on what changed in a step, on the host; under `jax.vmap` nothing may have."""
+def _log_change(config: GuardConfig, before: GuardState, after: GuardState) -> None:
+    """Log what changed in a step, on the host; under `jax.vmap` possibly nothing."""
     before, after = (jax.tree.map(np.asarray, state) for state in (before, after))
     if int(after.current) != int(before.current):
         event = change(before, after, config, None)
@@ -59,67 +60,6 @@ def _tell(config: GuardConfig, before: GuardState, after: GuardState) -> None:
         event = resonance(before, after, config, None)
     if event is not None:
         _LOGGER.warning("step %d: %s", event.step, event.text)
-
-
-def _lanes(number: Any, like: Array) -> Any:
-    return jnp.reshape(number, (-1,) + (1,) * (like.ndim - 1)) if jnp.ndim(number) else number
-
-
-def _sums(tree: Any) -> Array:
-    rows = [jnp.sum(leaf.reshape(len(leaf), -1), axis=1) for leaf in jax.tree.leaves(tree)]
-    return functools.reduce(jnp.add, rows)
-
-
-def _energy(places: Any, velocities: Any, by: Gains) -> Energy:
-    squares = [jax.tree.map(jnp.square, tree) for tree in (places, velocities)]
-    return Energy(by.alpha * _sums(squares[0]), by.momentum * by.kappa * _sums(squares[1]))
-
-
-def _hessian(value_fn: Callable[[Any], Array], params: Any) -> Callable[[Any], Any]:
-    return lambda along: jax.jvp(jax.grad(value_fn), (params,), (along,))[1]
-
-
-def _gauss_newton(output_fn: Any, loss_fn: Any, params: Any) -> Callable[[Any], Any]:
-    outputs, pull = jax.vjp(output_fn, params)
-
-    def product(along: Any) -> Any:
-        pushed = jax.jvp(output_fn, (params,), (along,))[1]
-        return pull(jax.jvp(jax.grad(loss_fn), (outputs,), (pushed,))[1])[0]
-
-    return product
-
-
-def _follow(
-    product: Callable[[Any], Any], state: GuardedState, direction: Any, by: Gains
-) -> tuple[Any, Any, ShadowStep]:
-    """Move all shadows by one step; return them rescaled, and what they met."""
-    count = len(state.candidates)
-    size = jnp.maximum(optax.tree.norm(direction), 1e-30)
-    begins = state.watched.begins
-    places = jax.tree.map(
-        lambda new, old: jnp.where(begins, jnp.broadcast_to(new / size, (count, *new.shape)), old),
-        direction,
-        state.places,
-    )
-    velocities = jax.tree.map(lambda old: jnp.where(begins, 0.0, old), state.velocities)
-    before, lengths = _energy(places, velocities, by), _sums(jax.tree.map(jnp.square, places))
-    products = jax.vmap(product)(places)
-    leaves, tree = jax.tree.flatten(places)
-    others = (jax.tree.leaves(part) for part in (velocities, products))
-    moved = [
-        advance(place, velocity, pulled, Gains(*(_lanes(number, place) for number in by)))
-        for place, velocity, pulled in zip(leaves, *others, strict=True)
-    ]
-    new, faster, pulls = zip(*moved, strict=True)
-    met = _sums([place * pull for place, pull in zip(leaves, pulls, strict=True)])
-    met = met / jnp.maximum(lengths, 1e-30)
-    places, velocities = jax.tree.unflatten(tree, new), jax.tree.unflatten(tree, faster)
-    after = _energy(places, velocities, by)
-    scale = 1 / jnp.sqrt(jnp.maximum(after.places + after.velocities, 1e-30))
-    places, velocities = (
-        jax.tree.map(lambda part: part * _lanes(scale, part), tree) for tree in (places, velocities)
-    )
-    return places, velocities, ShadowStep(before, after, met)
 
 
 def guard(
@@ -140,8 +80,8 @@ def guard(
 
     ``update`` needs the loss of the batch as a function of the parameters, ``value_fn``, whose
     Hessian is used. For networks give ``output_fn`` (parameters to outputs) and ``loss_fn``
-    (outputs to loss) instead: the Gauss-Newton matrix has no negative curvature, along which every
-    run drifts apart.
+    (outputs to loss) instead: the Gauss-Newton matrix has no negative curvature, along which
+    differences grow although the run does not diverge.
 
     Parameters
     ----------
@@ -158,7 +98,7 @@ def guard(
     candidates
         Momenta to compare; by default the user's own and smaller ones down to 0.
     budget, burst, search, warmup
-        How much the guard may look, see `resonax.torch.Guard`; a burst follows all candidates.
+        Extra work of the guard, see `resonax.torch.Guard`; a burst follows all candidates.
     speak
         Whether each change of the momentum, and under ``watch`` each that ``safe`` would make, is a
         line of the logger ``resonax``, written from compiled code. Under `jax.vmap` that calls the
@@ -192,7 +132,7 @@ def guard(
         stacked = jax.tree.map(lambda leaf: jnp.zeros((len(kept), *leaf.shape), leaf.dtype), params)
         return GuardedState(
             velocity=optax.tree.zeros_like(params),
-            watched=jax.tree.map(jnp.asarray, init_guard(config)),
+            guard_state=jax.tree.map(jnp.asarray, init_guard(config)),
             places=stacked,
             velocities=stacked,
             candidates=jnp.asarray(kept),
@@ -215,39 +155,47 @@ def guard(
         if params is None:
             raise ArgumentError("update needs the params, where the curvature is taken")
         if output_fn is not None and loss_fn is not None:
-            product = _gauss_newton(output_fn, loss_fn, params)
+            product = gauss_newton(output_fn, loss_fn, params)
         elif value_fn is not None:
-            product = _hessian(value_fn, params)
+            product = hessian(value_fn, params)
         else:
             raise ArgumentError("update needs value_fn, or output_fn and loss_fn, of the batch")
-        watched = state.watched
-        lr = learning_rate(watched.step) if callable(learning_rate) else learning_rate
+        guard_state = state.guard_state
+        lr = learning_rate(guard_state.step) if callable(learning_rate) else learning_rate
         options = {"weight_decay": weight_decay, "nesterov": nesterov}
         moving = optax.tree.norm(state.velocity) > 0
         direction = jax.tree.map(lambda v, g: jnp.where(moving, v, g), state.velocity, updates)
 
         def probe(state: GuardedState) -> tuple[Any, Any, ShadowStep]:
-            return _follow(product, state, direction, gains(lr, state.candidates, **options))
+            by = gains(lr, state.candidates, **options)
+            start = {"direction": direction, "begins": state.guard_state.begins}
+            return step_shadows(product, state.places, state.velocities, by, **start)
 
         def rest(state: GuardedState) -> tuple[Any, Any, ShadowStep]:
             ones = jnp.ones_like(state.candidates)
             energy = Energy(ones, ones)
             return state.places, state.velocities, ShadowStep(energy, energy, ones)
 
-        places, velocities, met = jax.lax.cond(watched.schedule.mode != IDLE, probe, rest, state)
+        places, velocities, found = jax.lax.cond(
+            guard_state.schedule.mode != IDLE, probe, rest, state
+        )
         by = gains(lr, state.momentum, **options)
         decayed = jax.tree.map(lambda g, p: g + by.decay * p, updates, params)
         velocity = jax.tree.map(lambda v, h: by.momentum * v + h, state.velocity, decayed)
         moves = jax.tree.map(lambda v, h: -by.kappa * v - by.beta * h, velocity, decayed)
-        after = update_guard(watched, config, optax.tree.norm(velocity), met, jnp)
-        after = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, watched)
-        probed = state.probed + jnp.any(active(watched, config, jnp))
+        after = update_guard(guard_state, config, optax.tree.norm(velocity), found, jnp)
+        after = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, guard_state)
+        probed = state.probed + jnp.any(active(guard_state, config, jnp))
         if speak:
-            news = (after.current != watched.current) | (after.advised != watched.advised)
-            tell = functools.partial(jax.debug.callback, functools.partial(_tell, config))
-            jax.lax.cond(news, tell, lambda *_: None, watched, after)
+            news = (after.current != guard_state.current) | (after.advised != guard_state.advised)
+            tell = functools.partial(jax.debug.callback, functools.partial(_log_change, config))
+            jax.lax.cond(news, tell, lambda *_: None, guard_state, after)
         made = state._replace(
-            velocity=velocity, watched=after, places=places, velocities=velocities, probed=probed
+            velocity=velocity,
+            guard_state=after,
+            places=places,
+            velocities=velocities,
+            probed=probed,
         )
         return moves, made
 
@@ -264,7 +212,7 @@ def _states_in(tree: Any) -> list[GuardedState]:
 
 
 def report(state: Any) -> GuardReport:
-    """Return what a guard knows of its run; print it, or take ``to_dict()``.
+    """Return the report of a guarded run; print it, or take ``to_dict()``.
 
     Parameters
     ----------
@@ -297,9 +245,9 @@ def report(state: Any) -> GuardReport:
     kept = tuple(round(float(one), 6) for one in made.candidates)
     plan = Plan(*(np.asarray(part).item() for part in made.plan))
     return report_of(
-        made.watched,
+        made.guard_state,
         GuardConfig(POLICIES[int(made.policy)], kept, plan, every=True),
-        momentum=kept[int(made.watched.current)],
+        momentum=kept[int(made.guard_state.current)],
         own=kept[0],
         probed=int(made.probed),
     )

@@ -1,4 +1,4 @@
-"""A run under guard: what the losses and the optimizer of a training loop show, step by step."""
+"""A guarded run: the state of a guard, updated from the losses and steps of a training loop."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from resonax.guards.guard import update as update_guard
 from resonax.guards.report import Event, GuardReport, loss_lost, report_of
 from resonax.torch.bursts import Burst
 from resonax.torch.checkpoint import Saved
-from resonax.torch.forwards import MOST_PASSES, Forwards
+from resonax.torch.events import EventLog
 from resonax.torch.groups import Groups
 from resonax.torch.losses import check_first, check_graph
-from resonax.torch.voice import Voice
+from resonax.torch.outputs import MOST_PASSES, OutputRecorder
 
-__all__ = ["Run"]
+__all__ = ["GuardedRun"]
 
 
-class Run:
-    """State of a guard and what it is fed with: groups, forward passes, bursts; and its voice."""
+class GuardedRun:
+    """State of a guard, with the parameter groups, outputs, shadows and events that it needs."""
 
     def __init__(self, model: Any, optimizer: Any, config: GuardConfig, curvature: str, log: Any):
         self.config, self.state = config, init_guard(config)
-        self.groups, self.forwards = Groups(optimizer), Forwards(model)
+        self.groups, self.outputs = Groups(optimizer), OutputRecorder(model)
         self.burst = Burst(self.groups, curvature)
-        self.voice = Voice(config, log)
+        self.events = EventLog(config, log)
         self.is_loop = True  # whether the user's loop steps the optimizer, as far as is known
         self.is_over = False
         self._losses: list[Tensor] = []
@@ -44,36 +44,36 @@ class Run:
         return is_probing(self.state) and not self._blind and not self.is_over
 
     def arm(self) -> None:
-        """Keep outputs where the user's loop may need them: in a burst, outside of `Guard.step`."""
-        self.forwards.keep(self.probing and self.is_loop)
+        """Record outputs where they may be needed: in a burst, outside of `Guard.step`."""
+        self.outputs.record(self.probing and self.is_loop)
 
-    def look(self, loss: Tensor) -> None:
-        """Look at a loss before its ``backward``."""
+    def observe(self, loss: Tensor) -> None:
+        """Observe a loss before its ``backward``."""
         check_graph(loss)
         if not self._begun:
             check_first(loss, self.groups.weights())
             self._begun = True
         self._losses.append(loss.detach())
-        outputs = self.forwards.take()
+        outputs = self.outputs.take()
         if not self.probing:
             return
         if outputs is None:
-            self._tell_crowded()
+            self._warn_crowded()
             return
         try:
-            self.burst.look(loss, outputs, int(self._on().sum()))
+            self.burst.observe(loss, outputs, int(self._on().sum()))
         except (RuntimeError, NotImplementedError) as error:
             self._blind = True
             self.burst.stop()
             self.arm()
             start = np.zeros((), int)  # no warm-up either
             self.state = self.state._replace(current=start, advised=start)
-            self.voice.tell_blind(str(error).splitlines()[0], self.state)
+            self.events.warn_blind(str(error).splitlines()[0], self.state)
 
-    def forget(self) -> None:
-        """Forget what was seen since the last update."""
-        self.burst.forget()
-        self.forwards.forget()
+    def discard(self) -> None:
+        """Discard what was observed since the last update."""
+        self.burst.discard()
+        self.outputs.clear()
 
     def before_step(self) -> None:
         """Give the optimizer the momentum of this step."""
@@ -81,22 +81,22 @@ class Run:
         self.groups.apply(self.config.candidates[place] if place else None)
 
     def after_step(self) -> None:
-        """Take in the step that the optimizer has made."""
-        looks = (int(self.state.step) + 1) % STRIDE == 0
-        met = self.burst.advance(self.config.candidates, self._on()) if self.probing else None
-        self._missed += self.probing and met is None
-        size = self.groups.size() if looks or met is not None else 0.0
+        """Update the state with the step that the optimizer has made."""
+        is_sampled = (int(self.state.step) + 1) % STRIDE == 0
+        found = self.burst.advance(self.config.candidates, self._on()) if self.probing else None
+        self._missed += self.probing and found is None
+        size = self.groups.size() if is_sampled or found is not None else 0.0
         before = self.state
         if math.isfinite(size):
-            self.state = update_guard(before, self.config, size, met)
+            self.state = update_guard(before, self.config, size, found)
         else:
             self.state = before._replace(step=before.step + 1)
-        if looks:
+        if is_sampled:
             self._check_losses()
-        self._turn(before)
-        self.forwards.forget()
+        self._restart_shadows(before)
+        self.outputs.clear()
         self.arm()
-        self.voice.tell(before, self.state, self.burst.period)
+        self.events.report_step(before, self.state, self.burst.period)
 
     def report(self) -> GuardReport:
         """Return what is known."""
@@ -107,7 +107,7 @@ class Run:
             own=max(self.groups.own),
             probed=self.burst.probed,
             period=self.burst.period(),
-            events=tuple(self.voice.events),
+            events=tuple(self.events.events),
             missed=self._missed,
         )
 
@@ -120,7 +120,7 @@ class Run:
         if int(self.state.step) == 0:
             unseen = "the guard never saw this run: its optimizer made no step"
         if unseen and not quiet:
-            self.voice.tell_unseen(unseen, self.state)
+            self.events.warn_unseen(unseen, self.state)
 
     def save(self) -> Saved:
         """Return all that a resumed run needs."""
@@ -131,7 +131,7 @@ class Run:
             used=list(self.groups.used),
             shadows=self.burst.tensors(),
             met=[list(row) for row in self.burst.met],
-            events=list(self.voice.events),
+            events=list(self.events.events),
             probed=self.burst.probed,
             missed=self._missed,
             blind=self._blind,
@@ -140,9 +140,9 @@ class Run:
         )
 
     def load(self, saved: Saved) -> None:
-        """Go on from what was saved."""
+        """Continue from what was saved."""
         self.config = self.config._replace(candidates=saved.candidates)
-        self.voice.load(self.config, saved.events)
+        self.events.load(self.config, saved.events)
         self.state = saved.state
         self.groups.own, self.groups.used = saved.own, saved.used
         self.burst.load(saved.shadows, saved.met, saved.probed)
@@ -151,9 +151,9 @@ class Run:
         self.before_step()
         self.arm()
 
-    def follow(self, other: Run) -> None:
-        """Take over from another run, of which this is a copy, what is not saved."""
-        self.burst.follow(other.burst)
+    def copy_rest(self, other: GuardedRun) -> None:
+        """Copy from another run, of which this is a copy, what is not saved."""
+        self.burst.copy_products(other.burst)
         self._begun, self._crowded, self.is_loop = other._begun, other._crowded, other.is_loop
         self.arm()
 
@@ -165,19 +165,19 @@ class Run:
         if self._lost or all(math.isfinite(float(loss)) for loss in losses):
             return
         self._lost = True
-        self.voice.warn(loss_lost(self.state), self.state)
+        self.events.warn(loss_lost(self.state), self.state)
 
-    def _tell_crowded(self) -> None:
+    def _warn_crowded(self) -> None:
         if not self._crowded:
             text = (
                 f"more than {MOST_PASSES} forward passes came before this loss, and such steps are "
                 "not followed; use guard.step(closure), and torch.no_grad() for other passes"
             )
-            self.voice.warn(Event(int(self.state.step), "crowded", text), self.state)
+            self.events.warn(Event(int(self.state.step), "crowded", text), self.state)
         self._crowded = True
 
-    def _turn(self, before: GuardState) -> None:
-        """Begin with fresh shadows where others are followed from now on."""
+    def _restart_shadows(self, before: GuardState) -> None:
+        """Start new shadows where other candidates are followed from now on."""
         after = self.state
         if not (is_probing(before) or after.begins or int(after.current) != int(before.current)):
             return
