@@ -140,21 +140,21 @@ def ran(reduction):
     """Return responses, grid, networks after 0 and 20 steps, and sum of the next 20 losses."""
     training, seen, run = NETWORKS[reduction], [], network.run_networks
 
-    def spy(training, grid, plan, *rest):
-        seen.extend([grid, plan])
-        return run(training, grid, plan, *rest)
+    def spy(training, grid, loop, *rest):
+        seen.extend([grid, loop])
+        return run(training, grid, loop, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(network, "run_networks", spy)
         options = {"runs": RUNS, "steps": 40, "window": 20, "seed": 5, "double": True}
         found = simulate(training, {"lr": RATES}, **options)
-    grid, plan = seen
+    grid, loop = seen
     with jax.enable_x64(True):
-        state = network.begin_networks(training, grid, plan=plan)
+        state = network.begin_networks(training, grid, loop=loop)
         begin = jax.tree.map(lambda leaf: np.array(leaf[:STREAMS, 0]), state.layers)
-        state = network.advance_networks(training, grid, state, 0, 1, False, plan=plan)
+        state = network.advance_networks(training, grid, state, 0, 1, False, loop=loop)
         end = jax.tree.map(lambda leaf: np.array(leaf[:STREAMS, 0]), state.layers)
-        state = network.advance_networks(training, grid, state, 20, 1, True, plan=plan)
+        state = network.advance_networks(training, grid, state, 20, 1, True, loop=loop)
         total = np.array(state.total[:STREAMS, 0])
     return found, grid, begin, end, total
 

@@ -197,15 +197,15 @@ def test_law_of_runs_is_that_of_a_plain_loop(name):
     accept(*(stats.ks_2samp(ours[0, -1], theirs).pvalue for ours, theirs in pairs))
 
 
-@partial(jax.jit, static_argnames=("plan", "steps"))
-def factors(training, grid, plan, steps):
+@partial(jax.jit, static_argnames=("loop", "steps"))
+def factors(training, grid, loop, steps):
     """Draw again F (steps, streams, cells or 1, rows, weights), and the noise of its rows."""
     step, dim, walked = jnp.arange(steps), training.process.dim, training.process.step_normals
-    needs = needs_of(dim, plan.rows, process=walked, scatter=plan.scatter)
+    needs = needs_of(dim, loop.rows, process=walked, scatter=loop.scatter)
     draws = draw(grid.keys, step, needs)
-    state = begin_walk(training, grid, plan)[0]
-    laws = walk(training, grid, plan, state, step, draws.process)[1]
-    rows, noise = linear.gradients(training, grid, plan._replace(gram=False), laws, draws)
+    state = begin_walk(training, grid, loop)[0]
+    laws = walk(training, grid, loop, state, step, draws.process)[1]
+    rows, noise = linear.gradients(training, grid, loop._replace(gram=False), laws, draws)
     return jnp.stack([jnp.stack(row, -1) for row in rows], -2), jnp.stack(noise, -1)
 
 
@@ -226,20 +226,20 @@ REPLAYS = {  # training, lr of the columns, shared, steps, NumPy optimizer
 def test_fed_the_same_numbers_it_agrees_to_rounding(name, monkeypatch):
     training, lr, shared, steps, move, seen = *REPLAYS[name], []
 
-    def spy(training, grid, *, plan):
-        state = linear.begin_linear(training, grid, plan=plan)
-        seen.extend([training, grid, plan, jax.tree.map(np.array, state)])
+    def spy(training, grid, *, loop):
+        state = linear.begin_linear(training, grid, loop=loop)
+        seen.extend([training, grid, loop, jax.tree.map(np.array, state)])
         return state
 
     monkeypatch.setattr(engine, "begin_linear", spy)
     options = {"runs": 2, "steps": steps, "window": steps // 4, "seed": 5}
     found = simulate(training, {"lr": lr}, shared, **options, double=True)
-    training, grid, plan, state = seen
+    training, grid, loop, state = seen
     with jax.enable_x64(True):
-        F, noise = (np.asarray(part)[:, :4] for part in factors(training, grid, plan, steps))
+        F, noise = (np.asarray(part)[:, :4] for part in factors(training, grid, loop, steps))
     error, target = (np.stack(part, -1)[:4] for part in (state.weights, state.target))
     decay = getattr(training.optimizer, "weight_decay", 0.0)
-    scale = 2 * plan.rows if REPLAYS[name][0].reduction == "sum" else 2
+    scale = 2 * loop.rows if REPLAYS[name][0].reduction == "sum" else 2
     away = 0.0 if training.is_linear else target  # a sum with it would round small errors off
     size, momentum = np.repeat(lr, 2)[:, None, None], np.c_[shared.get("momentum", 0.9)]
     memory, distance = 0.0 * error, []

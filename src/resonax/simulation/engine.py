@@ -21,7 +21,7 @@ from resonax.simulation.linear_state import log_distance
 from resonax.simulation.random_numbers import path_keys
 from resonax.simulation.schedule import BLOCK, Progress, run_windows
 from resonax.simulation.training import Training
-from resonax.simulation.walk import Grid, Plan, cell_at
+from resonax.simulation.walk import Grid, Loop, cell_at
 
 __all__ = ["Responses", "simulate"]
 
@@ -203,7 +203,7 @@ def _check(asked: _Request) -> None:
         )
 
 
-def _plan(asked: _Request, ordered: bool, share_paths: bool) -> Plan:
+def _loop(asked: _Request, ordered: bool, share_paths: bool) -> Loop:
     """Return which computations the loop of some cells has."""
     training, values, rows = asked.training, asked.values, int(asked.largest("batch"))
     law_varies = not set(asked.shared) <= {*training.optimizer.axes, "start", "batch", "dim"}
@@ -215,7 +215,7 @@ def _plan(asked: _Request, ordered: bool, share_paths: bool) -> Plan:
     # Cells that share H need no more products for H e than for F'(F e).
     gram = share_paths and not law_varies and "batch" not in asked.shared
     gram = gram and not isinstance(training.model, Network)
-    return Plan(
+    return Loop(
         law_varies=law_varies,
         batch_varies="batch" in asked.shared,
         dim_varies="dim" in values,
@@ -234,7 +234,7 @@ def _run(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run cells that one compiled loop serves."""
     training, columns, shared, runs, steps, window = asked
-    plan = _plan(asked, ordered, share_paths)
+    loop = _loop(asked, ordered, share_paths)
     # Vectorised code rounds the last few numbers of an array, which do not fill a vector, another
     # way: copies of the last path fill it up, so that no result depends on their number.
     paths = len(keys)
@@ -254,9 +254,9 @@ def _run(
     if isinstance(training.model, Network):
         from resonax.simulation.network import run_networks
 
-        logs = run_networks(training, grid, plan, steps, window, progress)
+        logs = run_networks(training, grid, loop, steps, window, progress)
     else:
-        logs = _run_linear(training, grid, plan, steps, window, progress)
+        logs = _run_linear(training, grid, loop, steps, window, progress)
     begin, middle, end = (
         np.asarray(log, float)[:paths].reshape(paths // runs, runs, -1).swapaxes(1, 2)
         for log in logs
@@ -268,11 +268,11 @@ def _run(
 
 
 def _run_linear(
-    training: Training, grid: Grid, plan: Plan, steps: int, window: int, progress: Progress
+    training: Training, grid: Grid, loop: Loop, steps: int, window: int, progress: Progress
 ) -> list[Any]:
     """Return the logarithms of the distance at the start, and over windows in middle and end."""
-    state = begin_linear(training, grid, plan=plan)
+    state = begin_linear(training, grid, loop=loop)
     start = log_distance(state, steps=0)
-    advance = functools.partial(advance_linear, training, grid, plan=plan)
+    advance = functools.partial(advance_linear, training, grid, loop=loop)
     measure = functools.partial(log_distance, steps=window)
     return [start, *run_windows(state, advance, measure, steps, window, progress)]

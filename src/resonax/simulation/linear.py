@@ -26,7 +26,7 @@ from resonax.simulation.position_form import position_form
 from resonax.simulation.random_numbers import BEGINNING, normals, uniforms
 from resonax.simulation.schedule import BLOCK
 from resonax.simulation.training import Training
-from resonax.simulation.walk import Grid, Plan, begin_walk, cell_at, vmap_cells, walk
+from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, vmap_cells, walk
 
 __all__ = ["advance_linear", "begin_linear", "gradients"]
 
@@ -39,7 +39,7 @@ def _active(values: Any, dim: int) -> list[Array] | None:
     return [jnp.where(place < values["dim"], 1.0, 0.0) for place in range(dim)]
 
 
-def gradients(training: Training, grid: Grid, plan: Plan, laws: Any, draws: Draws) -> Any:
+def gradients(training: Training, grid: Grid, loop: Loop, laws: Any, draws: Draws) -> Any:
     """Return H and p, or F and its noise, of every step, over (steps, paths, cells or 1)."""
 
     def one(values: Any, given: Draws, law: Any) -> tuple[Any, Any]:
@@ -49,13 +49,13 @@ def gradients(training: Training, grid: Grid, plan: Plan, laws: Any, draws: Draw
             given,
             law,
             cell.model,
-            rows=plan.rows,
-            scatter=plan.scatter,
-            batch=None if plan.batch_varies else cell.batch,
+            rows=loop.rows,
+            scatter=loop.scatter,
+            batch=None if loop.batch_varies else cell.batch,
         )
-        spread = jnp.sqrt(jnp.asarray(cell.noise) / (1.0 if plan.batch_varies else cell.batch))
+        spread = jnp.sqrt(jnp.asarray(cell.noise) / (1.0 if loop.batch_varies else cell.batch))
         noise = [spread * given.noise[place] for place in range(len(rows))]
-        if not plan.gram:
+        if not loop.gram:
             return tuple(map(tuple, rows)), tuple(noise)
         scale = 2 * grid.scale(cell.batch)
         size = range(len(rows[0]))
@@ -64,7 +64,7 @@ def gradients(training: Training, grid: Grid, plan: Plan, laws: Any, draws: Draw
         pull = [scale * sum(row[i] * one for row, one in pairs) for i in size]
         return tuple(hessian), tuple(pull)
 
-    return jax.vmap(vmap_cells(one, grid, plan), in_axes=(0, 0 if plan.ordered else None))(
+    return jax.vmap(vmap_cells(one, grid, loop), in_axes=(0, 0 if loop.ordered else None))(
         draws, laws
     )
 
@@ -72,14 +72,14 @@ def gradients(training: Training, grid: Grid, plan: Plan, laws: Any, draws: Draw
 def _slope(
     grid: Grid,
     cell: Training,
-    plan: Plan,
+    loop: Loop,
     gradient: Any,
     weights: tuple[Array, ...],
     unit: ArrayLike,
 ) -> list[Any]:
     """Return the gradient: H e - p, or 2 F'(F e - noise) with fewer products where F is short."""
     places = range(len(weights))
-    if plan.gram:
+    if loop.gram:
         hessian, pull = gradient
 
         def entry(i: int, j: int) -> Array:
@@ -87,12 +87,12 @@ def _slope(
             return hessian[i * (i + 1) // 2 + j]
 
         slope = [sum(entry(i, j) * weights[j] for j in places) for i in places]
-        return [g - unit * p for g, p in zip(slope, pull, strict=True)] if plan.noisy else slope
+        return [g - unit * p for g, p in zip(slope, pull, strict=True)] if loop.noisy else slope
     rows, noise = gradient
     gaps = [sum(f * e for f, e in zip(row, weights, strict=True)) for row in rows]
-    if plan.noisy:
+    if loop.noisy:
         gaps = [gap - unit * one for gap, one in zip(gaps, noise, strict=True)]
-    if plan.batch_varies:  # of the rows drawn, this cell takes the first ``batch``
+    if loop.batch_varies:  # of the rows drawn, this cell takes the first ``batch``
         batch = jnp.asarray(cell.batch)
         gaps = [jnp.where(number < batch, gap / batch, 0.0) for number, gap in enumerate(gaps)]
     scale = 2 * grid.scale(cell.batch)
@@ -103,7 +103,7 @@ def _slope(
 def _cell_step(
     training: Training,
     grid: Grid,
-    plan: Plan,
+    loop: Loop,
     values: Any,
     gradient: Any,
     weights: tuple[Array, ...],
@@ -113,15 +113,15 @@ def _cell_step(
 ) -> tuple[tuple[Array, ...], Any]:
     """Return weights and optimizer of one cell after one step."""
     cell = cell_at(training, values)
-    slope = _slope(grid, cell, plan, gradient, weights, unit)
-    if plan.dim_varies:  # weights of masked inputs are 0 and stay 0
+    slope = _slope(grid, cell, loop, gradient, weights, unit)
+    if loop.dim_varies:  # weights of masked inputs are 0 and stay 0
         active = _active(values, cell.process.dim) or []
         slope = [*(g * on for g, on in zip(slope, active, strict=False)), *slope[len(active) :]]
     optimizer: Any = cell.optimizer
     params = weights
     if isinstance(optimizer, Momentum):
         # The decay pulls the weights themselves towards zero: e + theta* in units of the cell.
-        if plan.decays:
+        if loop.decays:
             pairs = zip(slope, weights, target, strict=True)
             slope = [g + optimizer.weight_decay * (e + unit * t) for g, e, t in pairs]
         optimizer = replace(optimizer, weight_decay=0.0)
@@ -132,8 +132,8 @@ def _cell_step(
     return tuple(e + move for e, move in zip(weights, moves, strict=True)), state
 
 
-@functools.partial(jax.jit, static_argnames="plan")
-def begin_linear(training: Training, grid: Grid, *, plan: Plan) -> LinearState:
+@functools.partial(jax.jit, static_argnames="loop")
+def begin_linear(training: Training, grid: Grid, *, loop: Loop) -> LinearState:
     """Return the state of all cells before the first step."""
     dim, size = training.process.dim, training.size
 
@@ -156,10 +156,10 @@ def begin_linear(training: Training, grid: Grid, *, plan: Plan) -> LinearState:
     numbers = normals if training.start_law == "normal" else uniforms
     given = [number[0] for number in numbers(grid.keys, BEGINNING, INPUT, 2 * size)]
     # All cells of a path begin at the same place, whether or not their laws vary.
-    over = vmap_cells(begin, grid, plan._replace(law_varies=True))
+    over = vmap_cells(begin, grid, loop._replace(law_varies=True))
     error, optimizer, target = over(given)
     flat = jnp.zeros_like(error[0])
-    process = begin_walk(training, grid, plan)
+    process = begin_walk(training, grid, loop)
     return LinearState(process, error, optimizer, target, flat, flat, flat - jnp.inf)
 
 
@@ -172,7 +172,7 @@ def _transposed(state: LinearState) -> LinearState:
     return swapped._replace(process=state.process)
 
 
-@functools.partial(jax.jit, static_argnames="plan", donate_argnames="state")
+@functools.partial(jax.jit, static_argnames="loop", donate_argnames="state")
 def advance_linear(
     training: Training,
     grid: Grid,
@@ -181,24 +181,24 @@ def advance_linear(
     blocks: Array,
     record: Array,
     *,
-    plan: Plan,
+    loop: Loop,
 ) -> LinearState:
     """Advance all cells by some blocks of steps; with ``record``, sum the distances up."""
     process = training.process
     needs = needs_of(
         process.dim,
-        plan.rows,
-        process=process.step_normals if plan.ordered else 0,
-        scatter=plan.scatter,
-        choice=plan.mixed,
+        loop.rows,
+        process=process.step_normals if loop.ordered else 0,
+        scatter=loop.scatter,
+        choice=loop.mixed,
     )
     over_paths = jax.vmap(
         lambda columns, shared, gradient, w, s, t, u: _cell_step(
-            training, grid, plan, {**columns, **shared}, gradient, w, s, t, u
+            training, grid, loop, {**columns, **shared}, gradient, w, s, t, u
         ),
         in_axes=(0, None, 0, 0, 0, 0, 0),
     )
-    over_cells = jax.vmap(over_paths, in_axes=(None, 0, 0 if plan.law_varies else None, 0, 0, 0, 0))
+    over_cells = jax.vmap(over_paths, in_axes=(None, 0, 0 if loop.law_varies else None, 0, 0, 0, 0))
 
     def one(state: LinearState, gradient: Any, measured: bool) -> tuple[LinearState, None]:
         unit = jnp.exp2(jnp.minimum(-state.shift, 100.0)) if training.is_linear else 1.0
@@ -221,10 +221,10 @@ def advance_linear(
     def block(number: Array, state: LinearState) -> LinearState:
         steps = first + number * BLOCK + jnp.arange(BLOCK)
         draws = draw(grid.keys, steps, needs)
-        process, laws = walk(training, grid, plan, state.process[0], steps, draws.process)
-        given = gradients(training, grid, plan, laws, draws)
+        process, laws = walk(training, grid, loop, state.process[0], steps, draws.process)
+        given = gradients(training, grid, loop, laws, draws)
         given = jax.tree.map(
-            lambda leaf: leaf.swapaxes(1, 2) if plan.law_varies else leaf[:, :, 0], given
+            lambda leaf: leaf.swapaxes(1, 2) if loop.law_varies else leaf[:, :, 0], given
         )
         before = state._replace(process=(process, state.process[1]))
         # One branch for each block: on a GPU each is a transfer to the host.

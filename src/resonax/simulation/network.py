@@ -30,7 +30,7 @@ from resonax.simulation.position_form import position_form
 from resonax.simulation.random_numbers import BEGINNING, normal_array, normals, uniform_array
 from resonax.simulation.schedule import BLOCK, Progress, run_windows
 from resonax.simulation.training import Training
-from resonax.simulation.walk import Grid, Plan, begin_walk, cell_at, vmap_cells, walk
+from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, vmap_cells, walk
 
 __all__ = ["Layers", "apply_network", "run_networks", "target"]
 
@@ -138,8 +138,8 @@ def _inputs(law: Law, standard: Array, choice: Array) -> Array:
     return law.mean[which] + jnp.einsum("nij,nj->ni", law.root[which], standard)
 
 
-@functools.partial(jax.jit, static_argnames="plan")
-def begin_networks(training: Training, grid: Grid, *, plan: Plan) -> NetworkState:
+@functools.partial(jax.jit, static_argnames="loop")
+def begin_networks(training: Training, grid: Grid, *, loop: Loop) -> NetworkState:
     """Return the state of all cells before the first step."""
     model, dim = training.model, training.process.dim
     assert isinstance(model, Network)
@@ -149,17 +149,17 @@ def begin_networks(training: Training, grid: Grid, *, plan: Plan) -> NetworkStat
         return layers, position_form(cell_at(training, values).optimizer).init(layers)
 
     given = normal_array(grid.keys, BEGINNING, INPUT, _weights(dim, model.hidden))[:, 0]
-    layers, optimizer = vmap_cells(begin, grid, plan._replace(law_varies=True))(given)
+    layers, optimizer = vmap_cells(begin, grid, loop._replace(law_varies=True))(given)
     total = jnp.zeros(layers[-1][1].shape[:2])
-    return NetworkState(begin_walk(training, grid, plan), layers, optimizer, total)
+    return NetworkState(begin_walk(training, grid, loop), layers, optimizer, total)
 
 
 def _batches(
-    training: Training, grid: Grid, plan: Plan, process: Any, steps: Array
+    training: Training, grid: Grid, loop: Loop, process: Any, steps: Array
 ) -> tuple[Any, _Batch]:
     """Return the state of the processes after some steps, and the batches of these."""
-    walks = training.process.step_normals if plan.ordered else 0
-    needs = needs_of(training.process.dim, plan.rows, process=walks, choice=plan.mixed)
+    walks = training.process.step_normals if loop.ordered else 0
+    needs = needs_of(training.process.dim, loop.rows, process=walks, choice=loop.mixed)
 
     def batch_of(values: Any, given: _Numbers, law: Law) -> _Batch:
         inputs = _inputs(law, given.input, given.choice)
@@ -167,13 +167,13 @@ def _batches(
         return _Batch(inputs, target(inputs) + noise)
 
     walked = normals(grid.keys, steps, PROCESS, needs.process)
-    process, laws = walk(training, grid, plan, process, steps, walked)
-    of_steps = 0 if plan.ordered else None
-    draw_batches = jax.vmap(vmap_cells(batch_of, grid, plan), in_axes=(0, of_steps))
+    process, laws = walk(training, grid, loop, process, steps, walked)
+    of_steps = 0 if loop.ordered else None
+    draw_batches = jax.vmap(vmap_cells(batch_of, grid, loop), in_axes=(0, of_steps))
     return process, draw_batches(_draw(grid, steps, needs, (INPUT, CHOICE, NOISE)), laws)
 
 
-def _tests(training: Training, grid: Grid, plan: Plan, steps: Array) -> _Batch:
+def _tests(training: Training, grid: Grid, loop: Loop, steps: Array) -> _Batch:
     """Return fresh inputs from the stationary law for some steps, with targets without noise."""
 
     def test_of(values: Any, given: _Numbers) -> _Batch:
@@ -182,13 +182,13 @@ def _tests(training: Training, grid: Grid, plan: Plan, steps: Array) -> _Batch:
 
     needs = Needs(0, _TEST_ROWS * training.process.dim, _TEST_ROWS, 0)
     given = _draw(grid, steps, needs, (TEST, TEST_CHOICE, NOISE))
-    return jax.vmap(vmap_cells(test_of, grid, plan))(given)
+    return jax.vmap(vmap_cells(test_of, grid, loop))(given)
 
 
 def _step(
     training: Training,
     grid: Grid,
-    plan: Plan,
+    loop: Loop,
     values: Any,
     batch: _Batch,
     layers: Layers,
@@ -197,9 +197,9 @@ def _step(
     """Return layers and optimizer of one cell after one step."""
     optimizer: Any = cell_at(training, values).optimizer
     slope = jax.grad(_loss)(layers, *batch)
-    slope = jax.tree.map(lambda leaf: grid.scale(plan.rows) * leaf, slope)
+    slope = jax.tree.map(lambda leaf: grid.scale(loop.rows) * leaf, slope)
     if isinstance(optimizer, Momentum):
-        if plan.decays:
+        if loop.decays:
             decay = optimizer.weight_decay
             slope = jax.tree.map(lambda g, weight: g + decay * weight, slope, layers)
         optimizer = replace(optimizer, weight_decay=0.0)
@@ -207,7 +207,7 @@ def _step(
     return optax.apply_updates(layers, moves), state
 
 
-@functools.partial(jax.jit, static_argnames="plan", donate_argnames="state")
+@functools.partial(jax.jit, static_argnames="loop", donate_argnames="state")
 def advance_networks(
     training: Training,
     grid: Grid,
@@ -216,7 +216,7 @@ def advance_networks(
     blocks: Array,
     record: Array,
     *,
-    plan: Plan,
+    loop: Loop,
 ) -> NetworkState:
     """Advance all cells by some blocks of steps; with ``record``, sum the test losses up."""
     paths, cells = state.total.shape
@@ -225,7 +225,7 @@ def advance_networks(
         **{name: jnp.tile(numbers, paths) for name, numbers in grid.shared.items()},
     }
 
-    step = functools.partial(_step, training, grid, plan)
+    step = functools.partial(_step, training, grid, loop)
 
     def one(state: NetworkState, now: tuple[_Batch, _Batch | None]) -> tuple[NetworkState, None]:
         batch, test = jax.tree.map(
@@ -241,11 +241,11 @@ def advance_networks(
         # Batches are drawn for the block at once, and the loop stores what it is given: XLA would
         # fuse the draws with each of their uses, and recompute them there.
         steps = first + number * BLOCK + jnp.arange(BLOCK)
-        process, batches = _batches(training, grid, plan, state.process[0], steps)
+        process, batches = _batches(training, grid, loop, state.process[0], steps)
         state = state._replace(process=(process, state.process[1]))
 
         def measured(state: NetworkState) -> NetworkState:
-            tests = _tests(training, grid, plan, steps)
+            tests = _tests(training, grid, loop, steps)
             return jax.lax.scan(one, state, (batches, tests))[0]
 
         def plain(state: NetworkState) -> NetworkState:
@@ -269,7 +269,7 @@ def _flat(leaf: Array) -> Array:
 def run_networks(
     training: Training,
     grid: Grid,
-    plan: Plan,
+    loop: Loop,
     steps: int,
     window: int,
     progress: Progress,
@@ -284,8 +284,8 @@ def run_networks(
         mean = np.asarray(state.total, float) / count
         return np.log(np.where(np.isfinite(mean), np.maximum(mean, 1e-300), np.inf))
 
-    advance = functools.partial(advance_networks, training, grid, plan=plan)
-    begin = functools.partial(begin_networks, training, grid, plan=plan)
+    advance = functools.partial(advance_networks, training, grid, loop=loop)
+    begin = functools.partial(begin_networks, training, grid, loop=loop)
     start = log_mean(advance(begin(), 0, 1, True), BLOCK)  # its state is donated
     measure = functools.partial(log_mean, count=window)
     return [start, *run_windows(begin(), advance, measure, steps, window, progress)]

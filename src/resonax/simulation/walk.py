@@ -14,7 +14,7 @@ from resonax.simulation.batches import PROCESS, split
 from resonax.simulation.random_numbers import BEGINNING, normals
 from resonax.simulation.training import Training
 
-__all__ = ["Grid", "Plan", "begin_walk", "cell_at", "vmap_cells", "walk"]
+__all__ = ["Grid", "Loop", "begin_walk", "cell_at", "vmap_cells", "walk"]
 
 
 class Grid(NamedTuple):
@@ -30,7 +30,7 @@ class Grid(NamedTuple):
         return 1 + self.summed * (jnp.asarray(batch) - 1)
 
 
-class Plan(NamedTuple):
+class Loop(NamedTuple):
     """What a compiled loop is made for."""
 
     law_varies: bool  # whether cells of one path differ in the law of their inputs
@@ -50,7 +50,7 @@ def cell_at(training: Training, values: dict[str, Any]) -> Training:
     return training.at({name: number for name, number in values.items() if name != "dim"})
 
 
-def vmap_cells(function: Any, grid: Grid, plan: Plan) -> Any:
+def vmap_cells(function: Any, grid: Grid, loop: Loop) -> Any:
     """Map ``function(values, numbers, ...)`` over paths, and their cells where laws vary.
 
     ``numbers`` are a path's random numbers, lists of arrays (paths,); the rest has leading
@@ -58,7 +58,7 @@ def vmap_cells(function: Any, grid: Grid, plan: Plan) -> Any:
     """
 
     def over_shared(columns: dict[str, Array], numbers: Any, *rest: Any) -> Any:
-        if plan.law_varies:
+        if loop.law_varies:
             each = jax.vmap(lambda shared, *inner: function({**columns, **shared}, numbers, *inner))
             return each(grid.shared, *rest)
         alone = jax.tree.map(lambda leaf: leaf[0], rest)
@@ -68,7 +68,7 @@ def vmap_cells(function: Any, grid: Grid, plan: Plan) -> Any:
 
 
 def walk(
-    training: Training, grid: Grid, plan: Plan, state: Any, steps: Array, numbers: list[Array]
+    training: Training, grid: Grid, loop: Loop, state: Any, steps: Array, numbers: list[Array]
 ) -> tuple[Any, Any]:
     """Return the state of the processes after some steps, and the laws of the inputs in each.
 
@@ -83,13 +83,13 @@ def walk(
 
     def one(state: Any, now: tuple[Array, list[Array]]) -> tuple[Any, Any]:
         step, given = now
-        return vmap_cells(lambda v, n, s: law_of(v, n, s, step), grid, plan)(given, state)
+        return vmap_cells(lambda v, n, s: law_of(v, n, s, step), grid, loop)(given, state)
 
-    if not plan.ordered:
+    if not loop.ordered:
         law = vmap_cells(
             lambda values, _: split(cell_at(training, values).process.stationary(), diagonal),
             grid,
-            plan,
+            loop,
         )
         return state, law([])
     if training.process.random_mean:
@@ -97,7 +97,7 @@ def walk(
     return state, jax.vmap(lambda *now: one(state, now)[1])(steps, numbers)
 
 
-def begin_walk(training: Training, grid: Grid, plan: Plan) -> Any:
+def begin_walk(training: Training, grid: Grid, loop: Loop) -> Any:
     """Return the state of the processes before the first step."""
 
     def begin(values: Any, given: list[Array]) -> Any:
@@ -105,7 +105,7 @@ def begin_walk(training: Training, grid: Grid, plan: Plan) -> Any:
         return cell_at(training, values).process.init(_row(given)), jnp.zeros(())
 
     given = normals(grid.keys, BEGINNING, PROCESS, training.process.init_normals)
-    return vmap_cells(begin, grid, plan)([number[0] for number in given])
+    return vmap_cells(begin, grid, loop)([number[0] for number in given])
 
 
 def _row(numbers: list[Array]) -> Array:

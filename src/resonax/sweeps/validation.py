@@ -22,7 +22,6 @@ MOST_UNROLLED = 1024  # features of a batch whose rows are drawn one by one: the
 MOST_INPUTS = 2**18  # of a network in one step, in all coordinates: each has its slot
 MOST_BATCHES = 32  # on the second axis: each is compiled on its own
 TRAIN_AXES = ("batch", "noise", "start")  # numbers of the table train that may be axes
-THEORY_AXES = ("momentum", "period", "lr", "amplitude", "batch")
 _COSTLY = ("mean_square", "lyapunov")
 
 
@@ -235,8 +234,8 @@ def _check_theory(sweep: Sweep, cell: Cell, points: Mapping[str, np.ndarray]) ->
         known = ", ".join(kinds("optimizer", "stability"))
         raise ArgumentError(f"theory needs a model other than network, and one of {known}")
     for name, array in points.items():
-        if name not in THEORY_AXES:
-            raise ArgumentError(f"theory needs axes of {', '.join(THEORY_AXES)}, got {name}")
+        if name in ("start", "dim"):  # no number of a setting
+            raise ArgumentError(f"theory cannot vary {name}, which is an axis")
         if name == "period" and array[0] == 0:
             raise ArgumentError("theory needs periods above 0, leave the period of 0 out")
         if set(_COSTLY) & set(sweep.theory.criteria) and len(array) < 2:
@@ -247,8 +246,8 @@ def _check_theory(sweep: Sweep, cell: Cell, points: Mapping[str, np.ndarray]) ->
     _check_table("process", table, tuple(points), lambda key: f"theory.process.{key}")
     if table["kind"] not in PERIODIC:
         raise suggest("theory.process.kind", table["kind"], PERIODIC)
-    for name in points:
-        if name in ("period", "amplitude") and name not in kind_of("process", table).varying():
+    for name in set(points) & set(kind_of("process", cell.process).varying()):
+        if name not in kind_of("process", table).varying():
             raise ArgumentError(f"theory.process: {table['kind']} has no {name}, which is an axis")
     if table.get("dim", 1) != cell.dim(points):
         raise ArgumentError(
