@@ -79,6 +79,7 @@ benchmark: $(VENV)/.test
 docs-pictures: $(VENV)/.test
 	$(BIN)/python docs/pictures/phenomenon.py
 	$(BIN)/python docs/pictures/check.py
+	$(BIN)/python docs/pictures/response.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

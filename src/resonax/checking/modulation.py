@@ -14,6 +14,7 @@ _SHORTEST = 4.0  # steps
 _LEAST_PERIODS = 6  # that the rows must hold
 _SEGMENT = 12  # periods over which a rhythm is taken to be in step with itself
 _MOST = 5
+_SHALLOWEST = 0.01
 
 
 @dataclass(frozen=True)
@@ -72,4 +73,5 @@ def find_modulations(curvature: np.ndarray) -> list[tuple[float, float]]:
     peaks = find_peaks(curvature[:, *upper], _SHORTEST, steps / _LEAST_PERIODS)
     periods = [float(peak.period) for peak in peaks[: 4 * _MOST]]
     found = [(period, modulation_depth(curvature, period)) for period in periods]
+    found = [pair for pair in found if pair[1] > _SHALLOWEST]
     return sorted(found, key=lambda pair: -pair[1])[:_MOST]

@@ -16,6 +16,8 @@ from resonax.probing.response import Poles
 
 __all__ = ["Response"]
 
+_DENSE = 400  # points of the fitted curve
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Response(Result):
@@ -139,17 +141,21 @@ def _finite(number: float) -> float | None:
 def _dataset(poles: Poles, swept: PeriodSweep | None) -> xr.Dataset:
     found: dict[str, Any] = {}
     if poles.gains is not None:
-        gains, pair = poles.gains, poles.pair
-        frequency = gains.frequency
-        fitted = np.full(len(frequency), np.nan) if pair is None else pair.gain(frequency)
+        gains, frequency = poles.gains, poles.gains.frequency
         found = {
             "frequency": ("frequency", frequency),
             "gain": ("frequency", np.abs(gains.mean)),
             "phase": ("frequency", np.unwrap(np.angle(gains.mean))),
             "error": ("frequency", gains.error),
-            "fitted_gain": ("frequency", np.abs(fitted)),
-            "fitted_phase": ("frequency", np.unwrap(np.angle(fitted))),
         }
+        if poles.pair is not None:
+            dense = np.geomspace(frequency[0], frequency[-1], _DENSE)
+            fitted = poles.pair.gain(dense)
+            found |= {
+                "fitted_frequency": ("fitted_frequency", dense),
+                "fitted_gain": ("fitted_frequency", np.abs(fitted)),
+                "fitted_phase": ("fitted_frequency", np.unwrap(np.angle(fitted))),
+            }
     if swept is not None:
         found |= {"period": ("period", swept.periods), "ratio": ("period", swept.ratio)}
     return xr.Dataset(found)

@@ -64,7 +64,9 @@ def _curve(axes: Axes, data: xr.Dataset, name: str) -> None:
     period = 1 / data.frequency.values
     bars = 1.96 * data.error.values
     axes.errorbar(period, data[name], bars, fmt="o", color=INK, ms=3, lw=0.8, label="measured")
-    axes.plot(period, data[f"fitted_{name}"], color=BLUE, lw=1.4, label="fitted pole pair")
+    if "fitted_frequency" in data:
+        fitted = 1 / data.fitted_frequency.values
+        axes.plot(fitted, data[f"fitted_{name}"], color=BLUE, lw=1.4, label="fitted pole pair")
 
 
 def _sweep(axes: Axes, data: xr.Dataset) -> None:

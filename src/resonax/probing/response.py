@@ -110,7 +110,8 @@ def _unsteady(gains: Gains) -> str | None:
     if gains.nonlinearity > _MOST_NONLINEAR:
         return (
             "the learner is not linear in its labels: with twice the amplitude the response "
-            f"changes by {gains.nonlinearity:.0%}; give a smaller excitation"
+            f"changes by {gains.nonlinearity:.0%}; give a smaller excitation, or a shorter "
+            "length if nearby copies part by themselves"
         )
     return None
 
