@@ -402,9 +402,9 @@ def test_a_daily_rhythm_is_the_order_and_plain_json():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"optimizer": "adam"}, "the optimizer adam is for sweep alone"),
-        ({"optimizer": "sgd"}, "momentum must be 0 for the optimizer sgd"),
-        ({"optimizer": "optax", "dampening": 0.5}, "optax has no dampening"),
+        ({"optimizer": "adam"}, "the optimizer adam is for sweep and response alone"),
+        ({"optimizer": "sgd"}, "momentum is not a parameter of sgd"),
+        ({"optimizer": "optax", "dampening": 0.5}, "dampening is not a parameter of optax"),
         ({"lr": -1.0}, "lr must be above 0"),
         ({"lr": math.nan}, "lr must be finite"),
         ({"momentum": 1.0}, "momentum must be at least 0 and below 1"),
