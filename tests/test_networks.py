@@ -155,9 +155,9 @@ def ran(reduction):
     with jax.enable_x64(True):
         state = network.begin_networks(training, grid, loop=loop)
         begin = jax.tree.map(lambda leaf: np.array(leaf[:STREAMS, 0]), state.layers)
-        state = network.advance_networks(training, grid, state, 0, 1, False, loop=loop)
+        state = network.step_networks(training, grid, state, 0, 1, False, loop=loop)
         end = jax.tree.map(lambda leaf: np.array(leaf[:STREAMS, 0]), state.layers)
-        state = network.advance_networks(training, grid, state, 20, 1, True, loop=loop)
+        state = network.step_networks(training, grid, state, 20, 1, True, loop=loop)
         total = np.array(state.total[:STREAMS, 0])
     return found, grid, begin, end, total
 

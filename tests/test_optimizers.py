@@ -139,7 +139,7 @@ def one_step(optimizer, hessian, weights, velocity):
     step_map = rx.Map(rx.Setting(rx.Iid(dim=SIZE - 1), optimizer))
     matrix = step_map.matrix(hessian)
     decayed = hessian + optimizer.weight_decay * jnp.eye(SIZE)
-    parts = step_map.advance(decayed, weights, velocity)
+    parts = step_map.step(decayed, weights, velocity)
     moved = jnp.concatenate([weights + updates, state.velocity])
     return matrix, moved, matrix @ jnp.concatenate([weights, velocity]), jnp.concatenate(parts)
 

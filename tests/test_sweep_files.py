@@ -312,7 +312,7 @@ def compiled_bytes(table, monkeypatch) -> int:
 
         return lowered
 
-    for home, name in ((engine, "advance_linear"), (network, "advance_networks")):
+    for home, name in ((engine, "step_linear"), (network, "step_networks")):
         monkeypatch.setattr(home, name, look(getattr(home, name)))
     with pytest.raises(SeenError) as seen:
         compute_sweep(parse_sweep(table), {}, seed=0)

@@ -63,7 +63,7 @@ class Map:
         decay = setting.optimizer.weight_decay * jnp.eye(setting.size)
         return 2 * setting.gradient_scale * second + decay
 
-    def advance(self, hessian: Array, weights: Array, velocity: Array) -> tuple[Array, Array]:
+    def step(self, hessian: Array, weights: Array, velocity: Array) -> tuple[Array, Array]:
         """Return the error of the weights and the velocity after one step."""
         opt = self.setting.optimizer
         gradient = jnp.sum(hessian * weights, axis=-1)

@@ -58,7 +58,7 @@ class Terms(NamedTuple):
 
 
 @functools.partial(jax.jit, static_argnames=("terms", "block", "record"))
-def _advance(
+def _run_blocks(
     state: State,
     factors: Array,
     live: Array,
@@ -252,7 +252,7 @@ def _walk(
             factors = np.concatenate([zeros, factors])
         places = np.arange(first, first + chunk)
         live = np.stack([places >= 0, places >= 1], axis=1).astype(dtype)
-        state, found = _advance(
+        state, found = _run_blocks(
             state,
             factors,
             live,

@@ -132,13 +132,13 @@ def _walk(process: Process, key: Array, steps: int, batch: int) -> Array:
     """Return the inputs along a sampled path, or the means for a batch of 0."""
     init_key, walk_key, draw_key = jax.random.split(key, 3)
 
-    def advance(state: State, index: Array) -> tuple[State, Array]:
+    def one(state: State, index: Array) -> tuple[State, Array]:
         state, moments = process.draw_step(jax.random.fold_in(walk_key, index), state, index)
         if batch == 0:
             return state, moments.merged()[0]
         return state, moments.sample(jax.random.fold_in(draw_key, index), (batch,))
 
-    return jax.lax.scan(advance, process.draw_init(init_key), jnp.arange(steps))[1]
+    return jax.lax.scan(one, process.draw_init(init_key), jnp.arange(steps))[1]
 
 
 def check_inputs(process: Any) -> None:

@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike
 from resonax.checks import ArgumentError, check_whole
 from resonax.learners import Linear, Network
 from resonax.processes import Recorded
-from resonax.simulation.linear import advance_linear, begin_linear
+from resonax.simulation.linear import begin_linear, step_linear
 from resonax.simulation.linear_state import log_distance
 from resonax.simulation.random_numbers import path_keys
-from resonax.simulation.schedule import BLOCK, Progress, run_windows
+from resonax.simulation.schedule import BLOCK, Advance, run_windows
 from resonax.simulation.training import Training
 from resonax.simulation.walk import Grid, Loop, cell_at
 
@@ -49,7 +49,7 @@ def simulate(
     seed: int = 0,
     labels: ArrayLike | None = None,
     double: bool = False,
-    progress: Progress | None = None,
+    advance: Advance | None = None,
 ) -> Responses:
     """Simulate a grid of cells, several runs each.
 
@@ -73,7 +73,7 @@ def simulate(
         the columns are a part of a larger grid.
     double
         Whether to compute in 64 bits.
-    progress
+    advance
         Called with the share of the work just finished.
 
     Returns
@@ -117,8 +117,8 @@ def simulate(
             part["period"] = np.full(len(chosen), 2.0)  # not used, but it must be a period
 
         def tell(share: float, weight: float = len(chosen) / count) -> None:
-            if progress:
-                progress(weight * share)
+            if advance:
+                advance(weight * share)
 
         with jax.enable_x64(double):
             keys = path_keys(seed, names[chosen], runs)
@@ -230,7 +230,7 @@ def _loop(asked: _Request, ordered: bool, share_paths: bool) -> Loop:
 
 
 def _run(
-    asked: _Request, keys: Array, ordered: bool, share_paths: bool, progress: Progress
+    asked: _Request, keys: Array, ordered: bool, share_paths: bool, advance: Advance
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run cells that one compiled loop serves."""
     training, columns, shared, runs, steps, window = asked
@@ -254,9 +254,9 @@ def _run(
     if isinstance(training.model, Network):
         from resonax.simulation.network import run_networks
 
-        logs = run_networks(training, grid, loop, steps, window, progress)
+        logs = run_networks(training, grid, loop, steps, window, advance)
     else:
-        logs = _run_linear(training, grid, loop, steps, window, progress)
+        logs = _run_linear(training, grid, loop, steps, window, advance)
     begin, middle, end = (
         np.asarray(log, float)[:paths].reshape(paths // runs, runs, -1).swapaxes(1, 2)
         for log in logs
@@ -268,11 +268,11 @@ def _run(
 
 
 def _run_linear(
-    training: Training, grid: Grid, loop: Loop, steps: int, window: int, progress: Progress
+    training: Training, grid: Grid, loop: Loop, steps: int, window: int, advance: Advance
 ) -> list[Any]:
     """Return the logarithms of the distance at the start, and over windows in middle and end."""
     state = begin_linear(training, grid, loop=loop)
     start = log_distance(state, steps=0)
-    advance = functools.partial(advance_linear, training, grid, loop=loop)
+    step_blocks = functools.partial(step_linear, training, grid, loop=loop)
     measure = functools.partial(log_distance, steps=window)
-    return [start, *run_windows(state, advance, measure, steps, window, progress)]
+    return [start, *run_windows(state, step_blocks, measure, steps, window, advance)]

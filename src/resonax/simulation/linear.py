@@ -28,7 +28,7 @@ from resonax.simulation.schedule import BLOCK
 from resonax.simulation.training import Training
 from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, vmap_cells, walk
 
-__all__ = ["advance_linear", "begin_linear", "gradients"]
+__all__ = ["begin_linear", "gradients", "step_linear"]
 
 _UNROLL = 2  # the recursion of two positions swaps its arrays in place of copying them
 
@@ -173,7 +173,7 @@ def _transposed(state: LinearState) -> LinearState:
 
 
 @functools.partial(jax.jit, static_argnames="loop", donate_argnames="state")
-def advance_linear(
+def step_linear(
     training: Training,
     grid: Grid,
     state: LinearState,
@@ -210,13 +210,13 @@ def advance_linear(
         return state._replace(weights=weights, optimizer=optimizer, total=total), None
 
     def plain(before: LinearState, given: Any) -> LinearState:
-        advance = functools.partial(one, measured=False)
-        return jax.lax.scan(advance, before, given, unroll=_UNROLL)[0]
+        step = functools.partial(one, measured=False)
+        return jax.lax.scan(step, before, given, unroll=_UNROLL)[0]
 
     def measured(before: LinearState, given: Any) -> LinearState:
         fresh = before._replace(total=jnp.zeros_like(before.total))
-        advance = functools.partial(one, measured=True)
-        return add_distances(before, jax.lax.scan(advance, fresh, given, unroll=_UNROLL)[0])
+        step = functools.partial(one, measured=True)
+        return add_distances(before, jax.lax.scan(step, fresh, given, unroll=_UNROLL)[0])
 
     def block(number: Array, state: LinearState) -> LinearState:
         steps = first + number * BLOCK + jnp.arange(BLOCK)

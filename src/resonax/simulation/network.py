@@ -28,7 +28,7 @@ from resonax.simulation.batches import (
 )
 from resonax.simulation.position_form import position_form
 from resonax.simulation.random_numbers import BEGINNING, normal_array, normals, uniform_array
-from resonax.simulation.schedule import BLOCK, Progress, run_windows
+from resonax.simulation.schedule import BLOCK, Advance, run_windows
 from resonax.simulation.training import Training
 from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, vmap_cells, walk
 
@@ -208,7 +208,7 @@ def _step(
 
 
 @functools.partial(jax.jit, static_argnames="loop", donate_argnames="state")
-def advance_networks(
+def step_networks(
     training: Training,
     grid: Grid,
     state: NetworkState,
@@ -272,7 +272,7 @@ def run_networks(
     loop: Loop,
     steps: int,
     window: int,
-    progress: Progress,
+    advance: Advance,
 ) -> list[np.ndarray]:
     """Return the logarithms of the test loss at the start, and over windows in middle and end.
 
@@ -284,8 +284,8 @@ def run_networks(
         mean = np.asarray(state.total, float) / count
         return np.log(np.where(np.isfinite(mean), np.maximum(mean, 1e-300), np.inf))
 
-    advance = functools.partial(advance_networks, training, grid, loop=loop)
+    step_blocks = functools.partial(step_networks, training, grid, loop=loop)
     begin = functools.partial(begin_networks, training, grid, loop=loop)
-    start = log_mean(advance(begin(), 0, 1, True), BLOCK)  # its state is donated
+    start = log_mean(step_blocks(begin(), 0, 1, True), BLOCK)  # its state is donated
     measure = functools.partial(log_mean, count=window)
-    return [start, *run_windows(begin(), advance, measure, steps, window, progress)]
+    return [start, *run_windows(begin(), step_blocks, measure, steps, window, advance)]

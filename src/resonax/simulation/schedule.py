@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import jax
 from jax import Array
 
-__all__ = ["BLOCK", "Progress", "run_windows", "schedule"]
+__all__ = ["BLOCK", "Advance", "run_windows", "schedule"]
 
 BLOCK = 20  # steps drawn at once
 _LONGEST = 1000  # steps between two reports of progress
-Progress = Callable[[float], None]  # told the share of the work just finished
+Advance = Callable[[float], None]  # told the share of the work just finished
 
 
 class Segment(NamedTuple):
@@ -63,22 +63,22 @@ S = TypeVar("S", bound=Windowed)
 
 def run_windows(
     state: S,
-    advance: Callable[[S, int, int, bool], S],
+    step_blocks: Callable[[S, int, int, bool], S],
     measure: Callable[[S], Any],
     steps: int,
     window: int,
-    progress: Progress,
+    advance: Advance,
 ) -> list[Any]:
     """Advance a state over a run; return what is measured at the end of each window.
 
-    ``advance(state, first, blocks, record)`` makes some blocks of steps.
+    ``step_blocks(state, first, blocks, record)`` makes some blocks of steps.
     """
     measured = []
     for part in schedule(steps, window):
         state = state.reset() if part.opens else state
-        state = advance(state, part.start, part.blocks, part.record)
+        state = step_blocks(state, part.start, part.blocks, part.record)
         jax.block_until_ready(state.total)
-        progress(part.blocks * BLOCK / steps)
+        advance(part.blocks * BLOCK / steps)
         if part.closes:
             measured.append(measure(state))
     return measured

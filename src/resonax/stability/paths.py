@@ -80,19 +80,19 @@ def _growth(setting: Setting, key: Array, batch: int, steps: int, start: Array) 
     discrete = Map(setting)
     init_key, walk_key, draw_key = jax.random.split(key, 3)
 
-    def advance(carry: tuple[Array, Array], index: Array) -> tuple[tuple[Array, Array], Array]:
+    def one(carry: tuple[Array, Array], index: Array) -> tuple[tuple[Array, Array], Array]:
         state, vector = carry
         state, moments = setting.process.draw_step(
             jax.random.fold_in(walk_key, index), state, index
         )
         hessian = discrete.draw(jax.random.fold_in(draw_key, index), moments, batch)
-        vector = jnp.stack(discrete.advance(hessian, *vector))
+        vector = jnp.stack(discrete.step(hessian, *vector))
         # A step can annihilate the vector (momentum 0, lr B = 1): its growth is then the least.
         norm = jnp.maximum(jnp.linalg.norm(vector), jnp.finfo(vector.dtype).tiny)
         return (state, vector / norm), jnp.log(norm)
 
     carry = (setting.process.draw_init(init_key), start)
-    return jax.lax.scan(advance, carry, jnp.arange(steps))[1]
+    return jax.lax.scan(one, carry, jnp.arange(steps))[1]
 
 
 @functools.partial(jax.jit, static_argnames="batch")

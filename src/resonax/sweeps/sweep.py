@@ -186,7 +186,7 @@ def _simulate(
         seed=seed,
         labels=labels,
         double=double,
-        progress=advance,
+        advance=advance,
     )
     shape = (len(points[first]), len(points[second]), -1)
     if sweep.share:
