@@ -27,7 +27,7 @@ from resonax.sweeps import cost
 from resonax.sweeps.build import build_training
 from resonax.sweeps.schema import MOST
 from resonax.sweeps.specification import parse_sweep, read_sweep
-from resonax.sweeps.sweep import sweep_layout, sweep_specification
+from resonax.sweeps.sweep import compute_sweep, sweep_layout, sweep_specification
 from resonax.sweeps.validation import count_weights
 
 TINY = {
@@ -250,17 +250,28 @@ def test_a_table_is_stored_as_it_was_before_it_was_checked_by_kinds():
 
 
 def test_a_refused_file_leaves_no_store_and_the_corrected_one_runs(tmp_path):
-    stiff = {**TINY, "theory": {"criteria": ["flow"]}}
-    stiff["process"] = {"kind": "sinusoid", "amplitude": 1e6, "variance": 1e12}
-    stiff["optimizer"] = {"kind": "heavy_ball", "lr": 1e6}
-    Path("tiny.toml").write_bytes(to_toml(stiff))
+    large = {**TINY, "theory": {"criteria": ["mean_square"]}}
+    large["process"] = {"kind": "sinusoid", "dim": 2}
+    large["model"] = {"kind": "polynomial", "degree": 6}
+    Path("tiny.toml").write_bytes(to_toml(large))
     status, words = _run(["sweep", "tiny.toml"])
     assert status == 2
-    assert "flow" in words
+    assert "at most 24 weights" in words
     assert not (tmp_path / "out" / "results" / "tiny.zarr").exists()
     Path("tiny.toml").write_bytes(to_toml(TINY))
     assert _run(["sweep", "tiny.toml"]) == (0, "")
     assert float(xr.open_zarr("out/results/tiny.zarr").rate.count()) == 4
+
+
+def test_theory_that_cannot_be_computed_is_missing_and_said(caplog):
+    stiff = {**TINY, "theory": {"criteria": ["flow"]}}
+    stiff["process"] = {"kind": "sinusoid", "amplitude": 1e6, "variance": 1e12}
+    stiff["optimizer"] = {"kind": "heavy_ball", "lr": 1e6}
+    parsed = parse_sweep(stiff)
+    found = compute_sweep(parsed, {}, seed=0)
+    assert np.isnan(found["flow_rate"]).all()
+    assert (found["rate"] > 0).all()
+    assert "4 of 4 cells have no flow rate, as the flow is too stiff" in caplog.text
 
 
 def test_a_large_sweep_needs_a_yes(monkeypatch, capsys):

@@ -38,14 +38,23 @@ class StabilityMap(Result):
         self._dataset = dataset
 
     def summary(self) -> dict[str, Any]:
-        """Return criterion, process, axes and the share of cells that diverge."""
+        """Return criterion, process, axes, the share of cells that diverge, and what is missing."""
         rate, attributes = self._dataset.rate, self._dataset.attrs
+        missing = int(rate.isnull().sum())
         return {
             "criterion": attributes["criterion"],
             "process": attributes["process"],
             "axes": " x ".join(f"{size} {name}" for name, size in rate.sizes.items()),
-            "diverging": float((rate > 0).mean()),
+            "diverging": float((rate > 0).sum() / max(rate.size - missing, 1)),
+            **({"missing": missing} if missing else {}),
         }
+
+    def reasons(self) -> dict[str, int]:
+        """Return why cells could not be computed, each reason with the number of its cells."""
+        flags = self._dataset.missing
+        names = flags.attrs["flag_meanings"].split()
+        counts = {name: int((flags == flag).sum()) for flag, name in enumerate(names)}
+        return {flags.attrs[name]: counts[name] for name in names[1:] if counts[name]}
 
     def plot(self) -> Figure:
         """Return the picture of the map, as `plot_map` draws it."""

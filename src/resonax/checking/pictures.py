@@ -121,6 +121,8 @@ def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
         grown = rates(setting, {"period": periods}, "map")
     except ArgumentError:
         return []
+    if not np.isfinite(grown).all():
+        return []
     # Edges to the accuracy of a picture: where the line between two neighbours crosses 0.
     turns = np.flatnonzero((grown[:-1] > 0) != (grown[1:] > 0))
     edges = periods[turns] - grown[turns] * np.diff(periods)[turns] / np.diff(grown)[turns]

@@ -103,14 +103,16 @@ def _factor(radius: float) -> str:
 def show_map(dataset: xr.Dataset, paths: list[Path], console: Console) -> None:
     """Print in a line what a map shows, and where it is."""
     rate = dataset.rate
-    share = float((rate > 0).mean())
-    place = rate.argmax(...)
-    where = ", ".join(f"{name} {float(rate[name][place[name]]):g}" for name in rate.dims)  # pyright: ignore[reportCallIssue,reportArgumentType]
-    show_line(
-        f"{share:.1%} of {rate.size} cells diverge; "
-        f"largest rate {float(rate.max()):+.3g} per step at {where}.",
-        console,
-    )
+    if known := int(rate.count()):
+        place = rate.argmax(...)
+        where = ", ".join(f"{name} {float(rate[name][place[name]]):g}" for name in rate.dims)  # pyright: ignore[reportCallIssue,reportArgumentType]
+        show_line(
+            f"{float((rate > 0).sum() / known):.1%} of {known} cells diverge; "
+            f"largest rate {float(rate.max()):+.3g} per step at {where}.",
+            console,
+        )
+    for reason, count in dataset.resonax.reasons().items():
+        show_line(f"{count} of {rate.size} cells could not be computed: {reason}.", console)
     show_line(f"written: {', '.join(str(path) for path in paths)}", console)
 
 

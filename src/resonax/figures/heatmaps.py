@@ -83,7 +83,8 @@ def _paint(
 
 def _contour(axes: Axes, grid: tuple[Any, Any, Any], levels: Any, width: float, look: Any) -> None:
     """Draw those of the levels that the values cross."""
-    crossed = [level for level in levels if grid[2].min() < level < grid[2].max()]
+    values = grid[2]
+    crossed = [level for level in levels if (values < level).any() and (values > level).any()]
     if crossed:
         lines = axes.contour(
             *grid,

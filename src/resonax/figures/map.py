@@ -12,8 +12,9 @@ from matplotlib.colors import Normalize
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
-from resonax.figures.style import DIVERGING, INK, STYLE, new_figure
+from resonax.figures.style import DIVERGING, GREY, INK, PALE, STYLE, new_figure
 from resonax.figures.ticks import log_axis
 from resonax.labels import CRITERIA, LABELS, axis_label
 
@@ -56,6 +57,13 @@ def _title(dataset: xr.Dataset) -> str:
     )
 
 
+def _reasons(dataset: xr.Dataset) -> str:
+    """Return why cells are missing, without the advice."""
+    if "missing" not in dataset or not dataset.missing.any():
+        return ""
+    return ", ".join(reason.partition(":")[0] for reason in dataset.resonax.reasons())
+
+
 def _geometric(values: np.ndarray) -> bool:
     """Whether neighbours have a constant ratio, so that a logarithmic axis shows them evenly."""
     if len(values) < 3 or values[0] <= 0 or values[-1] < 3 * values[0]:
@@ -81,10 +89,13 @@ def paint(dataset: xr.Dataset, axes: Axes, norm: Normalize | None = None) -> Any
     vertical, horizontal = dataset.rate.dims
     x, y = dataset[horizontal].values, dataset[vertical].values
     rate = dataset.rate.values * _PER
-    limit = float(np.quantile(np.abs(rate), 0.99)) or 1.0
+    known = np.abs(rate[np.isfinite(rate)])
+    limit = (float(np.quantile(known, 0.99)) if known.size else 0.0) or 1.0
     norm = norm or Normalize(-limit, limit)
     image = axes.pcolormesh(_edges(x), _edges(y), rate, cmap=DIVERGING, norm=norm, rasterized=True)
-    if min(rate.shape) > 1 and rate.min() < 0 < rate.max():
+    if known.size < rate.size:  # what lies under the cells that are left out
+        axes.patch.set(facecolor=PALE, edgecolor=GREY, hatch="////", linewidth=0)
+    if min(rate.shape) > 1 and (rate < 0).any() and (rate > 0).any():
         axes.contour(x, y, rate, levels=[0.0], colors=INK, linewidths=1.2)
     for values, scale, axis in (
         (x, axes.set_xscale, axes.xaxis),
@@ -135,7 +146,7 @@ def plot_map(dataset: xr.Dataset) -> Figure:
 
     The colour is the growth rate per 1000 steps, centred at zero: blue converges, red diverges,
     and the black line is the boundary, a spectral radius of 1. Below the dashed one, where it is
-    known, no order of the inputs whatever diverges.
+    known, no order of the inputs whatever diverges. Cells that could not be computed are hatched.
     """
     vertical, horizontal = (str(name) for name in dataset.rate.dims)
     with matplotlib.rc_context(STYLE):
@@ -146,11 +157,13 @@ def plot_map(dataset: xr.Dataset) -> Figure:
         axes.set_ylabel(axis_label(vertical))
         axes.set_title(_title(dataset), fontsize=10)
         add_scale(figure, image, axes)
-        lines = [draw_order_proof(dataset, axes)]
+        handles: list[Any] = [draw_order_proof(dataset, axes)]
+        if reasons := _reasons(dataset):
+            handles.append(Patch(fc=PALE, ec=GREY, hatch="////", label=f"not computed: {reasons}"))
         if any(isinstance(item, ContourSet) for item in axes.collections):
             label = "rate 0" if dataset.attrs["criterion"] == "lyapunov" else "ρ = 1"
-            lines.append(Line2D([], [], color=INK, linewidth=1.2, label=label))
-        lines = [line for line in lines if line is not None]
-        if lines:
-            figure.legend(handles=lines, loc="outside lower right", fontsize=9, ncols=len(lines))
+            handles.append(Line2D([], [], color=INK, linewidth=1.2, label=label))
+        handles = [handle for handle in handles if handle is not None]
+        if handles:
+            figure.legend(handles=handles, loc="outside lower right", fontsize=9, ncols=2)
     return figure

@@ -18,6 +18,7 @@ __all__ = [
     "DIVERGING",
     "GREY",
     "INK",
+    "PALE",
     "RED",
     "STYLE",
     "foreign",
@@ -28,6 +29,7 @@ __all__ = [
 
 INK = "#22272e"
 BLUE, RED, GREY = "#2166ac", "#b2182b", "#7a828c"  # converges, diverges, neither
+PALE = "#e4e6e9"
 # Blue to red through white, distinguishable with any common colour blindness: blue converges.
 DIVERGING = "RdBu_r"
 

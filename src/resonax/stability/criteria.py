@@ -17,6 +17,7 @@ from resonax.stability.circle import OrderProof
 from resonax.stability.discrete import discrete_rates
 from resonax.stability.floquet import flow_rates
 from resonax.stability.mean_square import mean_square_rates, noise_floor
+from resonax.stability.missing import why_missing
 from resonax.stability.order_proof import order_proof
 from resonax.stability.paths import Interval, lyapunov, lyapunov_rates
 
@@ -115,7 +116,7 @@ def check_criterion(setting: Setting, criterion: str) -> None:
 def rates(
     setting: Setting, values: Values, criterion: str = "map", advance: Advance | None = None
 ) -> np.ndarray:
-    """Return the rate per step of many cells by one criterion."""
+    """Return the rate per step of many cells by one criterion; NaN where it cannot be computed."""
     check_criterion(setting, criterion)
     if criterion == "lyapunov":
         return np.array([interval.rate for interval in lyapunov_rates(setting, values, advance)])
@@ -173,9 +174,14 @@ def verdict(
     notes = []
     for criterion in ("flow", "map", "mean_square"):
         try:
-            found[criterion] = float(rates(setting, own, criterion)[0])
+            rate = rates(setting, own, criterion)
         except ArgumentError as error:  # one criterion out of reach does not silence the others
             notes.append(f"{criterion}: {error}")
+            continue
+        if reason := why_missing(setting, own, criterion, rate):
+            notes.append(f"{criterion}: {reason}")
+        else:
+            found[criterion] = float(rate[0])
     mean_square = None
     if "mean_square" in found:
         square = found["mean_square"]

@@ -10,7 +10,6 @@ import numpy as np
 from jax import Array
 
 from resonax.algebra import Scaled, double_precision, log_radii
-from resonax.checks import ArgumentError
 from resonax.dynamics import Flow, Setting
 from resonax.stability.cells import Advance, Values, chunks, take
 
@@ -18,6 +17,7 @@ __all__ = [
     "flow_monodromy",
     "flow_rates",
     "integrate_segments",
+    "is_integrable",
     "multiply_segments",
     "segment_counts",
     "stiffness",
@@ -26,7 +26,7 @@ __all__ = [
 _ROWS = 256  # segments integrated together
 _FEW = 8
 _BLOCK = 16384  # segments whose ends are held at once
-_MAX_SEGMENTS = 2**17
+_MAX_SEGMENTS, _MAX_OF_MANY = 2**17, 2**13  # of a single cell, and of each cell of a map
 _STIFFNESS = 6.0  # logarithm by which a solution may grow or fall in one segment
 _TOLERANCE = 1e-9
 _EDGE = 1e-12  # the ends of a segment are evaluated inside of it, where the law is smooth
@@ -118,15 +118,18 @@ def stiffness(setting: Setting, values: Values) -> np.ndarray:
     return need
 
 
+def is_integrable(need: np.ndarray, *, alone: bool = False) -> np.ndarray:
+    """Return which cells, by their `stiffness`, take no more segments than can be integrated.
+
+    ``alone`` says that there is one cell only, which may take longer.
+    """
+    return need / _STIFFNESS <= (_MAX_SEGMENTS if alone else _MAX_OF_MANY)
+
+
 def segment_counts(setting: Setting, need: np.ndarray) -> np.ndarray:
     """Return into how many segments, a multiple of the smooth pieces, each cell's period is cut."""
     pieces = setting.process.pieces
     shares = np.maximum(need / _STIFFNESS / pieces, 1.0)
-    if not shares.max() * pieces <= _MAX_SEGMENTS:
-        raise ArgumentError(
-            "the flow is too stiff to be integrated: lower the period, the lr or the inputs, "
-            "or use the map criterion"
-        )
     return pieces * 2 ** np.ceil(np.log2(shares)).astype(int)
 
 
@@ -134,30 +137,30 @@ def segment_counts(setting: Setting, need: np.ndarray) -> np.ndarray:
 def integrate_segments(
     setting: Setting, values: Values, cells: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:
-    """Return the ends of all segments of some cells, one after the other."""
+    """Return the ends of all segments of some cells, one after the other; NaN where it fails."""
     rows = np.repeat(cells, counts)
     segment = np.concatenate([np.arange(count) for count in counts])
     share = np.repeat(counts, counts).astype(float)
     # Two compiled shapes serve everything: the last rows are repeated to fill up.
     size = _FEW if len(rows) <= _FEW else _ROWS
-    ends, done = zip(
-        *(
-            _segments(setting, take(values, rows[part]), segment[part], share[part])
-            for part, _ in chunks(np.zeros(len(rows)), size)
-        ),
-        strict=True,
-    )
-    if not all(done):
-        raise ArgumentError(
-            "the flow could not be integrated: lower the period, the lr or the inputs, or use the "
-            "map criterion"
-        )
-    return np.concatenate(ends)[: len(rows)]
+
+    def integrated(part: np.ndarray) -> np.ndarray:
+        filled = np.concatenate([part, np.full(size - len(part), part[-1])])
+        ends, done = _segments(setting, take(values, rows[filled]), segment[filled], share[filled])
+        if done:
+            return np.asarray(ends)[: len(part)]
+        if len(part) == 1:
+            return np.full((1, *ends.shape[1:]), np.nan)
+        # The rows share their steps: halves tell which of them fails.
+        return np.concatenate([integrated(half) for half in np.array_split(part, 2)])
+
+    starts = range(0, len(rows), size)
+    return np.concatenate([integrated(np.arange(len(rows))[k : k + size]) for k in starts])
 
 
 @double_precision
 def flow_monodromy(setting: Setting, values: Values, advance: Advance | None = None) -> Scaled:
-    """Return the monodromy matrix of the flow of every cell."""
+    """Return the monodromy matrix of the flow of every cell; none may be too stiff."""
     counts = segment_counts(setting, stiffness(setting, values))
     size = 2 * setting.size
     matrix, exponent = np.empty((len(counts), size, size)), np.empty(len(counts), dtype=int)
@@ -178,8 +181,14 @@ def flow_monodromy(setting: Setting, values: Values, advance: Advance | None = N
 
 @double_precision
 def flow_rates(setting: Setting, values: Values, advance: Advance | None = None) -> np.ndarray:
-    """Return the rate per step of every cell."""
-    product = flow_monodromy(setting, values, advance)
-    count = len(product.exponent)
-    periods = np.asarray(values.get("period", np.full(count, setting.process.cycle)), dtype=float)
-    return log_radii(product) / periods
+    """Return the rate per step of every cell; NaN where it cannot be integrated."""
+    need = stiffness(setting, values)
+    found = is_integrable(need, alone=len(need) == 1)
+    rates = np.full(len(found), np.nan)
+    if advance and not found.all():
+        advance(int((~found).sum()))
+    if found.any():
+        some = take(values, np.flatnonzero(found))
+        periods = some.get("period", np.full(int(found.sum()), float(setting.process.cycle)))
+        rates[found] = log_radii(flow_monodromy(setting, some, advance)) / periods
+    return rates

@@ -13,6 +13,7 @@ every point of the map, however much it grows or falls over the period.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from resonax.stability.floquet import (
     flow_monodromy,
     flow_rates,
     integrate_segments,
+    is_integrable,
     multiply_segments,
     segment_counts,
     stiffness,
@@ -36,6 +38,7 @@ __all__ = ["flow_grid_rates"]
 _TOLERANCE = 1e-7  # of the coarser of two resolutions; the finer one, which is used, has its square
 _BLOCK = 8192  # cells whose eigenvalues are taken at once
 _SEGMENTS = 4096  # in columns that are integrated together
+_SPLIT = 256  # cells of a part that is too stiff in places
 _FEW = 32  # points of the first axis from which on interpolation along it alone pays
 _MARGIN = 20  # nodes beyond the two for each turn of the phase
 _RANGE = 60.0  # beyond this logarithm of a matrix no interpolant is accurate for the small ones
@@ -98,11 +101,11 @@ def _resolved(setting: Setting, axes: Mapping[str, np.ndarray], budget: int) -> 
     """Return nodes that resolve the map, or None where direct integration is cheaper."""
     first, second = axes.values()
     grid = _integrated(setting, axes, (_nodes(first, 8), _nodes(second, 16)))
-    if np.abs(grid.matrices).max() > np.exp(_RANGE) / 10:
+    if not np.abs(grid.matrices).max() <= np.exp(_RANGE) / 10:  # nor NaN
         return None
     for axis in (0, 1):
         error = np.inf
-        while error > _TOLERANCE:
+        while not error <= _TOLERANCE:
             if 2 * grid.matrices.shape[0] * grid.matrices.shape[1] > budget:
                 return None
             grid, error = _finer(setting, axes, grid, axis)
@@ -114,6 +117,10 @@ def _corners(setting: Setting, axes: Mapping[str, np.ndarray]) -> np.ndarray:
     ends = [array[[0, -1]] for array in axes.values()]
     corners = np.array(list(itertools.product(*ends))).T
     return stiffness(setting, dict(zip(axes, corners, strict=True)))
+
+
+def _cells(axes: Mapping[str, np.ndarray]) -> int:
+    return math.prod(len(array) for array in axes.values())
 
 
 def _segments_at(
@@ -136,7 +143,7 @@ def _resolved_segments(
     points = next(iter(axes.values()))
     nodes = _nodes(points, 8)
     segments, error = _segments_at(setting, axes, nodes, counts), np.inf
-    while error > _TOLERANCE:
+    while not error <= _TOLERANCE:
         finer = _nodes(points, 2 * (len(nodes) - 1))
         if len(finer) >= len(points):
             return None
@@ -145,7 +152,7 @@ def _resolved_segments(
         for column, new in enumerate(added):
             old = segments[column]
             miss = np.abs(np.tensordot(guess, old, 1) - new).max() / np.abs(new).max()
-            error = max(error, float(miss))
+            error = np.maximum(error, miss)  # NaN stays
             segments[column] = np.insert(old, np.arange(1, len(nodes)), new, axis=0)
         nodes = finer
     return nodes, segments
@@ -180,16 +187,27 @@ def _column_logs(
 def flow_grid_rates(
     setting: Setting, axes: Mapping[str, np.ndarray], advance: Advance | None = None
 ) -> np.ndarray:
-    """Return the rate per step over the product of two axes."""
+    """Return the rate per step over the product of two axes; NaN where it cannot be integrated.
+
+    A map that is too stiff in places is halved, along its longer side, down to parts that are not,
+    or so small that their cells are integrated one by one.
+    """
+    corners = _corners(setting, axes)
+    if not is_integrable(corners).all() and _cells(axes) > _SPLIT:
+        place = int(np.argmax([len(array) for array in axes.values()]))
+        name = list(axes)[place]
+        halves = np.array_split(axes[name], 2)
+        parts = [flow_grid_rates(setting, {**axes, name: half}, advance) for half in halves]
+        return np.concatenate(parts, axis=place)
     shape = tuple(len(array) for array in axes.values())
     first, second = np.meshgrid(*axes.values(), indexing="ij")
     values = dict(zip(axes, (first.ravel(), second.ravel()), strict=True))
     period = values.get("period", np.full(first.size, setting.process.cycle, dtype=float))
     periods = period.reshape(shape)
-    if shape[0] < _FEW:
+    if shape[0] < _FEW or not is_integrable(corners).all():
         return flow_rates(setting, values, advance).reshape(shape)
     # A phase needs two points a turn, and so half as many Chebyshev points as its logarithm.
-    need = _corners(setting, axes).max() / 2 + _MARGIN
+    need = corners.max() / 2 + _MARGIN
     grid = _resolved(setting, axes, budget=first.size // 4) if need < shape[1] else None
     if grid is not None:
         logs = _grid_logs(grid, axes, advance) - _friction(setting, values).reshape(shape)

@@ -18,6 +18,7 @@ from resonax.labels import LABELS, versions
 from resonax.stability.cells import Advance, check_values
 from resonax.stability.criteria import check_criterion, rates
 from resonax.stability.interpolation import flow_grid_rates
+from resonax.stability.missing import REASONS, missing_flags
 from resonax.stability.order_proof import order_proof
 from resonax.stability.paths import MAP_PATHS, MAP_STEPS, lyapunov_rates
 
@@ -25,6 +26,12 @@ __all__ = ["describe_map", "stability_map"]
 
 
 _MAX_CELLS = 4_000_000
+_FLAG_ATTRIBUTES = {  # by the conventions of CF; each meaning has its sentence
+    "long_name": "why a rate is missing",
+    "flag_values": np.arange(len(REASONS), dtype=np.int8),
+    "flag_meanings": " ".join(REASONS),
+    **{name: reason for name, reason in REASONS.items() if reason},
+}
 
 
 def _attributes(name: str) -> dict[str, str]:
@@ -112,7 +119,9 @@ def stability_map(
     xarray.Dataset
         ``rate`` per step (and ``low``, ``high`` for lyapunov) with labelled axes; the setting and
         the versions are in the attributes. Where inputs or features are bounded and an axis is
-        momentum or lr, ``order_proof`` is the largest value of it that is safe in every order.
+        momentum or lr, ``order_proof`` is the largest value of it that is safe in every order. A
+        cell that cannot be computed has the rate NaN, and ``missing`` flags the reason;
+        ``dataset.resonax.reasons()`` says it.
 
     Examples
     --------
@@ -140,8 +149,13 @@ def stability_map(
         variables["rate"] = flow_grid_rates(setting.grouped, arrays, advance)
     else:
         variables["rate"] = rates(setting, values, criterion, advance).reshape(first.shape)
+    flags = missing_flags(setting, values, criterion, variables["rate"].ravel())
+    labelled = {
+        name: (tuple(arrays), array, _attributes(name)) for name, array in variables.items()
+    }
     return xr.Dataset(
-        {name: (tuple(arrays), array, _attributes(name)) for name, array in variables.items()}
+        labelled
+        | {"missing": (tuple(arrays), flags.reshape(first.shape), _FLAG_ATTRIBUTES)}
         | _order_proof_line(setting, arrays),
         coords={name: (name, array, _attributes(name)) for name, array in arrays.items()},
         attrs={

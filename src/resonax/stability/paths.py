@@ -19,6 +19,8 @@ from resonax.learners import Linear
 from resonax.processes import Recorded
 from resonax.stability.cells import Advance, Values, chunks, take
 from resonax.stability.discrete import discrete_rates, monodromy, rational_period
+from resonax.stability.missing import REASONS
+from resonax.stability.windows import windows
 
 __all__ = ["MAP_PATHS", "MAP_STEPS", "Interval", "lyapunov", "lyapunov_rates"]
 
@@ -36,28 +38,6 @@ class Interval(NamedTuple):
     rate: float
     low: float
     high: float
-
-
-def _window(steps: int, cycle: int) -> np.ndarray:
-    r"""Return weights for the steps of a path, which sum to 1.
-
-    They are :math:`\propto e^{-1/(t(1-t))}`: with them averages of a quasi-periodic signal
-    converge faster than any power of the length (Das et al., Nonlinearity 30, 2017), where the
-    plain mean leaves an error of order 1/steps. Smeared over one cycle, they see every part of it
-    equally often, however few cycles there are.
-    """
-    time = (np.arange(steps - cycle + 1) + 0.5) / (steps - cycle + 1)
-    weight = np.exp(-1.0 / (time * (1.0 - time)))
-    smeared = scipy.signal.fftconvolve(weight, np.ones(cycle)).clip(0.0)
-    return smeared / smeared.sum()
-
-
-def _windows(steps: int, cycle: int) -> np.ndarray:
-    """Return weights over all measured steps and over the later half, after an unmeasured start."""
-    half, burn = steps // 2, steps // 2
-    weights = np.zeros((2, burn + steps))
-    weights[0, burn:], weights[1, -half:] = _window(steps, cycle), _window(half, cycle)
-    return weights
 
 
 def _start(setting: Setting, key: Array, cycle: Array, limit: Array) -> Array:
@@ -134,7 +114,7 @@ def _interval(samples: np.ndarray, level: float, drift: float = 0.0) -> Interval
     """
     mean, count = float(samples.mean()), len(samples)
     if not np.isfinite(mean):
-        raise ArgumentError("the growth exceeds all numbers: lower the lr, the inputs or the basis")
+        return Interval(math.nan, math.nan, math.nan)
     quantile = scipy.special.stdtrit(count - 1, 0.5 + level / 2)
     error = float(samples.std(ddof=1) / np.sqrt(count) * quantile)
     half = float(np.hypot(error, drift)) + RESOLUTION
@@ -158,12 +138,12 @@ def _sampled(
     smears = {
         period: cycle if 2 * cycle <= steps else round(period) for period, cycle in cycles.items()
     }
-    windows = {smear: _windows(steps, smear) for smear in set(smears.values())}
+    weights = {smear: windows(steps, smear) for smear in set(smears.values())}
     averages = _averages(
         setting,
         values,
         np.array([cycles[period] for period in periods]),
-        np.array([windows[smears[period]] for period in periods]),
+        np.array([weights[smears[period]] for period in periods]),
         keys,
         batch=batch,
     )
@@ -218,7 +198,10 @@ def lyapunov_rates(
     level: float = 0.95,
     seed: int = 0,
 ) -> list[Interval]:
-    """Return rate and interval of every cell. All cells see the same random numbers."""
+    """Return rate and interval of every cell, NaN where the growth exceeds all numbers.
+
+    All cells see the same random numbers.
+    """
     _check_sampling(setting, paths, steps, level, seed)
     values = {name: np.asarray(array, dtype=float) for name, array in values.items()}
     count = len(next(iter(values.values())))
@@ -301,4 +284,7 @@ def lyapunov(
             _check_sampling(setting, paths, _LEAST_STEPS, level, seed)
         steps = _natural_steps(setting)
     values = {"momentum": np.array([setting.optimizer.momentum], dtype=float)}
-    return lyapunov_rates(setting, values, paths=paths, steps=steps, level=level, seed=seed)[0]
+    found = lyapunov_rates(setting, values, paths=paths, steps=steps, level=level, seed=seed)[0]
+    if math.isnan(found.rate):
+        raise ArgumentError(REASONS["overflow"])
+    return found

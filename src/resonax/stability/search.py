@@ -9,8 +9,9 @@ import scipy  # its parts are loaded where they are used
 
 from resonax.checks import ArgumentError, check_number
 from resonax.dynamics import Setting
-from resonax.stability.cells import check_values
+from resonax.stability.cells import Values, check_values
 from resonax.stability.criteria import rates
+from resonax.stability.missing import why_missing
 
 __all__ = ["Best", "Tongue", "best_momentum", "critical_lr", "critical_momentum", "tongues"]
 
@@ -39,10 +40,18 @@ def _rate(setting: Setting, name: str, criterion: str):
     return lambda number: float(rates(setting, {name: np.array([number])}, criterion)[0])
 
 
+def _check_known(setting: Setting, values: Values, criterion: str, found: np.ndarray) -> None:
+    """Raise the reason of a rate that is missing: past it a search would only guess."""
+    if reason := why_missing(setting, values, criterion, found):
+        raise ArgumentError(reason)
+
+
 def _first_crossing(setting: Setting, name: str, grid: np.ndarray, criterion: str) -> float | None:
     """Return the least value at which the rate turns positive; None where it never does."""
     found = rates(setting, {name: grid}, criterion)
     above = np.flatnonzero(found > 0)
+    before = slice(above[0] if len(above) else len(grid))
+    _check_known(setting, {name: grid[before]}, criterion, found[before])
     if len(above) == 0:
         return None
     if above[0] == 0:
@@ -76,7 +85,9 @@ def critical_lr(
 def best_momentum(setting: Setting, criterion: str = "map") -> Best:
     """Return the momentum with the least growth rate, and the rate."""
     found = rates(setting, {"momentum": _MOMENTA}, criterion)
-    place = int(np.argmin(found))
+    if np.isnan(found).all():
+        _check_known(setting, {"momentum": _MOMENTA}, criterion, found)
+    place = int(np.nanargmin(found))
     low, high = _MOMENTA[max(place - 1, 0)], _MOMENTA[min(place + 1, len(_MOMENTA) - 1)]
     fine = scipy.optimize.minimize_scalar(
         _rate(setting, "momentum", criterion),
@@ -110,6 +121,7 @@ def tongues(
     periods = np.linspace(low, high, points)
     check_values(setting, {"period": periods})
     found = rates(setting, {"period": periods}, criterion)
+    _check_known(setting, {"period": periods}, criterion, found)
     rate = _rate(setting, "period", criterion)
     bands = []
     inside = np.concatenate([[False], found > 0, [False]])

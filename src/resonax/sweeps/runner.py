@@ -101,7 +101,7 @@ class Computation:
         task = self._store.tasks[number]
         try:
             values = self.experiment.compute(task.region, self.seed, self.double, tell)
-        except ArgumentError:  # what only the computation can tell, as that a flow is too stiff
+        except ArgumentError:  # what only the computation can tell
             self._discard()
             raise
         self._store.write(task, values)

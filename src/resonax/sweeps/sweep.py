@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from scipy.interpolate import RegularGridInterpolator
 
 from resonax.algebra import on_the_cpu
@@ -20,6 +22,7 @@ from resonax.sweeps.validation import resolve
 
 __all__ = ["compute_sweep", "sweep_groups", "sweep_layout", "sweep_specification"]
 
+_LOG = logging.getLogger("resonax")
 _COSTLY = ("mean_square", "lyapunov")  # computed on a coarser grid, and interpolated
 _RUN = {
     "run_log_response": "logarithm of the response of each run",
@@ -217,7 +220,7 @@ def _theory(sweep: Sweep, number: int, criterion: str) -> dict[str, np.ndarray]:
     if criterion == "flow" and not own.process.periodic:
         own = build_setting(sweep, number, theory=True)
     if criterion not in _COSTLY:
-        return {"rate": stability_map(own, criterion, **points).rate.values}
+        return {"rate": _known(sweep, number, stability_map(own, criterion, **points)).rate.values}
     places = [
         np.unique(np.linspace(0, size - 1, most).round().astype(int))
         for size, most in zip(shape, sweep.theory.points, strict=True)
@@ -225,7 +228,7 @@ def _theory(sweep: Sweep, number: int, criterion: str) -> dict[str, np.ndarray]:
     coarse = {
         name: array[place] for (name, array), place in zip(points.items(), places, strict=True)
     }
-    found = stability_map(own, criterion, **coarse)
+    found = _known(sweep, number, stability_map(own, criterion, **coarse))
     # Frequency is the axis along which the tongues have about the same width.
     scales = [1 / array if name == "period" else array for name, array in coarse.items()]
     targets = [1 / array if name == "period" else array for name, array in points.items()]
@@ -239,6 +242,15 @@ def _theory(sweep: Sweep, number: int, criterion: str) -> dict[str, np.ndarray]:
         "low": _over_corners(np.min, low, places, shape),
         "high": _over_corners(np.max, high, places, shape),
     }
+
+
+def _known(sweep: Sweep, number: int, found: xr.Dataset) -> xr.Dataset:
+    """Return a map, after a warning of the cells that it could not compute."""
+    for reason, count in found.resonax.reasons().items():
+        name = f"{sweep.id}, {sweep.panels[number].name}"
+        share = f"{count} of {found.rate.size} cells"
+        _LOG.warning("%s: %s have no %s rate, as %s", name, share, found.attrs["criterion"], reason)
+    return found
 
 
 def _over_corners(
