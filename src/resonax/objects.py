@@ -6,11 +6,11 @@ notebooks, ``to_dict``, ``save`` (`resonax.load` reads it again) and ``plot``.
 
 from __future__ import annotations
 
-import importlib
 import math
 import textwrap
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from resonax.labels import plain
@@ -133,5 +133,4 @@ def plain_values(value: Any) -> Any:
 
 def call(name: str, *given: Any) -> Any:
     """Call what a low room knows by name alone, as ``module:function``."""
-    module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function)(*given)
+    return resolve_name(name)(*given)

@@ -8,9 +8,8 @@ tables with the constructors.
 
 from __future__ import annotations
 
-import functools
-import importlib
 from collections.abc import Callable, Collection, Mapping
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 from resonax.checks import (
@@ -52,8 +51,7 @@ class Kind(NamedTuple):
 
     def load(self) -> Callable[..., Any]:
         """Import what makes it."""
-        module, _, name = self.maker.partition(":")
-        return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+        return resolve_name(self.maker)
 
     def varying(self) -> tuple[str, ...]:
         """Return the parameters that may be axes of a sweep."""

@@ -16,6 +16,7 @@ from resonax.results.layout import FILL, TASKS, Layout, Variable
 
 if TYPE_CHECKING:
     import xarray as xr
+    import zarr
 
 __all__ = [
     "ELSEWHERE",
@@ -42,6 +43,30 @@ _RESERVED = (
 )
 
 
+def _add(
+    root: zarr.Group, name: str, variable: Variable, shape: tuple[int, ...], chunks: tuple[int, ...]
+) -> zarr.Array:
+    """Add an empty array to a store."""
+    from zarr.codecs import BytesCodec, Crc32cCodec
+
+    is_text = variable.dtype == "str"
+    return root.create_array(
+        name,
+        shape=shape,
+        chunks=chunks,
+        dtype=str if is_text else variable.dtype,
+        fill_value="" if is_text else FILL.get(variable.dtype, 0),
+        serializer="auto" if is_text else BytesCodec(endian="little"),
+        filters=None,
+        # Not packed: the bytes depend on the values only, not on a packer's version.
+        compressors=(Crc32cCodec(),),
+        chunk_key_encoding={"name": "default", "separator": "."},  # no folders to keep safe
+        dimension_names=variable.dims,
+        attributes=dict(sorted(variable.attributes.items())),
+        config={"write_empty_chunks": True},
+    )
+
+
 def build(
     path: Path,
     layout: Layout,
@@ -51,7 +76,6 @@ def build(
 ) -> None:
     """Write the metadata and the coordinates of an empty store with zarr."""
     import zarr
-    from zarr.codecs import BytesCodec, Crc32cCodec
     from zarr.storage import LocalStore
 
     if taken := [name for name in attributes if name in (*_RESERVED, _LABELS)]:
@@ -68,39 +92,14 @@ def build(
     }
     root = zarr.create_group(LocalStore(path), attributes=attributes)
 
-    def add(name: str, dims: tuple, shape: tuple, chunks: tuple, dtype: Any, words: Mapping) -> Any:
-        text = dtype is str
-        return root.create_array(
-            name,
-            shape=shape,
-            chunks=chunks,
-            dtype=dtype,
-            fill_value="" if text else FILL.get(str(dtype), 0),
-            serializer="auto" if text else BytesCodec(endian="little"),
-            filters=None,
-            # Not packed: the bytes depend on the values only, not on a packer's version.
-            compressors=(Crc32cCodec(),),
-            chunk_key_encoding={"name": "default", "separator": "."},  # no folders to keep safe
-            dimension_names=dims,
-            attributes=dict(sorted(words.items())),
-            config={"write_empty_chunks": True},
-        )
-
     own = {name: (name, values) for name, values in layout.coords.items()}
     for name, (dim, values) in {**own, **layout.labels}.items():
-        kind = str if values.dtype.kind == "U" else values.dtype
-        words = layout.coord_attributes.get(name, {})
-        add(name, (dim,), values.shape, values.shape, kind, words)[...] = values
+        kind = "str" if values.dtype.kind == "U" else str(values.dtype)
+        variable = Variable((dim,), kind, layout.coord_attributes.get(name, {}))
+        _add(root, name, variable, values.shape, values.shape)[...] = values
     for name, variable in layout.variables.items():
         shape = tuple(len(layout.coords[dim]) for dim in variable.dims)
-        add(
-            name,
-            variable.dims,
-            shape,
-            chunk_shape(layout, name),
-            variable.dtype,
-            variable.attributes,
-        )
+        _add(root, name, variable, shape, chunk_shape(layout, name))
     root.create_group(TASKS)
     with warnings.catch_warnings():
         # xarray warns without the consolidated metadata, and zarr with them.

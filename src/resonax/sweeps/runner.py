@@ -219,13 +219,10 @@ def _work(computation: Computation) -> int:
 
 
 def _split(jobs: Sequence[_Job], workers: int) -> list[_Job]:
-    """Return jobs for all workers: the largest are halved, although each half compiles anew."""
-    jobs = list(jobs)
-    while len(jobs) < workers and any(len(job.tasks) > 1 for job in jobs):
-        place = max(range(len(jobs)), key=lambda number: len(jobs[number].tasks))
-        tasks = jobs[place].tasks
-        half = (len(tasks) + 1) // 2
-        jobs[place : place + 1] = [
-            jobs[place]._replace(tasks=part) for part in (tasks[:half], tasks[half:])
-        ]
-    return jobs
+    """Return jobs for all workers: few ones are cut, although each piece compiles anew."""
+    pieces = -(-workers // max(len(jobs), 1))
+    return [
+        job._replace(tasks=tuple(job.tasks[start::pieces]))
+        for job in jobs
+        for start in range(max(min(pieces, len(job.tasks)), 1))
+    ]
