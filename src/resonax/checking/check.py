@@ -18,6 +18,7 @@ from resonax.checking.confirm import holds
 from resonax.checking.describe import facts_of, notes_of, settings_of
 from resonax.checking.every_order import in_every_order
 from resonax.checking.limits import check_asked
+from resonax.checking.optimizers import build_optimizer
 from resonax.checking.pictures import Findings, picture_data
 from resonax.checking.remedies import find_remedies, line_cells, safe
 from resonax.checking.result import Check
@@ -29,7 +30,6 @@ from resonax.passes.intervals import LEAST_STEPS, measure
 from resonax.passes.subject import Advance, Subject
 from resonax.probing.adapters import adapt
 from resonax.recordings.recording import Recording, read_recording
-from resonax.registry import KINDS, without_zeros
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,6 @@ __all__ = ["check"]
 
 Stage = Callable[[str, int], AbstractContextManager[Advance | None]]
 
-_RIVER_INTERCEPT_LR = 0.01  # the default of river's linear models
 _WIDE = 32.0  # the map reaches from the user's step size over this factor, both ways
 _MOST_WEIGHTS = 2000
 
@@ -157,7 +156,7 @@ def check(
         weight_decay=weight_decay,
         loss=loss,
     )
-    chosen, intercept_lr, name = _optimizer(
+    chosen, intercept_lr, name = build_optimizer(
         optimizer, lr, momentum, intercept_lr, dampening=dampening, weight_decay=weight_decay
     )
     if basis is not None and not bias:
@@ -254,23 +253,6 @@ def check(
 def _silent(name: str, steps: int) -> AbstractContextManager[None]:
     del name, steps
     return contextlib.nullcontext()
-
-
-def _optimizer(
-    given: str | Momentum,
-    lr: float,
-    momentum: float,
-    intercept_lr: float | None,
-    **rest: float,
-) -> tuple[Momentum, float | None, str]:
-    if isinstance(given, Momentum):
-        rest = {name: number for name, number in rest.items() if number}
-        return replace(given, lr=lr, momentum=momentum, **rest), intercept_lr, "momentum"
-    if given == "river" and intercept_lr is None:
-        intercept_lr = _RIVER_INTERCEPT_LR
-    kind = KINDS["optimizer"][given]
-    numbers = without_zeros(kind, {"lr": lr, "momentum": momentum, **rest})
-    return kind.load()(**numbers), intercept_lr, given
 
 
 def _subject(

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["Matrices", "quadratic_bound", "symmetric_power"]
+__all__ = ["Matrices", "growth_in", "lifted_norm", "quadratic_bound", "symmetric_power"]
 
 Matrices = Callable[[np.ndarray], np.ndarray]  # places -> (k, size, size)
 
@@ -65,6 +65,11 @@ def lifted(matrices: np.ndarray, degree: int) -> np.ndarray:
             power = np.kron(power, matrix)
         found.append(basis.T @ power @ basis)
     return np.array(found)
+
+
+def lifted_norm(norm: np.ndarray, degree: int) -> np.ndarray:
+    """Return the norm of the symmetric power in which it grows as in the given one."""
+    return lifted(norm[None], degree)[0]
 
 
 def growth_in(norm: np.ndarray, matrices: np.ndarray) -> np.ndarray:

@@ -1,0 +1,30 @@
+"""The optimizer of a check or of an order: by its name, or one that was built."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from resonax.learners import Momentum
+from resonax.registry import KINDS, without_zeros
+
+__all__ = ["build_optimizer"]
+
+_RIVER_INTERCEPT_LR = 0.01  # the default of river's linear models
+
+
+def build_optimizer(
+    given: str | Momentum,
+    lr: float,
+    momentum: float,
+    intercept_lr: float | None,
+    **rest: float,
+) -> tuple[Momentum, float | None, str]:
+    """Return the optimizer, the step size of a bias without momentum, and its name."""
+    if isinstance(given, Momentum):
+        rest = {name: number for name, number in rest.items() if number}
+        return replace(given, lr=lr, momentum=momentum, **rest), intercept_lr, "momentum"
+    if given == "river" and intercept_lr is None:
+        intercept_lr = _RIVER_INTERCEPT_LR
+    kind = KINDS["optimizer"][given]
+    numbers = without_zeros(kind, {"lr": lr, "momentum": momentum, **rest})
+    return kind.load()(**numbers), intercept_lr, given

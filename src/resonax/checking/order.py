@@ -1,0 +1,331 @@
+"""Orders of the rows of a recording: the one in which an error grows most, and the safest."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from resonax.checking.limits import check_asked
+from resonax.checking.optimizers import build_optimizer
+from resonax.checks import ArgumentError
+from resonax.learners import Features, Linear, Momentum
+from resonax.objects import Result
+from resonax.passes.beam import beam_search, repeating_parts
+from resonax.passes.feed import principal_axes
+from resonax.passes.order_search import (
+    Found,
+    climb_permutation,
+    search_permutation,
+    search_words,
+)
+from resonax.passes.row_updates import RowUpdates
+from resonax.passes.safe_orders import herded, pairwise_balanced, stratified
+from resonax.recordings.recording import Recording, read_recording
+from resonax.stability import OrderProof
+from resonax.stability.circle import circle_norm, judge_every_order
+from resonax.stability.common_norm import lifted_norm, quadratic_bound
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import ArrayLike
+
+    from resonax.passes.subject import Advance
+
+__all__ = ["RowOrder", "order"]
+
+Stage = Callable[[str, int], AbstractContextManager["Advance | None"]]
+
+_SHUFFLES = 16
+_BLOCKS = (8, 32)  # rows of the blocks of a stratified order
+_BEAM_STEPS = 300
+_LONGEST_WORD = 120
+_MOST_ROWS, _MOST_WEIGHTS = 20_000, 64
+_BEAM_ROWS = 1500  # of a permutation that a beam search is made for
+_QUADRATIC, _QUARTIC = 16, 4  # largest state for which a norm of that degree is computed
+_TRAINED = 40_000  # steps of the training that confirms
+_STILL = 1e-9  # rates closer to 0 than this are rounding
+
+
+@dataclass(frozen=True, repr=False)
+class RowOrder(Result):
+    """An order of rows, how an error grows in it, and how much it could grow in any."""
+
+    kind: str  # worst or safest
+    name: str  # how the order was made
+    rate: float  # growth per step where the order is repeated
+    lower: float  # of the largest growth per step in any order with repetitions
+    upper: float
+    confirmed: bool  # whether training in this order grows at this rate
+    trained: float  # the rate of that training
+    compared: dict[str, float]  # the rates of other orders, by their names
+    order_proof: OrderProof
+    settings: dict[str, Any]
+    rows: np.ndarray  # the order: numbers of the rows, from 0
+
+    def summary(self) -> dict[str, Any]:
+        """Return the rate, the bounds and how the order was made."""
+        shown = {key: getattr(self, key) for key in ("kind", "name", "rate", "lower", "upper")}
+        return {**shown, "confirmed": self.confirmed, "rows": len(self.rows)}
+
+    def intervals(self) -> dict[str, tuple[float, float, float]]:
+        """Return the rates of this order, of the others, and the bounds of the largest."""
+        rates = {f"{self.kind} found": self.rate, **self.compared}
+        points = {name: (rate, rate, rate) for name, rate in rates.items()}
+        return {**points, "largest in any order": (self.lower, self.lower, self.upper)}
+
+    def __str__(self) -> str:
+        """Return what was found in words, a line each."""
+        word = "grows" if self.rate > _STILL else "falls" if self.rate < -_STILL else "stays"
+        lines = [
+            f"{self.kind} order found ({self.name}): an error {word}, {self.rate:+.3g} per step, "
+            + ("confirmed by training" if self.confirmed else "not confirmed by training"),
+            f"the largest growth in any order is {self.lower:.3g} to {self.upper:.3g} per step",
+            self.order_proof.meaning("rows"),
+        ]
+        return "\n".join(lines)
+
+
+def order(
+    source: str | Path | pd.DataFrame | ArrayLike | Recording,
+    target: str | int | ArrayLike | None = None,
+    *,
+    lr: float,
+    momentum: float,
+    kind: str = "worst",
+    repeats: bool = False,
+    optimizer: str | Momentum = "heavy_ball",
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    intercept_lr: float | None = None,
+    basis: Features | Callable[[int], Features] | None = None,
+    bias: bool = True,
+    seed: int = 0,
+    stage: Stage | None = None,
+    **reading: Any,
+) -> RowOrder:
+    """Return an order of the rows in which an error grows most, or one in which it dies fastest.
+
+    The model is linear in its weights, with the squared error, one row in each step. The growth is
+    that of the order repeated, one epoch after the other.
+
+    Parameters
+    ----------
+    source, target
+        Data as `check` takes them.
+    lr, momentum, optimizer, dampening, weight_decay, intercept_lr, basis, bias
+        The learner, as for `check`.
+    kind
+        ``worst``: the largest growth found, by cyclic orders, beam search and local improvement.
+        ``safest``: the least of plain shuffles, stratified blocks, herded and pairwise balanced
+        orders, and local improvement of the best of them.
+    repeats
+        Whether a row may come again in the worst order; otherwise each comes once.
+    seed
+        Of shuffles and starts.
+    stage
+        ``stage(name, steps)`` gives a context in which progress is shown.
+    **reading
+        What `check` takes to read the data, such as ``order_by`` or ``standardise``.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> found = order(rng.normal(size=(60, 1)), lr=0.02, momentum=0.95, repeats=True)
+    >>> found.rate > 0, found.confirmed, found.lower <= found.upper
+    (True, True, True)
+    """
+    if kind not in ("worst", "safest"):
+        raise ArgumentError(f"kind must be worst or safest, got {kind!r}")
+    if repeats and kind == "safest":
+        raise ArgumentError("repeats belongs to the worst order: the safest has each row once")
+    check_asked(
+        optimizer=optimizer,
+        lr=lr,
+        momentum=momentum,
+        batch=1,
+        epochs=1,
+        grid=2,
+        seed=seed,
+        intercept_lr=intercept_lr,
+        dampening=dampening,
+        weight_decay=weight_decay,
+    )
+    chosen, intercept_lr, name = build_optimizer(
+        optimizer, lr, momentum, intercept_lr, dampening=dampening, weight_decay=weight_decay
+    )
+    recording = source
+    if not isinstance(recording, Recording):
+        recording = read_recording(recording, target, **reading)
+    if basis is None:
+        basis = Linear(bias)
+    elif not isinstance(basis, Features):
+        basis = basis(recording.inputs.shape[1])
+    if not (isinstance(basis, Linear) and basis.bias):
+        intercept_lr = None
+    search = _Search.of(recording, basis, chosen, intercept_lr, seed, stage or _silent)
+    found, how, compared = search.safest() if kind == "safest" else search.worst(repeats)
+    trained, steps = search.train(found.word)
+    lower = max(found.rate, *compared.values(), search.single)
+    upper = max(search.upper(lower), lower)
+    settings = asdict(chosen) | {"optimizer": name, "intercept_lr": intercept_lr, "seed": seed}
+    settings = {key: settings[key] for key in sorted(settings) if key != "full_start"}
+    return RowOrder(
+        kind,
+        how,
+        found.rate,
+        lower,
+        upper,
+        abs(trained - found.rate) < 8 / steps and (trained > 0) == (found.rate > 0),
+        trained,
+        compared,
+        search.proof,
+        settings,
+        found.word,
+    )
+
+
+def _silent(name: str, steps: int) -> AbstractContextManager[None]:
+    del name, steps
+    return contextlib.nullcontext()
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The rows, the learner, and what holds for all orders."""
+
+    updates: RowUpdates
+    optimizer: Momentum
+    proof: OrderProof
+    seed: int
+    stage: Stage
+
+    @classmethod
+    def of(
+        cls,
+        recording: Recording,
+        basis: Features,
+        optimizer: Momentum,
+        intercept_lr: float | None,
+        seed: int,
+        stage: Stage,
+    ) -> _Search:
+        count = len(recording.inputs)
+        if not 2 <= count <= _MOST_ROWS:
+            raise ArgumentError(
+                f"orders of 2 to {_MOST_ROWS:,} rows can be searched, and {recording.source} has "
+                f"{count:,}: use some of them"
+            )
+        model = principal_axes(basis, recording.inputs, intercept_lr)
+        if model.basis.shape[1] > _MOST_WEIGHTS:
+            raise ArgumentError(
+                f"orders for at most {_MOST_WEIGHTS} weights can be searched, got "
+                f"{model.basis.shape[1]}: use fewer columns"
+            )
+        features = np.asarray(model.apply(recording.inputs), dtype=float)
+        proof = judge_every_order(optimizer, 2 * model.largest**2, intercept_lr)
+        return cls(RowUpdates.of(features, optimizer, intercept_lr), optimizer, proof, seed, stage)
+
+    @property
+    def count(self) -> int:
+        return len(self.updates.rows)
+
+    @property
+    def single(self) -> float:
+        """The largest growth of a row that comes again and again; 0 up to rounding, or more."""
+        found = float(self.updates.rates(np.arange(self.count)[:, None]).max())
+        return 0.0 if abs(found) < _STILL else found
+
+    def _plain(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        shuffles = np.array([rng.permutation(self.count) for _ in range(_SHUFFLES)])
+        return {"as recorded": np.arange(self.count)[None], "shuffled": shuffles}
+
+    def worst(self, repeats: bool) -> tuple[Found, str, dict[str, float]]:
+        """Return the word or permutation that grows most, and the rates of plain orders."""
+        rng = np.random.default_rng(self.seed)
+        compared = {
+            name: float(self.updates.rates(orders).mean())
+            for name, orders in self._plain(rng).items()
+        }
+        assert self.proof.curvature is not None
+        norm, _ = circle_norm(self.optimizer, self.proof.curvature)
+        if repeats:
+            with self.stage("beam search", 0):
+                path = beam_search(self.updates, norm, _BEAM_STEPS, seed=self.seed)
+                parts = repeating_parts(self.updates, path[len(path) // 4 :], _LONGEST_WORD)
+            with self.stage("improving words", 0) as advance:
+                found = search_words(self.updates, parts, advance)
+            copies = max(1, self.count // len(found.word))
+            how = f"a word of {len(found.word)} rows"
+            return Found(np.tile(found.word, copies), found.rate), how, compared
+        seeds = [np.arange(self.count)]
+        if self.count <= _BEAM_ROWS:
+            with self.stage("beam search", 0):
+                seeds.append(
+                    beam_search(self.updates, norm, self.count, repeats=False, seed=self.seed)
+                )
+        with self.stage("exchanging rows", 0) as advance:
+            found = search_permutation(self.updates, seeds, rng, advance)
+        return found, "each row once", compared
+
+    def safest(self) -> tuple[Found, str, dict[str, float]]:
+        """Return the order with the least growth, how it was made, and the rates of all kinds."""
+        rng = np.random.default_rng(self.seed)
+        rows = self.updates.rows
+        with self.stage("balancing rows", 0):
+            made = self._plain(rng)
+            for block in _BLOCKS:
+                if 2 * block <= self.count:
+                    drawn = [stratified(rows, block, rng) for _ in range(_SHUFFLES)]
+                    made[f"stratified blocks of {block}"] = np.array(drawn)
+            made["herded"] = np.array([herded(rows, rng) for _ in range(4)])
+            made["pairwise balanced"] = np.array([pairwise_balanced(rows, rng) for _ in range(4)])
+            rates = {name: self.updates.rates(orders) for name, orders in made.items()}
+        compared = {name: float(found.mean()) for name, found in rates.items()}
+        best = min(rates, key=lambda name: rates[name].min())
+        found = Found(made[best][rates[best].argmin()], float(rates[best].min()))
+        with self.stage("exchanging rows", 0) as advance:
+            better = climb_permutation(self.updates, found.word, rng, sign=-1.0, advance=advance)
+        if better.rate < found.rate - _STILL:
+            return better, f"{best}, rows exchanged", compared
+        return found, best, compared
+
+    def train(self, word: np.ndarray) -> tuple[float, int]:
+        """Train in an order, again and again; return the growth per step, and over how many."""
+        updates, rng = self.updates, np.random.default_rng([self.seed, 1])
+        weights, velocity = rng.normal(size=updates.size), np.zeros(updates.size)
+        epochs = max(4, _TRAINED // len(word))
+        log, logs = 0.0, []
+        for _ in range(epochs):
+            for place in word:
+                row = updates.rows[place]
+                gradient = row * (row @ weights) + updates.decay * weights
+                velocity = updates.momentum * velocity - updates.alpha * gradient
+                weights = weights + updates.kappa * velocity - updates.beta * gradient
+            size = float(np.hypot(np.linalg.norm(weights), np.linalg.norm(velocity)))
+            weights, velocity, log = weights / size, velocity / size, log + np.log(size)
+            logs.append(log)
+        half = epochs // 2
+        steps = (epochs - half) * len(word)
+        return float(logs[-1] - logs[half - 1]) / steps, steps
+
+    def upper(self, lower: float) -> float:
+        """Return an upper bound of the growth per step in any order."""
+        assert self.proof.rate is not None
+        assert self.proof.curvature is not None
+        bound, state = self.proof.rate, 2 * self.updates.size
+        if bound <= lower + _STILL or state > _QUADRATIC:
+            return bound
+        norm, _ = circle_norm(self.optimizer, self.proof.curvature)
+        start = np.kron(norm, np.eye(self.updates.size))
+        with self.stage("bounding every order", 0):
+            for degree in (1, 2) if state <= _QUARTIC else (1,):
+                lifted = lifted_norm(start, degree)
+                found, _ = quadratic_bound(self.updates.matrices, self.count, lifted, degree)
+                bound = min(bound, found)
+        return bound
