@@ -1,8 +1,8 @@
 r"""Orders in which the curvature of any few rows in a row is close to that of all.
 
 An error grows by the order of rows where their curvature keeps to a rhythm. An order without one
-keeps small the sums of the centred curvatures :math:`z_i = r_i r_i^\top - \overline{r r^\top}` along
-the way (herding; Lu, Guo and De Sa, 2022, order gradients in the same way).
+keeps the sums of :math:`r_i r_i^\top - \overline{r r^\top}` small along the way: herding (Lu, Guo
+and De Sa, 2022, order gradients in the same way).
 """
 
 from __future__ import annotations

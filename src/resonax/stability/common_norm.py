@@ -138,7 +138,7 @@ def _basis(size: int) -> np.ndarray:
 def _centers(matrices: np.ndarray, norm: np.ndarray) -> np.ndarray:
     """Return the norm in which the largest of some matrices is least."""
     basis = _basis(len(norm))
-    moved = np.einsum("kji,ajl,klm->kaim", matrices, basis, matrices, optimize=True)
+    moved = np.swapaxes(matrices, 1, 2)[:, None] @ basis @ matrices[:, None]
     gamma = float(growth_in(norm, matrices).max()) * _ROOM
     for _ in range(_STEPS):
         norm = _center(matrices, norm, gamma, basis, moved)
@@ -158,12 +158,16 @@ def _center(
         used = gamma * at - np.swapaxes(matrices, 1, 2) @ at @ matrices
         return np.concatenate([used, at[None]])
 
+    count, size = basis.shape[:2]
+    # (k, i, a l): one product of matrices for each slack, whatever the number of directions
     directions = np.concatenate([gamma * basis - moved, basis[None]])
+    directions = np.ascontiguousarray(np.swapaxes(directions, 1, 2)).reshape(-1, size, count * size)
     for _ in range(_NEWTON):
         inverse = np.linalg.inv(slacks(norm))
-        scaled = np.einsum("kij,kajl->kail", inverse, directions, optimize=True)
-        slope = np.einsum("kaii->a", scaled)
-        bend = np.einsum("kaij,kbji->ab", scaled, scaled, optimize=True)
+        scaled = (inverse @ directions).reshape(-1, size, count, size)
+        slope = np.einsum("kiai->a", scaled)
+        one, other = scaled.transpose(2, 0, 1, 3), scaled.transpose(2, 0, 3, 1)
+        bend = one.reshape(count, -1) @ other.reshape(count, -1).T
         step = np.linalg.lstsq(bend, slope, rcond=1e-14)[0]
         decrement = math.sqrt(max(float(slope @ step), 0.0))
         change = np.einsum("a,aij->ij", step, basis)
