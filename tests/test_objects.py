@@ -43,6 +43,8 @@ def made(kind: str) -> Any:
         return rx.replay(learner, rows, rows[:, 0])
     if kind == "OrderProof":
         return rx.order_proof(rx.heavy_ball(lr=0.01, momentum=0.95), 4.0)
+    if kind == "RowOrder":
+        return rx.order(rows[:12], lr=0.1, momentum=0.5)
     if kind == "GuardReport":
         known = Candidate(0.9, 0.01, 0.005, 0.015, "diverges")
         unknown = Candidate(0.5, None, None, None, "unknown")
@@ -58,7 +60,17 @@ def made(kind: str) -> Any:
     return rx.stability_map(SETTING, momentum=[0.9, 0.99], period=[22.0, 30.0]).resonax
 
 
-KINDS = ("Verdict", "Probe", "Replay", "OrderProof", "GuardReport", "Response", "Level", "map")
+KINDS = (
+    "Verdict",
+    "Probe",
+    "Replay",
+    "OrderProof",
+    "RowOrder",
+    "GuardReport",
+    "Response",
+    "Level",
+    "map",
+)
 
 
 def test_every_public_result_is_in_the_table():

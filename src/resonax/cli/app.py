@@ -18,6 +18,7 @@ from resonax.cli.check import check_command
 from resonax.cli.commands import Command, Group, completing
 from resonax.cli.judge import map_command, stability_command
 from resonax.cli.options import Seed, option
+from resonax.cli.order import order_command
 from resonax.cli.response import response_command
 from resonax.executors.interrupts import SENTENCE, STATUS, ignore_further, was_interrupted
 from resonax.labels import plain
@@ -61,6 +62,7 @@ def top(
 app.command("stability", cls=Command)(stability_command)
 app.command("map", cls=Command)(map_command)
 app.command("check", cls=Command)(check_command)
+app.command("order", cls=Command)(order_command)
 app.command("response", cls=Command)(response_command)
 
 _DEVICE = option("--device", _RESULT, "cpu or gpu; the GPU if there is one.", names=("cpu", "gpu"))

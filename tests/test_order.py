@@ -1,0 +1,201 @@
+"""Worst and safest orders: against all orders of few rows, torch's optimizer, and bounds."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+import resonax as rx
+from resonax.cli.app import main
+from resonax.passes.beam import beam_search, repeating_parts
+from resonax.passes.order_search import climb_permutation, search_permutation, search_words
+from resonax.passes.row_updates import RowUpdates
+from resonax.passes.safe_orders import herded, pairwise_balanced, stratified
+from resonax.stability.circle import circle_norm
+from resonax.stability.common_norm import (
+    growth_in,
+    lifted,
+    lifted_norm,
+    quadratic_bound,
+    symmetric_power,
+)
+
+OPTIMIZERS = {
+    "heavy_ball": rx.heavy_ball(0.2, 0.7),
+    "nesterov": rx.nesterov(0.2, 0.7, weight_decay=0.01),
+    "dampened": rx.heavy_ball(0.4, 0.7, dampening=0.5),
+}
+
+
+def some_rows(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, 2))
+
+
+def plain_matrix(row: np.ndarray, optimizer: rx.Momentum) -> np.ndarray:
+    """The update of (u, v) by one row, built from its blocks."""
+    size = len(row)
+    curved = 2 * np.outer(row, row) + optimizer.weight_decay * np.eye(size)
+    gain = optimizer.kappa * optimizer.alpha + optimizer.beta
+    kept = optimizer.momentum * np.eye(size)
+    first = [np.eye(size) - gain * curved, optimizer.kappa * kept]
+    return np.block([first, [-optimizer.alpha * curved, kept]])
+
+
+def plain_rate(matrices: list[np.ndarray], word: tuple[int, ...]) -> float:
+    product = np.eye(len(matrices[0]))
+    for place in word:
+        product = matrices[place] @ product
+    return float(np.log(np.abs(np.linalg.eigvals(product)).max())) / len(word)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_update_of_a_row_is_its_matrix_and_the_costate_its_transpose(name):
+    rows, optimizer = some_rows(5), OPTIMIZERS[name]
+    updates = RowUpdates.of(rows, optimizer)
+    plain = [plain_matrix(row, optimizer) for row in rows]
+    np.testing.assert_allclose(updates.matrices(np.arange(5)), plain, atol=1e-12)
+    state = np.random.default_rng(1).normal(size=(5, 4, 1))
+    back = np.concatenate(updates.step_back((state[:, :2], state[:, 2:]), np.arange(5)), axis=1)
+    np.testing.assert_allclose(back, np.swapaxes(plain, 1, 2) @ state, atol=1e-12)
+    word = (0, 3, 3, 1, 4)
+    assert updates.rates(np.array([word]))[0] == pytest.approx(plain_rate(plain, word), abs=1e-10)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_no_order_of_few_rows_is_worse_than_the_one_found(name):
+    """All words of up to 6 of 4 rows, and all orders of 6 rows."""
+    optimizer = OPTIMIZERS[name]
+    rows = some_rows(4, seed=2)
+    plain = [plain_matrix(row, optimizer) for row in rows]
+    best = max(
+        plain_rate(plain, word)
+        for length in range(1, 7)
+        for word in itertools.product(range(4), repeat=length)
+    )
+    assert search_words(RowUpdates.of(rows, optimizer)).rate >= best - 1e-9
+    rows = some_rows(6, seed=3)
+    plain = [plain_matrix(row, optimizer) for row in rows]
+    every = [plain_rate(plain, word) for word in itertools.permutations(range(6))]
+    updates, rng = RowUpdates.of(rows, optimizer), np.random.default_rng(0)
+    found = search_permutation(updates, [], rng)
+    assert sorted(found.word) == list(range(6))
+    assert found.rate == pytest.approx(plain_rate(plain, tuple(found.word)), abs=1e-10)
+    assert found.rate >= np.quantile(every, 0.99)
+    safe = climb_permutation(updates, np.arange(6), rng, sign=-1.0)
+    assert safe.rate <= np.quantile(every, 0.2)
+
+
+def test_bounds_hold_and_meet_for_rows_in_all_directions():
+    angle = np.pi * np.arange(32) / 32
+    rows = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    optimizer = rx.heavy_ball(0.3, 0.5)
+    updates = RowUpdates.of(rows, optimizer)
+    found = search_words(updates)
+    worst = rx.order_proof(optimizer, 2.0).rate
+    norm, _ = circle_norm(optimizer, 2.0)
+    start = np.kron(norm, np.eye(2))
+    bound, shown = quadratic_bound(updates.matrices, 32, start)
+    assert found.rate <= bound + 1e-9
+    assert bound == pytest.approx(worst, rel=0.01)
+    assert found.rate == pytest.approx(worst, rel=0.01)  # the turning row of the theorem
+    grown = growth_in(shown, updates.matrices(np.arange(32)))
+    assert np.log(grown.max()) / 2 == pytest.approx(bound)
+
+
+def test_forms_of_higher_degree_bound_at_least_as_well():
+    rows = np.concatenate([some_rows(20, seed=4)[:, :1], np.ones((20, 1))], axis=1)
+    optimizer = rx.heavy_ball(0.05, 0.85)
+    updates = RowUpdates.of(rows, optimizer)
+    matrices = updates.matrices(np.arange(20))
+    radii = np.abs(np.linalg.eigvals(matrices)).max(axis=1)
+    powers = np.abs(np.linalg.eigvals(lifted(matrices, 2))).max(axis=1)
+    np.testing.assert_allclose(powers, radii**2, rtol=1e-6)
+    assert symmetric_power(3, 4).shape == (64, 20)
+    norm, rate = circle_norm(optimizer, 2 * float(np.max(np.sum(rows**2, axis=1))))
+    start = np.kron(norm, np.eye(2))
+    bounds = [
+        quadratic_bound(updates.matrices, 20, lifted_norm(start, degree), degree)[0]
+        for degree in (1, 2)
+    ]
+    assert search_words(updates).rate <= bounds[1] < bounds[0] <= rate + 1e-9
+
+
+def test_the_beam_finds_growth_where_greedy_search_finds_none():
+    x = np.linspace(-2, 2, 80)[:, None]
+    rows = np.concatenate([x, np.ones_like(x)], axis=1)
+    optimizer = rx.heavy_ball(0.01, 0.9)
+    updates = RowUpdates.of(rows, optimizer)
+    norm, _ = circle_norm(optimizer, 2 * float(np.max(np.sum(rows**2, axis=1))))
+    rates = {}
+    for name, numbers in {"greedy": (1, 1, 0), "beam": (24, 4, 6)}.items():
+        beams, branches, depth = numbers
+        path = beam_search(updates, norm, 200, beams=beams, branches=branches, depth=depth)
+        rates[name] = updates.rates(repeating_parts(updates, path[50:], 80, 1)[0][None])[0]
+    assert rates["beam"] > 0.005
+    assert rates["beam"] > rates["greedy"] + 0.005
+    once = beam_search(updates, norm, 80, repeats=False)
+    assert sorted(once) == list(range(80))
+
+
+def test_found_orders_reproduce_in_torch_and_below_the_bound_there_is_none():
+    import torch
+
+    x = np.random.default_rng(6).normal(size=(16, 1))
+    found = rx.order(x, lr=0.02, momentum=0.95, repeats=True, standardise=False)
+    assert found.confirmed
+    assert 0.01 < found.rate == found.lower <= found.upper <= found.order_proof.rate + 1e-9
+    rows = torch.tensor(np.concatenate([x, np.ones_like(x)], axis=1))
+    weights = torch.nn.Parameter(torch.ones(2, dtype=torch.float64))
+    method = torch.optim.SGD([weights], lr=0.02, momentum=0.95)
+    logs = []
+    while len(logs) < 1200:
+        for place in found.rows:
+            row = rows[int(place)]
+            weights.grad = 2 * row * (row @ weights.detach())
+            method.step()
+            logs.append(float(torch.log(weights.detach().norm())))
+    measured = np.polyfit(np.arange(200, 1200), logs[200:1200], 1)[0]
+    assert measured == pytest.approx(found.rate, rel=0.03)
+    below = rx.order(x, lr=0.02, momentum=0.99 * found.order_proof.momentum, standardise=False)
+    assert below.rate <= 1e-9
+    assert (below.lower, below.upper) == (0.0, 0.0)
+    assert below.order_proof.holds
+
+
+def test_balanced_orders_are_permutations_and_safer_than_shuffles():
+    x = np.sin(np.arange(200) / 7.0)[:, None]
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([x, np.ones_like(x)], axis=1)
+    for order in (herded(rows, rng), pairwise_balanced(rows, rng), stratified(rows, 8, rng)):
+        assert sorted(order) == list(range(200))
+    assert sorted(stratified(rows[:199], 8, rng)) == list(range(199))
+    assert sorted(pairwise_balanced(rows[:199], rng)) == list(range(199))
+    found = rx.order(x, lr=0.05, momentum=0.9, kind="safest")
+    assert found.confirmed
+    assert found.rate <= min(found.compared.values())
+    assert found.compared["herded"] < found.compared["shuffled"] < found.compared["as recorded"]
+
+
+def test_the_command_writes_the_order_and_says_it_in_json(tmp_path, capsys, monkeypatch):
+    data, out = tmp_path / "rows.csv", tmp_path / "order.csv"
+    np.savetxt(data, some_rows(30), delimiter=",", header="a,b", comments="")
+    asked = f"order {data} --lr 0.01 --momentum 0.9".split()
+    monkeypatch.setattr("sys.argv", ["resonax", *asked, "--json", "--out", str(out)])
+    main()
+    found = json.loads(capsys.readouterr().out)
+    assert {"rate", "lower", "upper", "confirmed"} < set(found)
+    assert found["rate"] <= found["lower"] <= found["upper"]
+    table = np.loadtxt(out, delimiter=",", skiprows=1, dtype=int)
+    assert sorted(table[:, 1]) == list(range(30))
+    assert table[:, 1].tolist() == found["rows"]
+    for wrong in (["--safest", "--repeats"], ["--batch", "2"], ["--out", "order.txt"]):
+        monkeypatch.setattr("sys.argv", ["resonax", *asked, *wrong])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        assert caught.value.code == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+    with pytest.raises(rx.ArgumentError, match="kind must be worst or safest"):
+        rx.order(some_rows(9), lr=0.1, momentum=0.1, kind="best")
