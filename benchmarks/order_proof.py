@@ -1,0 +1,338 @@
+"""Evidence for the bound that holds in every order, and for the worst orders that are found.
+
+    python benchmarks/order_proof.py --processes 2          # a small run, minutes
+    python benchmarks/order_proof.py --processes 16 --full  # 10^6 random orders, 50 problems
+
+Parts (``--parts below,above,gap,threshold``; all if left out):
+
+below      At 0.99 times the bound: random orders, with repeats and of lengths from 8 to 256, and
+           adversarial searches over random problems, for heavy ball and Nesterov. The growth of an
+           order is that of its product, repeated. On a sample, torch's and optax's own SGD train
+           in the worst order found and in random ones.
+above      Above the bound: orders found, and what torch and optax do in them.
+gap        Lower and upper bounds of the joint spectral radius on 600 rows of ten recordings.
+threshold  The least momentum at which greedy search, beam search and the whole search find an order
+           that grows, on 600 rows of San Francisco with step size 0.01.
+
+The last two need the recordings of the tests, or ``--sets FILE.npz``, which ``--write-sets`` makes.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import resonax as rx
+from resonax.passes.beam import beam_search, repeating_parts
+from resonax.passes.order_search import search_permutation, search_words
+from resonax.passes.row_updates import RowUpdates
+from resonax.stability.circle import circle_norm, judge_every_order
+from resonax.stability.common_norm import lifted_norm, quadratic_bound
+
+OPTIMIZERS = {"heavy_ball": rx.heavy_ball, "nesterov": rx.nesterov}
+LENGTHS = (8, 16, 32, 64, 128, 256)
+SETS = (
+    "san-francisco",
+    "seattle",
+    "seattle-daily",
+    "taylor",
+    "victoria",
+    "nox",
+    "sunspots",
+    "key-west",
+    "ice-core",
+    "waves",
+)
+ROWS, LR = 600, 0.01
+GROWS = 1e-9  # a rate above this is growth, one below is rounding
+TOGETHER = 500  # orders followed at once
+
+
+class Problem(NamedTuple):
+    """Random rows, and an optimizer whose step size is some times the bound."""
+
+    seed: int
+    name: str
+    factor: float
+
+    def make(self) -> tuple[np.ndarray, Any]:
+        rng = np.random.default_rng(self.seed)
+        size, count = int(rng.integers(1, 5)), int(rng.integers(4, 60))
+        rows = rng.normal(size=(count, size)) * np.exp(rng.normal(size=size))
+        if rng.uniform() < 0.5:
+            rows[:, -1] = 1.0  # a bias
+        momentum = float(rng.choice([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98]))
+        curvature = 2 * float(np.max(np.sum(rows**2, axis=1)))
+        largest = rx.order_proof(OPTIMIZERS[self.name](1e-3, momentum), curvature).lr
+        assert largest is not None
+        return rows, OPTIMIZERS[self.name](self.factor * largest, momentum)
+
+
+def random_orders(problem: Problem, count: int) -> float:
+    """Return the largest rate of random orders of a problem."""
+    rows, optimizer = problem.make()
+    updates, rng = RowUpdates.of(rows, optimizer), np.random.default_rng([problem.seed, 1])
+    worst, left = -np.inf, count
+    while left > 0:
+        shape = (min(TOGETHER, left), int(rng.choice(LENGTHS)))
+        worst = max(worst, float(updates.rates(rng.integers(len(rows), size=shape)).max()))
+        left -= shape[0]
+    return worst
+
+
+def adversary(problem: Problem) -> tuple[float, np.ndarray]:
+    """Return the largest rate that the searches find for a problem, and its order."""
+    rows, optimizer = problem.make()
+    updates, rng = RowUpdates.of(rows, optimizer), np.random.default_rng([problem.seed, 2])
+    norm, _ = circle_norm(optimizer, 2 * float(np.max(np.sum(rows**2, axis=1))))
+    path = beam_search(updates, norm, 200)
+    word = search_words(updates, repeating_parts(updates, path[50:], 80))
+    once = search_permutation(updates, [rng.permutation(len(rows))], rng)
+    best = max((word, once), key=lambda found: found.rate)
+    return best.rate, best.word
+
+
+def train_torch(rows: np.ndarray, optimizer: Any, places: Iterable[int]) -> np.ndarray:
+    """Train by torch's SGD on targets of 0; return the log of the length of the weights."""
+    import torch
+
+    torch.set_num_threads(1)
+    weights = torch.nn.Parameter(torch.ones(rows.shape[1], dtype=torch.float64))
+    method = torch.optim.SGD(
+        [weights],
+        lr=optimizer.lr,
+        momentum=optimizer.momentum,
+        nesterov=optimizer.lookahead and optimizer.momentum > 0,
+    )
+    logs, table = [], torch.tensor(rows)
+    for place in places:
+        method.zero_grad()
+        ((table[place] @ weights) ** 2).backward()
+        method.step()
+        logs.append(float(weights.detach().norm().log()))
+    return np.array(logs)
+
+
+def train_optax(rows: np.ndarray, optimizer: Any, places: Iterable[int]) -> np.ndarray:
+    """Train by optax's sgd in the same way."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    with jax.enable_x64(True):
+        method = optax.sgd(
+            optimizer.lr, momentum=optimizer.momentum or None, nesterov=optimizer.lookahead
+        )
+
+        def step(carry: Any, row: Any) -> tuple[Any, Any]:
+            weights, state = carry
+            gradient = jax.grad(lambda at: (row @ at) ** 2)(weights)
+            change, state = method.update(gradient, state, weights)
+            weights = optax.apply_updates(weights, change)
+            return (weights, state), jnp.log(jnp.linalg.norm(weights))
+
+        weights = jnp.ones(rows.shape[1])
+        order = jnp.asarray(rows[np.fromiter(places, dtype=int)])
+        _, logs = jax.lax.scan(step, (weights, method.init(weights)), order)
+        return np.asarray(logs)
+
+
+TRAINERS: dict[str, Callable[..., np.ndarray]] = {"torch": train_torch, "optax": train_optax}
+
+
+def repeated(word: np.ndarray, steps: int) -> list[int]:
+    return np.resize(word, steps).tolist()
+
+
+def below(job: tuple[Problem, int, bool]) -> dict[str, float]:
+    problem, count, trains = job
+    found, word = adversary(problem)
+    result = {"random": random_orders(problem, count), "adversary": found}
+    rows, optimizer = problem.make()
+    rng = np.random.default_rng([problem.seed, 3])
+    orders = [repeated(word, 2000), rng.integers(len(rows), size=2000).tolist()]
+    for name, train in TRAINERS.items() if trains else ():
+        result[name] = max(float(train(rows, optimizer, order)[-1]) for order in orders)
+        result[name] -= 0.5 * np.log(rows.shape[1])  # over the length at the start
+    return result
+
+
+def above(problem: Problem) -> dict[str, float]:
+    rate, word = adversary(problem)
+    rows, optimizer = problem.make()
+    result = {"found": rate, "size": float(rows.shape[1])}
+    if rate <= 1e-4:
+        return result
+    steps = int(np.clip(300 / rate, 4 * len(word), 30_000))  # no number overflows
+    for name, train in TRAINERS.items():
+        logs = train(rows, optimizer, repeated(word, steps))
+        whole = len(word) * max(1, steps // 2 // len(word))  # of whole words
+        result[name] = float(logs[-1] - logs[-1 - whole]) / whole
+    return result
+
+
+def recording(name: str, path: str | None) -> np.ndarray:
+    """Return rows of a recording, brought to variance 1, with a bias."""
+    if path is not None:
+        inputs = np.load(path)[name]
+    else:
+        sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+        from recordings import RECORDINGS  # pyright: ignore[reportMissingImports]
+
+        inputs = RECORDINGS[name]()[0][:ROWS]
+    spread = inputs.std(axis=0)
+    inputs = (inputs - inputs.mean(axis=0))[:, spread > 0] / spread[spread > 0]
+    return np.concatenate([inputs, np.ones((len(inputs), 1))], axis=1)
+
+
+def gap(job: tuple[str, float, str | None]) -> dict[str, Any]:
+    name, momentum, path = job
+    rows, optimizer = recording(name, path), rx.heavy_ball(LR, momentum)
+    began = time.perf_counter()
+    updates, rng = RowUpdates.of(rows, optimizer), np.random.default_rng(0)
+    proof = judge_every_order(optimizer, 2 * float(np.max(np.sum(rows**2, axis=1))))
+    assert proof.curvature is not None
+    norm, _ = circle_norm(optimizer, proof.curvature)
+    path_found = beam_search(updates, norm, 300)
+    word = search_words(updates, repeating_parts(updates, path_found[75:], 120))
+    once = search_permutation(updates, [np.arange(len(rows))], rng)
+    uppers = [np.nan, np.nan]
+    for degree in (1, 2) if updates.size == 2 else (1,):
+        start = lifted_norm(np.kron(norm, np.eye(updates.size)), degree)
+        uppers[degree - 1] = quadratic_bound(updates.matrices, len(rows), start, degree)[0]
+    upper = float(np.nanmin([proof.rate or 0.0, *uppers]))
+    return {
+        "set": name,
+        "weights": updates.size,
+        "safe": proof.momentum,
+        "recorded": float(updates.rates(np.arange(len(rows))[None])[0]),
+        "permuted": once.rate,
+        "lower": max(word.rate, 0.0),
+        "circle": proof.rate,
+        "quadratic": uppers[0],
+        "quartic": uppers[1],
+        "gap": upper - max(word.rate, 0.0),
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def threshold(job: tuple[float, str | None]) -> dict[str, float]:
+    momentum, path = job
+    rows, optimizer = recording("san-francisco", path), rx.heavy_ball(LR, momentum)
+    updates = RowUpdates.of(rows, optimizer)
+    norm, _ = circle_norm(optimizer, 2 * float(np.max(np.sum(rows**2, axis=1))))
+    rates = {}
+    for name, numbers in {"greedy": (1, 1, 0), "beam": (32, 4, 6)}.items():
+        found = beam_search(
+            updates, norm, 400, beams=numbers[0], branches=numbers[1], depth=numbers[2]
+        )
+        part = repeating_parts(updates, found[100:], 120, 1)[0]
+        rates[name] = float(updates.rates(part[None])[0])
+    return {"momentum": momentum, **rates, "whole": search_words(updates).rate}
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    names = list(rows[0])
+    table = [[_short(row.get(name)) for name in names] for row in rows]
+    widths = [max(len(name), *(len(line[i]) for line in table)) for i, name in enumerate(names)]
+    for line in [names, *table]:
+        print("  ".join(word.rjust(width) for word, width in zip(line, widths, strict=True)))
+    print(flush=True)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def run_below(pool: Any, problems: int, orders: int, trained: int) -> bool:
+    totals = []
+    for name in OPTIMIZERS:
+        jobs = [(Problem(i, name, 0.99), orders // problems, i < trained) for i in range(problems)]
+        found = pool.map(below, jobs, chunksize=1)
+        row: dict[str, Any] = {"optimizer": name, "problems": problems}
+        row["random orders"] = problems * (orders // problems)
+        row["grow"] = sum(one["random"] > GROWS for one in found)
+        row["adversaries"] = problems
+        row["grow "] = sum(one["adversary"] > GROWS for one in found)
+        row["largest rate"] = max(max(one["random"], one["adversary"]) for one in found)
+        for trainer in TRAINERS:
+            logs = [one[trainer] for one in found if trainer in one]
+            row[f"{trainer} runs"] = 2 * len(logs)
+            row[f"{trainer} largest log size"] = max(logs, default=float("nan"))
+        totals.append(row)
+    print("below: 0.99 times the bound; nothing may grow")
+    show(totals)
+    return all(row["grow"] == row["grow "] == 0 for row in totals)
+
+
+def run_above(pool: Any, problems: int) -> bool:
+    totals, good = [], True
+    for name in OPTIMIZERS:
+        for factor in (1.5, 4.0):
+            jobs = [Problem(i, name, factor) for i in range(problems)]
+            found = pool.map(above, jobs, chunksize=1)
+            grown = [one for one in found if "torch" in one]
+            row: dict[str, Any] = {"optimizer": name, "times the bound": factor}
+            row |= {"problems": problems, "orders that grow": len(grown)}
+            for trainer in TRAINERS:
+                off = [abs(one[trainer] / one["found"] - 1) for one in grown]
+                row[f"{trainer} within 5%"] = sum(part < 0.05 for part in off)
+                good = good and row[f"{trainer} within 5%"] == len(grown)
+            totals.append(row)
+    print("above: orders found with a rate above 1e-4, and the growth of training in them")
+    show(totals)
+    return good
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--full", action="store_true", help="10^6 random orders, 50 problems")
+    parser.add_argument("--parts", default="below,above,gap,threshold")
+    parser.add_argument("--momentum", type=float, default=0.9, help="of the gap")
+    parser.add_argument("--sets", help="an .npz file of recordings")
+    parser.add_argument("--write-sets", help="write that file and stop")
+    asked = parser.parse_args()
+    if asked.write_sets:
+        sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+        from recordings import RECORDINGS  # pyright: ignore[reportMissingImports]
+
+        np.savez(asked.write_sets, **{name: RECORDINGS[name]()[0][:ROWS] for name in SETS})
+        return
+    problems, orders, trained = (50, 1_000_000, 20) if asked.full else (6, 6_000, 2)
+    parts, good = asked.parts.split(","), True
+    with multiprocessing.get_context("spawn").Pool(asked.processes) as pool:
+        if "below" in parts:
+            good &= run_below(pool, problems, orders, trained)
+        if "above" in parts:
+            good &= run_above(pool, problems)
+        if "gap" in parts:
+            names = SETS if asked.full else SETS[:2]
+            jobs = [(name, asked.momentum, asked.sets) for name in names]
+            print(f"gap: log joint spectral radius, step size {LR}, momentum {asked.momentum}")
+            show(pool.map(gap, jobs, chunksize=1))
+        if "threshold" in parts:
+            momenta = np.arange(0.7, 0.96, 0.01 if asked.full else 0.05).round(4).tolist()
+            found = pool.map(threshold, [(m, asked.sets) for m in momenta], chunksize=1)
+            print(f"threshold: rates of the orders found on {ROWS} rows of San Francisco, lr {LR}")
+            show(found)
+            for name in ("greedy", "beam", "whole"):
+                grows = [row["momentum"] for row in found if row[name] > 1e-6]
+                print(f"{name}: grows from momentum {min(grows, default=float('nan'))} on")
+    print("all held" if good else "NOT all held")
+    raise SystemExit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
