@@ -6,8 +6,6 @@ import contextlib
 import json
 import re
 import shlex
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +39,7 @@ def _one_thread():
 
 
 QUICK = {"realisations": 4, "periods": 1, "burn_in": 1024, "length": 512}
-FEW = {**QUICK, "burn_in": 256, "length": 128}  # for learners that are copied one by one
+FEW = {**QUICK, "burn_in": 64, "length": 128}  # for learners that are copied one by one
 
 
 def rows(count: int = 2000, dim: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -125,9 +123,19 @@ def test_a_noisy_stream_is_met_within_its_interval():
     assert found.nonlinearity < 1e-6
 
 
+def test_a_recorded_process_is_its_rows():
+    inputs = np.sign(rows(40)[0])
+    bare = rx.Linear(bias=False)
+    learner = rx.heavy_ball(0.02, 0.9)
+    found = rx.response(learner, rx.Recorded.of(inputs), model=bare, **{**QUICK, "length": 128})
+    truth = momentum_poles(0.02, 0.9, 2.0)
+    assert measured(found) == pytest.approx((truth.natural_period, truth.damping), rel=0.01)
+
+
 def test_each_direction_has_its_own_period():
     inputs = rows(4000, dim=2)[0] * [2.0, 1.0]
     bare = rx.Linear(bias=False)
+    how = {"batch": 16, "realisations": 8, "periods": 2, "length": 1024, "burn_in": 1024}
     for place, curvature in ((0, 8.0), (1, 2.0)):
         found = rx.response(
             rx.heavy_ball(0.003, 0.97),
@@ -135,7 +143,7 @@ def test_each_direction_has_its_own_period():
             inputs[:, 0],
             model=bare,
             mode=place,
-            batch=8,
+            **how,
         )
         assert found.curvature == pytest.approx(curvature, rel=0.1)
         truth = momentum_poles(0.003, 0.97, found.curvature or 0.0)
@@ -209,7 +217,7 @@ def test_river_and_scikit_learn():
     truth = momentum_poles(0.02, 0.9, 2.0)
     assert measured(found) == pytest.approx((truth.natural_period, truth.damping), rel=1e-3)
     plain = SGDRegressor(penalty=None, learning_rate="constant", eta0=0.01)
-    refused = rx.response(plain, inputs, target, batch=2, **FEW)
+    refused = rx.response(plain, inputs, target, batch=2, **{**FEW, "length": 64})
     assert refused.natural_period is None
     assert refused.reason
 
@@ -322,11 +330,8 @@ def test_modes_of_equal_curvature_resonate_together():
 
 def test_the_sentence_and_the_sweep_agree():
     law = rx.Sinusoid(period=22.0, amplitude=0.5)
-    setting = rx.Setting(law, rx.heavy_ball(0.01, 0.98), batch=20)
-    assert rx.rates(setting, {"momentum": np.array([0.98])}).item() > 0
-    found = rx.response(
-        setting.optimizer, law, batch=20, sweep=[8, 22], **{**QUICK, "length": 1024}
-    )
+    how = {**QUICK, "length": 1024, "sweep": [8, 22], "batch": 8}
+    found = rx.response(rx.heavy_ball(0.01, 0.98), law, **how)
     assert found.rhythms[0].is_dangerous
     assert found.sentence.startswith("your data have a rhythm of 22 steps with")
     assert found.sentence.endswith("an error grows")
@@ -383,20 +388,13 @@ def test_progress_is_told_in_steps():
 # The command.
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    given = [sys.executable, "-m", "resonax", "response", *words]
-    return subprocess.run(given, capture_output=True, text=True, check=False)
-
-
-def test_the_command_says_it_in_json_and_draws(tmp_path):
+def test_the_command_says_it_in_json_and_draws(tmp_path, capsys):
     inputs, target = rows(400)
     np.savetxt(tmp_path / "d.csv", np.c_[inputs, target], delimiter=",", header="x,y", comments="")
-    words = [str(tmp_path / "d.csv"), "--target", "y", "--batch", "8", "--realisations", "8"]
-    done = run(
-        *words, "--lr", "0.02", "--momentum", "0.9", "--json", "--plot", str(tmp_path / "r.png")
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    words = [str(tmp_path / "d.csv"), *shlex.split("--target y --batch 8 --realisations 8 --json")]
+    words += [*shlex.split("--lr 0.02 --momentum 0.9 --plot"), str(tmp_path / "r.png")]
+    app(["response", *words], standalone_mode=False)
+    found = json.loads(capsys.readouterr().out)
     truth = momentum_poles(0.02, 0.9, found["curvature"])
     assert found["natural_period"] == pytest.approx(truth.natural_period, rel=0.03)
     assert found["damping_low"] < truth.damping < found["damping_high"]

@@ -20,7 +20,7 @@ from resonax.probing.modes import choose_mode
 from resonax.probing.period_sweep import STEPS, check_periods, draw_law, draw_rows, sweep_periods
 from resonax.probing.replay import prepare, quiet
 from resonax.probing.response import Plan, Stage, measure_poles
-from resonax.processes import Process
+from resonax.processes import Process, Recorded
 
 __all__ = ["response"]
 
@@ -172,9 +172,11 @@ def _columns(table: Any) -> int:
 
 
 def _sampled(process: Process, batch: int, rng: np.random.Generator) -> np.ndarray:
-    """Return rows of a process in their order, (rows, d)."""
+    """Return rows of a process in their order, (rows, d): all of them, where they are given."""
     import jax
 
+    if isinstance(process, Recorded):
+        return np.asarray(process.data, float).reshape(-1, process.dim)
     key = jax.random.key(int(rng.integers(2**31)))
     return np.asarray(process.sample(key, _LAW_STEPS, batch), float).reshape(-1, process.dim)
 

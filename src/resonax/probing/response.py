@@ -18,7 +18,7 @@ __all__ = ["HIGHEST_DAMPING", "LONGEST", "Plan", "Poles", "measure_poles"]
 
 HIGHEST_DAMPING = 0.9
 LONGEST = 2**14  # steps of a period of the excitation
-_FIRST, _SHORTEST = 2**10, 2**7
+_FIRST, _SHORTEST = 2**10, 2**6
 _PERIODS_SEEN = 8  # natural periods, and times of decay, that one of the excitation must hold
 _FAR, _NEAR = 100.0, 0.01  # error of a learner that left all bounds, and of one that has none
 _MOST_GROWTH = 10.0  # of the response from period to period
