@@ -402,7 +402,7 @@ def test_a_daily_rhythm_is_the_order_and_plain_json():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"optimizer": "adam"}, "the optimizer adam is for sweep and response alone"),
+        ({"optimizer": "adam"}, "adam is for sweep alone, check takes heavy_ball"),
         ({"optimizer": "sgd"}, "momentum is not a parameter of sgd"),
         ({"optimizer": "optax", "dampening": 0.5}, "dampening is not a parameter of optax"),
         ({"lr": -1.0}, "lr must be above 0"),
@@ -410,7 +410,7 @@ def test_a_daily_rhythm_is_the_order_and_plain_json():
         ({"momentum": 1.0}, "momentum must be at least 0 and below 1"),
         ({"batch": 0}, "batch must be at least 1"),
         ({"batch": 20}, "needs at least 1280: use more rows or a smaller batch"),
-        ({"batch": 100}, "batch must be at most an eighth of the 700 rows"),
+        ({"batch": 100, "epochs": 10}, "batch must be at most an eighth of the 700 rows"),
         ({"lr": 1e5}, "lr must be above 0 and at most 10000"),
         ({"epochs": 0.5}, "epochs must be a whole number"),
         ({"grid": 1}, "grid must be at least 2"),

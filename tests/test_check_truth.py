@@ -15,10 +15,10 @@ import pytest
 
 import resonax as rx
 from recordings import RECORDINGS
-from resonax.checking.answers import judge_rows
 from resonax.checking.peaks import LEVEL, find_peaks
 from resonax.cli.app import _run
 from resonax.learners import Linear
+from resonax.passes.answers import judge_rows
 from resonax.passes.exact import Exact
 from resonax.passes.feed import principal_axes
 from resonax.passes.subject import Subject

@@ -232,10 +232,10 @@ BAD = {
     "npy of a number": (RECORDED + "{files}/number.npy", "rows x columns|0 axes"),
     "npy too large to square": (RECORDED + "{files}/huge.npy", "values above|rescale"),
     "recording of one row": (RECORDED + "{files}/one.csv", "1 row|at least 2"),
-    "recording too short": (RECORDED + "{files}/short.csv", "data|at least 72 rows|3"),
+    "recording too short": (RECORDED + "{files}/short.csv", "recording has 3 rows|at least 64"),
     "recording too short for the batch": (
         RECORDED + "{files}/good.npy --batch 101",
-        "batch|at most 100|101",
+        "200 rows|batch of 101|at least 6464|smaller batch",
     ),
     "dim of a recording": (RECORDED + "{files}/good.npy --dim 2", "recorded|--dim|--data"),
     # The estimate.

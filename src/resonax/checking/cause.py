@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import special
 
 from resonax.checking.peaks import find_peaks
 from resonax.checking.spectrum import welch
@@ -21,6 +20,7 @@ from resonax.passes.surrogates import (
     without_rhythm,
     without_size_rhythm,
 )
+from resonax.student import half_width, mean_interval, tail_of
 
 __all__ = ["SHUFFLES", "Bands", "Rhythm", "Shuffles", "find_rhythm", "shuffle", "strongest_stretch"]
 
@@ -112,9 +112,10 @@ def shuffle(subject: Subject, advance: Advance | None = None) -> Shuffles:
     rates, others = found.rate[:-1], found[:-1]
     rate, spread = float(rates.mean()), float(rates.std(ddof=1))
     # Each order has its own interval; their widths and the spread between them both count.
-    half = 2.15 * spread / math.sqrt(SHUFFLES)
+    half = float(half_width(spread, SHUFFLES, tail_of(subject.level)))
     half += float(np.mean(others.high - others.low)) / 2 / math.sqrt(SHUFFLES)
-    beyond = special.stdtrit(SHUFFLES - 1, 1 - _CHANCE) * spread * math.sqrt(1 + 1 / SHUFFLES)
+    # One more draw differs from the mean of n by the spread times sqrt(1 + 1/n).
+    beyond = float(half_width(spread, SHUFFLES, _CHANCE)) * math.sqrt(SHUFFLES + 1)
     return Shuffles(
         rates,
         rate,
@@ -191,10 +192,10 @@ def find_rhythm(
             for draw in range(_DRAWS)
         ]
     without = measured(variants).reshape(-1, _DRAWS)
-    means, errors = without.mean(axis=1), without.std(axis=1, ddof=1) / math.sqrt(_DRAWS)
-    # The growth ends, or all that is left of it is that of random orders.
-    above = float(random.mean() + 2 * random.std(ddof=1) / math.sqrt(len(random)))
-    gone = means + 2 * errors < 0
+    # The growth ends, one-sided, or all that is left of it is that of random orders.
+    means, half = mean_interval(without, 1 - subject.level)
+    above = float(sum(mean_interval(random, 1 - subject.level)))
+    gone = means + half < 0
     gone |= (own - means > _SHARE * excess) & (means < max(0.0, above))
     ends = [(rate, *name) for rate, name, end in zip(means, found, gone, strict=True) if end]
     # A rhythm of the values is one of their size as well.

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from resonax.checking.answers import OnTheseRows, judge_more, judge_rows
 from resonax.checking.cause import Rhythm, Shuffles, find_rhythm, shuffle, strongest_stretch
 from resonax.checking.confirm import holds
 from resonax.checking.describe import facts_of, notes_of, settings_of
@@ -25,9 +24,9 @@ from resonax.checking.result import Check
 from resonax.checking.series import worst_series
 from resonax.checks import ArgumentError
 from resonax.learners import Features, Linear, Momentum
-from resonax.passes.feed import principal_axes
+from resonax.passes.answers import OnTheseRows, judge
 from resonax.passes.intervals import LEAST_STEPS, measure
-from resonax.passes.subject import Advance, Subject
+from resonax.passes.subject import Advance, Subject, prepare
 from resonax.probing.adapters import adapt
 from resonax.recordings.recording import Recording, read_recording
 
@@ -40,7 +39,6 @@ __all__ = ["check"]
 Stage = Callable[[str, int], AbstractContextManager[Advance | None]]
 
 _WIDE = 32.0  # the map reaches from the user's step size over this factor, both ways
-_MOST_WEIGHTS = 2000
 
 
 def check(
@@ -192,7 +190,7 @@ def check(
             raise ArgumentError("a learner needs a target to learn: name one")
 
     def make(part: Recording) -> Subject:
-        made = _subject(part, basis, intercept_lr, chosen, batch, epochs)
+        made = prepare(part, basis, chosen, batch, epochs, intercept_lr=intercept_lr)
         return replace(made, level=level, seed=seed, loss=loss)
 
     series = worst_series(recording, make, batch * max(8, math.ceil(LEAST_STEPS / epochs)))
@@ -209,10 +207,7 @@ def check(
         passed = everywhere.follow(everywhere.feed(), advance)
     found = measure(passed, level, epochs)
     with stage("multiplying the updates", 0):
-        exact = subject.follow_exactly()
-    on_rows = judge_rows(exact, subject.steps)
-    steps = subject.steps // epochs
-    on_more = judge_more(measure(exact.one_pass(), level), level, steps)
+        exact, on_rows, on_more = judge(subject)
     rows = strongest_stretch(subject, passed)
     with stage("shuffling", 0):
         shuffles = shuffle(subject)
@@ -253,32 +248,6 @@ def check(
 def _silent(name: str, steps: int) -> AbstractContextManager[None]:
     del name, steps
     return contextlib.nullcontext()
-
-
-def _subject(
-    recording: Recording,
-    features: Features,
-    intercept_lr: float | None,
-    optimizer: Momentum,
-    batch: int,
-    epochs: int,
-) -> Subject:
-    rows = len(recording.inputs)
-    if 8 * batch > rows:
-        raise ArgumentError(
-            f"batch must be at most an eighth of the {rows} rows of {recording.source}, got {batch}"
-        )
-    need = LEAST_STEPS * batch
-    if rows * epochs < need:
-        raise ArgumentError(
-            f"{recording.source} has {rows} rows, and a batch of {batch} needs at least {need}: "
-            "use more rows" + (" or a smaller batch" if batch > 1 else "")
-        )
-    size = features.size(recording.inputs.shape[1])
-    if size > _MOST_WEIGHTS:
-        raise ArgumentError(f"at most {_MOST_WEIGHTS} weights can be followed, got {size}")
-    model = principal_axes(features, recording.inputs, intercept_lr)
-    return Subject(optimizer, model, batch, recording=recording, epochs=epochs)
 
 
 def _cause(found: OnTheseRows, shuffles: Shuffles, rhythm: Rhythm | None) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from resonax.checking.answers import OnMore, OnTheseRows, factor
 from resonax.learners import Linear
+from resonax.passes.answers import OnMore, OnTheseRows, factor
 from resonax.passes.intervals import TRANSIENT
 from resonax.passes.subject import Subject
 

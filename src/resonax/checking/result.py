@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import xarray as xr
 
-from resonax.checking.answers import OnMore, OnTheseRows, number, pace
 from resonax.checking.confirm import Remedy
 from resonax.objects import Result
+from resonax.passes.answers import OnMore, OnTheseRows, number, pace
 from resonax.stability import OrderProof
 
 __all__ = ["REMEDIES", "Check", "sentence"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from resonax.checking.answers import factor
 from resonax.checking.confirm import Remedy
 from resonax.checks import ArgumentError
+from resonax.passes.answers import factor
 from resonax.passes.subject import Subject
 from resonax.recordings.recording import Recording
 from resonax.recordings.table import listed

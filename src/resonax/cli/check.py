@@ -167,8 +167,8 @@ def _show(found: Check, written: list[Path], console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from resonax.checking.answers import factor
     from resonax.checking.result import sentence
+    from resonax.passes.answers import factor
 
     level = f"{found.settings['level']:.0%}"
     verdict = Text(found.verdict, style=f"bold {_COLOURS[found.verdict]}")

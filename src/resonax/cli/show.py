@@ -82,11 +82,12 @@ def show_verdict(verdict: Verdict, console: Console) -> None:
         radius = _factor(growth.radius) if growth else "-"
         table.add_row(name, rate, radius, CRITERIA[name] if growth else "does not apply")
     interval = verdict.lyapunov
+    judged = "more rows of the same kind" if verdict.on_these_rows else CRITERIA["lyapunov"]
     table.add_row(
         "lyapunov",
         f"{interval.rate:+.3g}",
         "",
-        f"{CRITERIA['lyapunov']}; 95% interval {interval.low:+.3g} to {interval.high:+.3g}",
+        f"{judged}; 95% interval {interval.low:+.3g} to {interval.high:+.3g}",
     )
     console.print(table)
     show_line(f"every order: {verdict.order_proof.meaning()}.", console)

@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from scipy.special import stdtrit
 
 from resonax.figures.style import STYLE, foreign, new_figure
 from resonax.figures.ticks import exponent_axis
 from resonax.figures.words import axis_words, panel_words, response_words, value_words
+from resonax.student import half_width
 from resonax.sweeps.panels import read_panels, select_panel
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _interval(panel: xr.Dataset, log: bool) -> tuple[np.ndarray, np.ndarray, np.
     count = np.maximum(kept.sum(axis=-1), 2)
     mean = np.where(kept.sum(axis=-1) > 1, (runs * kept).sum(axis=-1) / count, np.nan)
     spread = ((runs - mean[..., None]) ** 2 * kept).sum(axis=-1) / (count - 1)
-    half = stdtrit(count - 1, 0.975) * np.sqrt(spread / count)
+    half = half_width(np.sqrt(spread), count, 0.025)
     return mean, mean - half, mean + half
 
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from resonax.guards.shadows import Energy
+from resonax.student import approximate_quantile
 
 __all__ = [
     "BLOCK",
@@ -181,8 +182,7 @@ def estimates(growth: GrowthState, xp: Any = np) -> Estimates:
     variance = xp.maximum(growth.square / weight - rate**2, 0.0) * blocks / freedom
     lag = xp.maximum(growth.neighbours / weight - rate**2, 0.0)
     error = xp.sqrt((variance + xp.minimum(2 * lag, 2 * variance)) / xp.maximum(blocks, 1.0))
-    # Student's quantile from the normal one (Fisher and Cornish).
-    second = (5 * _QUANTILE**5 + 16 * _QUANTILE**3 + 3 * _QUANTILE) / 96
-    quantile = _QUANTILE + (_QUANTILE**3 + _QUANTILE) / 4 / freedom + second / freedom**2
-    half = quantile * error + SWING / (BLOCK * xp.maximum(blocks, 1.0))
+    half = approximate_quantile(_QUANTILE, freedom) * error + SWING / (
+        BLOCK * xp.maximum(blocks, 1.0)
+    )
     return Estimates(rate, rate - half, rate + half, blocks)

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
+
+from resonax.student import mean_interval as student_interval
 
 __all__ = [
     "LEVEL",
@@ -57,16 +58,6 @@ class Estimate(NamedTuple):
         return self.low, self.high
 
 
-def _student(samples: np.ndarray, error: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the means over the last axis and the half width of their intervals."""
-    count = samples.shape[-1]
-    means = samples.mean(axis=-1)
-    if count < 2:
-        return means, np.full(means.shape, np.inf)
-    half = samples.std(axis=-1, ddof=1) / np.sqrt(count) * stdtrit(count - 1, 1 - error)
-    return means, half
-
-
 def mean_interval(samples: ArrayLike, error: float) -> Estimate:
     """Return the mean of independent runs with Student's interval.
 
@@ -75,15 +66,15 @@ def mean_interval(samples: ArrayLike, error: float) -> Estimate:
     >>> [round(end, 3) for end in mean_interval([1.0, 2.0, 3.0], 0.05).interval]
     [0.314, 3.686]
     """
-    mean, half = _student(np.asarray(samples, float), error)
+    mean, half = student_interval(np.asarray(samples, float), error)
     return Estimate(float(mean), float(mean - half), float(mean + half))
 
 
 def largest_mean(samples: ArrayLike, error: float) -> Estimate:
     """Return the largest of many means, (cells, runs), with its interval."""
     samples = np.asarray(samples, float)
-    means, narrow = _student(samples, error)
-    wide = _student(samples, error / len(samples))[1]
+    means, narrow = student_interval(samples, error)
+    wide = student_interval(samples, error / len(samples))[1]
     return Estimate(float(means.max()), float(np.max(means - wide)), float(np.max(means + narrow)))
 
 
@@ -151,7 +142,7 @@ def sides(samples: ArrayLike, threshold: float, error: float) -> np.ndarray:
     The chance that any of them is wrong is at most ``error``.
     """
     samples = np.asarray(samples, float)
-    means, half = _student(samples, error / len(samples))
+    means, half = student_interval(samples, error / len(samples))
     return np.sign(means - threshold) * (np.abs(means - threshold) > half)
 
 
@@ -193,7 +184,7 @@ def argmax_interval(values: ArrayLike, samples: ArrayLike, error: float) -> Esti
     It may be wherever the upper end reaches the largest of all lower ends.
     """
     values, samples = np.asarray(values, float), np.asarray(samples, float)
-    means, half = _student(samples, error / len(samples))
+    means, half = student_interval(samples, error / len(samples))
     possible = values[means + half >= np.max(means - half)]
     return Estimate(float(values[means.argmax()]), float(possible[0]), float(possible[-1]))
 
@@ -227,7 +218,7 @@ def ordered_share(samples: ArrayLike, error: float, counts: np.ndarray | None = 
         first, second = first[used], second[used]
     if not len(first):
         return Estimate(np.nan, 0.0, 1.0)
-    means, half = _student(samples[second] - samples[first], error / len(first))
+    means, half = student_interval(samples[second] - samples[first], error / len(first))
     return Estimate(
         float(np.mean(means > 0)), float(np.mean(means > half)), float(1 - np.mean(-means > half))
     )
@@ -263,7 +254,7 @@ def agreement(samples: np.ndarray, theory: np.ndarray, error: float) -> Agreemen
     """
     known = theory != 0
     samples, theory = samples[known], theory[known]
-    means, half = _student(samples, _CELL)
+    means, half = student_interval(samples, _CELL)
     decided = np.abs(means) > half
     count = int(decided.sum())
     if not count:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from resonax.passes.growth import Pass
+from resonax.student import batch_means, tail_of
 
 __all__ = ["BURST", "LEAST_STEPS", "TRANSIENT", "Measured", "joined", "measure"]
 
@@ -47,46 +47,23 @@ class Measured:
 def measure(found: Pass, level: float = 0.95, epochs: int = 1) -> Measured:
     """Return the rates of a pass.
 
-    The interval is Student's over equal parts of the recording, with 8, 16 and 32 of them: parts
-    longer than the memory of the data are nearly independent, and the widest of the three counts.
-    Their variance is taken from the differences of neighbours (von Neumann, 1941), so that a slow
-    change, such as that of the seasons, which belongs to this recording, does not count as chance.
-    Over several ``epochs`` the same rows come again, and tell no more of chance than one.
-    `TRANSIENT` over the number of steps is added on both sides. Where some stretch lets an error
-    grow more than `BURST` fold, no recording is said to converge: the interval reaches above 0.
+    The interval is that of `resonax.student.batch_means`: a slow change, such as that of the
+    seasons, belongs to this recording and does not count as chance. Over several ``epochs`` the
+    same rows come again, and tell no more of chance than one. `TRANSIENT` over the number of steps
+    is added on both sides. Where some stretch lets an error grow more than `BURST` fold, no
+    recording is said to converge: the interval reaches above 0.
     """
     steps = found.lengths.sum()
-    rate, half = _student(found.growth, found.lengths, level)
+    rate, half = batch_means(found.growth, found.lengths, tail_of(level), _PARTS)
     half = half * math.sqrt(epochs) + TRANSIENT / steps
     # An error falls fast at first and then slowly, which is no chance.
     start = len(found.growth) // _PARTS[0]
-    after, wide = _student(found.growth[start:], found.lengths[start:], level)
+    after, wide = batch_means(found.growth[start:], found.lengths[start:], tail_of(level), _PARTS)
     later = (after + wide * math.sqrt(epochs)) * steps
     rise = found.rise
     burst = np.where(rise > math.log(BURST), (rise - math.log(BURST)) / steps, -np.inf)
     high = np.maximum(rate + half, burst)
     return Measured(rate, rate - half, high, rate * steps, rise, later)
-
-
-def _student(
-    growth: np.ndarray, lengths: np.ndarray, level: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean rate, and half the interval around it."""
-    steps = lengths.sum()
-    rate = growth.sum(axis=0) / steps
-    half = np.zeros_like(rate)
-    for parts in _PARTS:
-        if len(growth) < parts:
-            break
-        edges = np.linspace(0, len(growth), parts + 1).astype(int)[:-1]
-        weight = np.add.reduceat(lengths, edges) / steps * parts
-        each = np.add.reduceat(growth, edges, axis=0) / steps * parts
-        # Parts of unequal length: what counts is how far each is from its share of the whole.
-        spread = np.diff(each - weight[:, None] * rate, axis=0)
-        error = np.sqrt((spread**2).sum(axis=0) / 2 / (parts - 1) / parts)
-        freedom = 2 * (parts - 1) / 3  # differences share their parts
-        half = np.maximum(half, error * special.stdtrit(freedom, 0.5 + level / 2))
-    return rate, half
 
 
 def joined(parts: Sequence[Measured]) -> Measured:

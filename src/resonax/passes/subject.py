@@ -9,9 +9,9 @@ import numpy as np
 
 from resonax.checks import ArgumentError
 from resonax.dynamics.problem import Problem
-from resonax.learners import Momentum
+from resonax.learners import Features, Momentum
 from resonax.passes.exact import Exact, follow_rows
-from resonax.passes.feed import Feed, Principal, feed_of
+from resonax.passes.feed import Feed, Principal, feed_of, principal_axes
 from resonax.passes.growth import Pass
 from resonax.passes.intervals import LEAST_STEPS, Measured, joined, measure
 from resonax.passes.logistic import BOUND, follow_rows_logistic, walk_logistic
@@ -20,11 +20,12 @@ from resonax.passes.update import Weights
 from resonax.processes import Recorded
 from resonax.recordings.recording import Recording
 
-__all__ = ["Advance", "Order", "Subject"]
+__all__ = ["Advance", "Order", "Subject", "prepare"]
 
 Advance = Callable[[int], None]
 Order = np.ndarray  # indices of rows, one for each row that is trained on
 
+_MOST_WEIGHTS = 2000
 _TOGETHER = 16  # sequences of rows in one pass: all passes of this kind share one compiled loop
 
 
@@ -208,3 +209,31 @@ class Subject(Problem):
     def enough(self, batch: int) -> bool:
         """Whether batches of this size leave enough steps to judge."""
         return self.rows // batch >= LEAST_STEPS
+
+
+def prepare(
+    recording: Recording,
+    features: Features,
+    optimizer: Momentum,
+    batch: int = 1,
+    epochs: int = 1,
+    *,
+    intercept_lr: float | None = None,
+) -> Subject:
+    """Return a problem on the rows of a recording; raise `ArgumentError` if they are too few."""
+    rows = len(recording.inputs)
+    need = LEAST_STEPS * batch
+    if rows * epochs < need:
+        raise ArgumentError(
+            f"{recording.source} has {rows} rows, and a batch of {batch} needs at least {need}: "
+            "use more rows" + (" or a smaller batch" if batch > 1 else "")
+        )
+    if 8 * batch > rows:
+        raise ArgumentError(
+            f"batch must be at most an eighth of the {rows} rows of {recording.source}, got {batch}"
+        )
+    size = features.size(recording.inputs.shape[1])
+    if size > _MOST_WEIGHTS:
+        raise ArgumentError(f"at most {_MOST_WEIGHTS} weights can be followed, got {size}")
+    model = principal_axes(features, recording.inputs, intercept_lr)
+    return Subject(optimizer, model, batch, recording=recording, epochs=epochs)

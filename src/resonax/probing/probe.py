@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special
 
 from resonax.checks import ArgumentError, check_number, check_whole
 from resonax.objects import Result
 from resonax.probing.adapters import Learner
 from resonax.probing.replay import LIMIT, in_batches, is_bounded, prepare, quiet, weight_norm
+from resonax.student import batch_means, tail_of
 
 __all__ = ["Probe", "probe"]
 
@@ -20,7 +20,7 @@ _FEWEST = 64  # steps
 _WARM = 32
 _SLACK = 4.0  # factor by which the separation may leave its size before it is pulled back
 _TRANSIENT = math.log(1000.0)
-_BLOCKS = (4, 8, 16)
+_PARTS = (4, 8, 16)
 
 Batch = tuple[np.ndarray, np.ndarray]
 
@@ -169,24 +169,6 @@ def _growth(
     return np.array(growth), True
 
 
-def _half_width(growth: np.ndarray, level: float) -> float:
-    """Return half of the interval of a mean of correlated numbers.
-
-    Means of blocks are nearly independent where the blocks are longer than the memory, and the
-    more the better where they are: so it is the widest of the Student intervals of few long and
-    many short blocks. What no stretch of this length can tell is added, the change of the norm as
-    the direction turns: it is taken to be a factor of at most 1000.
-    """
-    widest = 0.0
-    for count in _BLOCKS:
-        length = len(growth) // count
-        if length:
-            blocks = growth[-count * length :].reshape(count, length).mean(axis=1)
-            error = blocks.std(ddof=1) / math.sqrt(count)
-            widest = max(widest, float(error * special.stdtrit(count - 1, 0.5 + level / 2)))
-    return widest + _TRANSIENT / len(growth)
-
-
 def probe(
     learner: Any,
     inputs: Any,
@@ -274,11 +256,14 @@ def _probe(
     if ruler is not None:
         growth, bounded = _growth(run, batches[warm:], ruler, rng)
     steps = len(growth)
-    if steps < min(_BLOCKS):  # too fast to measure, but then it grew by the limit at least
+    if steps < min(_PARTS):  # too fast to measure, but then it grew by the limit at least
         steps = run.steps
         growth = np.full(steps, math.log(LIMIT) / steps)
     kept = growth[len(growth) // 10 :]
-    rate, half = float(kept.mean()), _half_width(kept, level)
+    means, widths = batch_means(kept[:, None], np.ones(len(kept)), tail_of(level), _PARTS)
+    # What no stretch of this length can tell is added: the change of the norm as the direction
+    # turns, which is taken to be a factor of at most 1000.
+    rate, half = float(means[0]), float(widths[0]) + _TRANSIENT / len(kept)
     word = "marginal" if bounded else "diverges"
     if bounded and abs(rate) > half:
         word = "diverges" if rate > 0 else "converges"

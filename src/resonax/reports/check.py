@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resonax.checking.answers import factor, pace
 from resonax.checking.result import Check
 from resonax.figures.check import plot_panels
 from resonax.labels import versions
+from resonax.passes.answers import factor, pace
 from resonax.passes.intervals import BURST
 from resonax.reports.page import Part, Picture, draw, number, render_page, sentence, write_page
 

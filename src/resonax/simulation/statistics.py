@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp, stdtrit
+from scipy.special import logsumexp
 
 from resonax.simulation.engine import Responses
+from resonax.student import half_width
 
 __all__ = ["STATISTICS", "summarise"]
 
@@ -38,7 +39,7 @@ def summarise(found: Responses) -> dict[str, np.ndarray]:
     rate = found.rate.mean(axis=-1)
     finite = np.where(np.isfinite(found.rate), found.rate, 0.0)
     spread = finite.std(axis=-1, ddof=1) if runs > 1 else np.zeros_like(rate)
-    half = spread / np.sqrt(runs) * (stdtrit(runs - 1, 0.975) if runs > 1 else 0.0)
+    half = half_width(spread, runs, 0.025) if runs > 1 else spread
     low, median, high = np.quantile(logs, [0.25, 0.5, 0.75], axis=-1, method="inverted_cdf")
     return {
         "log_response": logsumexp(logs, axis=-1) - np.log(runs),

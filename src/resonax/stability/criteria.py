@@ -12,6 +12,8 @@ from resonax.checks import ArgumentError, suggest
 from resonax.dynamics import Setting
 from resonax.labels import CRITERIA
 from resonax.objects import Result
+from resonax.passes.answers import OnTheseRows
+from resonax.processes import Recorded
 from resonax.stability.cells import Advance, Values
 from resonax.stability.circle import OrderProof
 from resonax.stability.discrete import discrete_rates
@@ -19,7 +21,8 @@ from resonax.stability.floquet import flow_rates
 from resonax.stability.mean_square import mean_square_rates, noise_floor
 from resonax.stability.missing import why_missing
 from resonax.stability.order_proof import order_proof
-from resonax.stability.paths import Interval, lyapunov, lyapunov_rates
+from resonax.stability.paths import lyapunov, lyapunov_rates
+from resonax.stability.recorded import Interval, judge_recording
 
 __all__ = ["Growth", "MeanSquare", "Verdict", "check_criterion", "rates", "verdict"]
 
@@ -49,7 +52,8 @@ class Verdict(Result):
     The word is ``converges`` where the strongest criterion that applies converges (mean square,
     else the interval of lyapunov), ``diverges`` where almost every run does (the interval lies
     above 0), and ``marginal`` in between: single runs converge but their mean square grows, or
-    the interval is too wide to tell.
+    the interval is too wide to tell. Of a recording that is trained on once, the word is that of
+    `resonax.check`: what becomes of an error on these very rows.
     """
 
     verdict: str
@@ -59,6 +63,7 @@ class Verdict(Result):
     lyapunov: Interval
     order_proof: OrderProof
     notes: tuple[str, ...] = ()  # why a criterion that should apply is missing
+    on_these_rows: OnTheseRows | None = None  # of a recording that is trained on once
 
     def summary(self) -> dict[str, Any]:
         """Return the verdict, and the rate by each criterion that applies."""
@@ -85,6 +90,8 @@ class Verdict(Result):
         >>> verdict(Setting(Sinusoid(period=22), heavy_ball(0.01, 0.99)), steps=512).meaning()
         'the error of almost every run doubles every ... steps'
         """
+        if self.on_these_rows is not None:
+            return self.on_these_rows.meaning()
         rate = self.lyapunov.rate
         if self.verdict == "diverges":
             return f"the error of almost every run doubles every {_steps(rate)} steps"
@@ -164,6 +171,9 @@ def verdict(
     ('diverges', 0.0022, 0.002)
     """
     proof = order_proof(setting, draws=_DRAWS)
+    if isinstance(setting.process, Recorded) and not setting.process.repeat:
+        on_rows, more = judge_recording(setting, level, seed)
+        return Verdict(on_rows.verdict, None, None, None, more, proof, on_these_rows=on_rows)
     almost_sure = lyapunov(setting, paths=paths, steps=steps, level=level, seed=seed)
     grouped = setting.grouped
     if not grouped.process.periodic:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy  # its parts are loaded where they are used
 from jax import Array
 
 from resonax.algebra import double_precision, multiply
@@ -18,26 +16,18 @@ from resonax.dynamics import Map, Setting
 from resonax.learners import Linear
 from resonax.processes import Recorded
 from resonax.stability.cells import Advance, Values, chunks, take
-from resonax.stability.discrete import discrete_rates, monodromy, rational_period
+from resonax.stability.discrete import monodromy, rational_period
 from resonax.stability.missing import REASONS
+from resonax.stability.recorded import RESOLUTION, Interval, judge_recording, recorded_rates
 from resonax.stability.windows import windows
+from resonax.student import mean_interval, tail_of
 
 __all__ = ["MAP_PATHS", "MAP_STEPS", "Interval", "lyapunov", "lyapunov_rates"]
 
 MAP_PATHS, MAP_STEPS = 32, 2048  # for each cell of a map
-RESOLUTION = 1e-7  # no interval is claimed to be narrower than this, on either side
-_CHUNK = 64
-_BLOCKS = 16  # of a recording, for its interval
+_CHUNK, _RECORDED_CHUNK = 64, 1024  # cells that are followed together
 _LEAST_STEPS, _MAX_STEPS = 4096, 2**17
 _MAX_DRAWS = 2**33  # paths x steps x weights^2, above which a call would take hours
-
-
-class Interval(NamedTuple):
-    """A rate per step with its confidence interval."""
-
-    rate: float
-    low: float
-    high: float
 
 
 def _start(setting: Setting, key: Array, cycle: Array, limit: Array) -> Array:
@@ -97,26 +87,15 @@ def _averages(
     return jax.vmap(over_paths, in_axes=(0, 0, 0, None))(values, cycles, windows, keys)
 
 
-@functools.partial(jax.jit, static_argnames=("batch", "steps"))
-def _recorded_growth(
-    setting: Setting, values: dict[str, Array], key: Array, *, batch: int, steps: int
-) -> Array:
-    start = jax.random.normal(key, (2, setting.size))
-    start = start / jnp.linalg.norm(start)
-    return jax.vmap(lambda v: _growth(setting.at(v), key, batch, steps, start))(values)
-
-
 def _interval(samples: np.ndarray, level: float, drift: float = 0.0) -> Interval:
     """Return the mean of independent samples with its Student interval.
 
     ``drift`` is how much the estimate still moves with the length of the paths; it counts as an
     independent error, and is what remains where nothing is random.
     """
-    mean, count = float(samples.mean()), len(samples)
+    mean, error = (float(number) for number in mean_interval(samples, tail_of(level)))
     if not np.isfinite(mean):
         return Interval(math.nan, math.nan, math.nan)
-    quantile = scipy.special.stdtrit(count - 1, 0.5 + level / 2)
-    error = float(samples.std(ddof=1) / np.sqrt(count) * quantile)
     half = float(np.hypot(error, drift)) + RESOLUTION
     return Interval(mean, mean - half, mean + half)
 
@@ -151,27 +130,6 @@ def _sampled(
         _interval(whole, level, float(whole.mean() - later.mean()))
         for whole, later in np.moveaxis(np.asarray(averages), -1, 1)
     ]
-
-
-def _recording(
-    setting: Setting, values: dict[str, np.ndarray], key: Array, batch: int, level: float
-) -> list[Interval]:
-    """Return rates along a recording, with intervals from the spread between its parts."""
-    assert isinstance(setting.process, Recorded)
-    if setting.process.repeat:  # nothing is random: the growth of a pass is exact
-        rates = discrete_rates(setting, values)
-        return [Interval(float(r), float(r) - RESOLUTION, float(r) + RESOLUTION) for r in rates]
-    steps = setting.process.steps
-    length = (steps - steps // 10) // _BLOCKS
-    if length < 4:
-        raise ArgumentError(
-            f"data must have at least {72 * batch} rows for a batch of {batch}, "
-            f"got {steps * batch}: use a smaller batch or more rows"
-        )
-    growth = _recorded_growth(setting, values, key, batch=batch, steps=steps)
-    kept = np.asarray(growth)[:, steps - length * _BLOCKS :]
-    blocks = kept.reshape(len(kept), _BLOCKS, length).mean(axis=2)
-    return [_interval(row, level) for row in blocks]
 
 
 def _check_sampling(setting: Setting, paths: int, steps: int, level: float, seed: int) -> None:
@@ -218,10 +176,11 @@ def lyapunov_rates(
     for batch in np.unique(batches):
         members = np.flatnonzero(batches == batch)
         one = setting.at({"batch": int(batch)}).grouped
-        for index, real in chunks(members * 0, min(_CHUNK, len(members))):
+        size = _RECORDED_CHUNK if isinstance(one.process, Recorded) else _CHUNK
+        for index, real in chunks(members * 0, min(size, len(members))):
             cell = members[index]
             if isinstance(one.process, Recorded):
-                found = _recording(one, take(values, cell), key, int(batch), level)
+                found = recorded_rates(one, take(values, cell), level, seed)
             else:
                 keys = jax.random.split(key, paths)
                 found = _sampled(one, take(values, cell), keys, int(batch), steps, level)
@@ -235,8 +194,6 @@ def lyapunov_rates(
 @double_precision
 def _natural_steps(setting: Setting) -> int:
     """Return enough steps for the slowest time scales: 16 swings, and 8 times the friction's."""
-    if isinstance(setting.process, Recorded):
-        return 16  # the recording has its own length
     opt = setting.optimizer
     trace = float(jnp.trace(setting.curvature(setting.process.stationary()))) / setting.size
     swing = 2 * np.pi / np.sqrt(max(float(opt.alpha) * trace, 1e-12))
@@ -254,8 +211,8 @@ def lyapunov(
 ) -> Interval:
     """Return the almost-sure rate per step of one setting, with its confidence interval.
 
-    For a recording the path is given, and the interval comes from the spread between 16 equal
-    parts of it; otherwise it comes from independent paths.
+    The interval comes from independent paths. For a recording the path is given: the rate is that
+    of `resonax.check` on more rows of the same kind, with its interval.
 
     Parameters
     ----------
@@ -279,9 +236,10 @@ def lyapunov(
     >>> bool(0 < low < rate < high)  # every run diverges
     True
     """
+    if isinstance(setting.process, Recorded) and not setting.process.repeat:
+        return judge_recording(setting, level, seed)[1]
     if steps is None:
-        if not isinstance(setting.process, Recorded):  # what is out of reach is said at once
-            _check_sampling(setting, paths, _LEAST_STEPS, level, seed)
+        _check_sampling(setting, paths, _LEAST_STEPS, level, seed)  # what is out of reach, at once
         steps = _natural_steps(setting)
     values = {"momentum": np.array([setting.optimizer.momentum], dtype=float)}
     found = lyapunov_rates(setting, values, paths=paths, steps=steps, level=level, seed=seed)[0]

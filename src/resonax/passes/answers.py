@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 
 from resonax.passes.exact import PASSES, Exact
-from resonax.passes.intervals import BURST, Measured
+from resonax.passes.intervals import BURST, measure
+from resonax.passes.subject import Subject
 
-__all__ = ["OnMore", "OnTheseRows", "factor", "judge_more", "judge_rows", "number", "pace"]
+__all__ = ["OnMore", "OnTheseRows", "factor", "judge", "judge_rows", "number", "pace"]
 
 _LARGEST = 300 * math.log(10)  # the logarithm of a factor that is still given as a number
 
@@ -119,10 +120,17 @@ def judge_rows(found: Exact, steps: int) -> OnTheseRows:
     )
 
 
-def judge_more(found: Measured, level: float, steps: int) -> OnMore:
-    """Judge by the interval of one entry."""
+def judge(subject: Subject) -> tuple[Exact, OnTheseRows, OnMore]:
+    """Follow an error along the rows once; return its path, and what it says of them and of more.
+
+    `resonax.check` and the verdict of a recording are both made of this.
+    """
+    exact = subject.follow_exactly()
+    found = measure(exact.one_pass(), subject.level)
     rate, low, high = (float(part[0]) for part in (found.rate, found.low, found.high))
-    return OnMore(str(found.words[0]), rate, low, high, level, steps)
+    steps = subject.steps // subject.epochs
+    more = OnMore(str(found.words[0]), rate, low, high, subject.level, steps)
+    return exact, judge_rows(exact, subject.steps), more
 
 
 def number(log: float | None) -> float | None:
