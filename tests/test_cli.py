@@ -104,6 +104,7 @@ def judged(text: str) -> dict:
     """Return a verdict read from JSON, after a look at its shape."""
     found = json.loads(text, parse_constant=refuse)
     known = {"flow", "map", "mean_square", "lyapunov", "verdict", "order_proof", "notes"}
+    known |= {"on_these_rows"}
     assert set(found) == known
     assert {"momentum", "lr"} < set(found["order_proof"])
     assert found["verdict"] in ("converges", "diverges", "marginal")

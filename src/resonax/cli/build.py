@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError, check_range, shorten
-from resonax.cli.options import Learner, Reading, Stream, given
+from resonax.cli.groups import given
+from resonax.cli.options import Learner, Reading, Stream
 from resonax.cli.parsers import OptionError, numbers, spelled
 from resonax.registry import KINDS, Kind, check_kind, find_kind, kinds, without_zeros
 

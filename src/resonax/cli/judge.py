@@ -12,6 +12,7 @@ from rich.console import Console
 from resonax.checks import ArgumentError, check_whole, suggest
 from resonax.cli.build import AXES, build_setting
 from resonax.cli.cache import keep_compiled
+from resonax.cli.groups import given, single, with_groups
 from resonax.cli.options import (
     Learner,
     Noise,
@@ -19,10 +20,7 @@ from resonax.cli.options import (
     Reading,
     Seed,
     Stream,
-    given,
     option,
-    single,
-    with_groups,
 )
 from resonax.cli.parsers import whole
 from resonax.cli.show import check_path, progress, show_line, show_map, show_verdict

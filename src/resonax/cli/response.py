@@ -12,6 +12,7 @@ from rich.console import Console
 from resonax.checks import ArgumentError, check_whole
 from resonax.cli.build import check_optimizer, features_of, process_of
 from resonax.cli.cache import keep_compiled
+from resonax.cli.groups import given, single, with_groups
 from resonax.cli.options import (
     Learner,
     Noise,
@@ -20,10 +21,7 @@ from resonax.cli.options import (
     Reading,
     Seed,
     Stream,
-    given,
     option,
-    single,
-    with_groups,
 )
 from resonax.cli.parsers import axis, number, spelled, whole
 from resonax.cli.show import check_path, progress, show_line
