@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.signal
@@ -31,6 +33,7 @@ def test_one_sample_bounds_nothing():
     assert mean_interval(np.array([3.0]), 0.025) == (3.0, np.inf)
 
 
+@functools.cache
 def series(memory: float, seed: int) -> np.ndarray:
     """Return stationary series of mean 0, (steps, lanes), with a memory of so many steps."""
     share = np.exp(-1 / memory) if memory else 0.0
@@ -40,9 +43,12 @@ def series(memory: float, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("memory", [0.0, 8.0])
 @pytest.mark.parametrize("level", [0.8, 0.95])
-def test_the_interval_of_a_correlated_series_misses_as_often_as_it_says(memory, level):
+@pytest.mark.parametrize("neighbours", [True, False])
+def test_the_interval_of_a_correlated_series_misses_as_often_as_it_says(memory, level, neighbours):
     """Of 2000 series; more than 4.5 deviations above the level occurs once in 10^5 times."""
-    mean, half = batch_means(series(memory, 1), np.ones(STEPS), tail_of(level))
+    mean, half = batch_means(
+        series(memory, 1), np.ones(STEPS), tail_of(level), neighbours=neighbours
+    )
     tail = tail_of(level)
     most = tail + 4.5 * np.sqrt(tail / LANES)
     for side in (mean - half > 0, mean + half < 0):
@@ -60,8 +66,9 @@ def test_a_mean_away_from_zero_is_found():
 def test_a_slow_change_is_no_chance_and_unequal_parts_are_weighed():
     time = np.linspace(0, 1, 1000)[:, None]
     assert batch_means(time, np.ones(1000), 0.025)[1] < 0.1
-    parts = time.reshape(8, 125).mean(axis=1)
-    assert mean_interval(parts, 0.025)[1] > 0.25  # where the change counts as chance
+    counted = batch_means(time, np.ones(1000), 0.025, (8,), neighbours=False)[1]
+    assert counted == pytest.approx(mean_interval(time.reshape(8, 125).mean(axis=1), 0.025)[1])
+    assert counted > 0.25
     lengths = np.random.default_rng(0).integers(1, 9, 200).astype(float)
     mean, half = batch_means(3.0 * lengths[:, None], lengths, 0.025)  # a constant rate
     assert mean == pytest.approx(3.0)

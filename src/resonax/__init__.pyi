@@ -67,6 +67,10 @@ from .processes import (
     Wave as Wave,
     shuffled as shuffled,
 )
+from .recordings.recording import (
+    Recording as Recording,
+    read_recording as read_recording,
+)
 from .reports.check import write_check as write_check
 from .results import (
     Layout as Layout,

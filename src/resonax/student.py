@@ -42,15 +42,21 @@ def mean_interval(samples: np.ndarray, tail: float) -> tuple[np.ndarray, np.ndar
 
 
 def batch_means(
-    sums: np.ndarray, lengths: np.ndarray, tail: float, parts: Sequence[int] = (8, 16, 32)
+    sums: np.ndarray,
+    lengths: np.ndarray,
+    tail: float,
+    parts: Sequence[int] = (8, 16, 32),
+    *,
+    neighbours: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""Return the mean of a correlated series for each lane, and half its interval.
 
     The series is cut into equal parts, whose means are nearly independent where they are longer
     than the memory of the series; the widest of the intervals with each number of ``parts`` counts.
-    The variance is taken from the differences :math:`d_i` of neighbouring parts (von Neumann,
-    1941), :math:`\sum d_i^2 / 2(k-1)`, so that a slow change of the series does not count as
-    chance. As differences share their parts, it has about :math:`2(k-1)/3` degrees of freedom.
+    The variance is that of the k parts, with :math:`k-1` degrees of freedom, or is taken from the
+    differences :math:`d_i` of ``neighbours`` (von Neumann, 1941), :math:`\sum d_i^2 / 2(k-1)`, so
+    that a slow change of the series does not count as chance. As differences share their parts,
+    these have about :math:`2(k-1)/3` degrees of freedom.
 
     Parameters
     ----------
@@ -62,6 +68,8 @@ def batch_means(
         Chance that one end is wrong.
     parts
         Numbers of parts; those with more parts than there are segments are left out.
+    neighbours
+        Whether the variance comes from the differences of neighbours.
 
     Examples
     --------
@@ -80,9 +88,11 @@ def batch_means(
         weight = np.add.reduceat(lengths, edges) / steps * count
         each = np.add.reduceat(sums, edges, axis=0) / steps * count
         # Parts of unequal length: what counts is how far each is from its share of the whole.
-        differences = np.diff(each - weight[:, None] * mean, axis=0)
-        error = np.sqrt((differences**2).sum(axis=0) / 2 / (count - 1) / count)
-        half = np.maximum(half, error * stdtrit(2 * (count - 1) / 3, 1 - tail))
+        spread, freedom = each - weight[:, None] * mean, float(count - 1)
+        if neighbours:
+            spread, freedom = np.diff(spread, axis=0) / np.sqrt(2), 2 * freedom / 3
+        error = np.sqrt((spread**2).sum(axis=0) / (count - 1) / count)
+        half = np.maximum(half, error * stdtrit(freedom, 1 - tail))
     return mean, half
 
 

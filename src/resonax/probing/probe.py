@@ -20,7 +20,7 @@ _FEWEST = 64  # steps
 _WARM = 32
 _SLACK = 4.0  # factor by which the separation may leave its size before it is pulled back
 _TRANSIENT = math.log(1000.0)
-_PARTS = (4, 8, 16)
+_PARTS = (4, 8, 16)  # few long and many short ones, over which the interval is taken
 
 Batch = tuple[np.ndarray, np.ndarray]
 
@@ -260,7 +260,9 @@ def _probe(
         steps = run.steps
         growth = np.full(steps, math.log(LIMIT) / steps)
     kept = growth[len(growth) // 10 :]
-    means, widths = batch_means(kept[:, None], np.ones(len(kept)), tail_of(level), _PARTS)
+    means, widths = batch_means(
+        kept[:, None], np.ones(len(kept)), tail_of(level), _PARTS, neighbours=False
+    )
     # What no stretch of this length can tell is added: the change of the norm as the direction
     # turns, which is taken to be a factor of at most 1000.
     rate, half = float(means[0]), float(widths[0]) + _TRANSIENT / len(kept)

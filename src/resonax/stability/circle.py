@@ -117,7 +117,7 @@ def judge_every_order(
         period,
         largest_curvature(optimizer),
     )
-    if intercept_lr is None:
+    if not intercept_lr:  # none, or one that never moves
         return proof
     plain = judge_every_order(Momentum(intercept_lr), curvature)
     assert proof.lr is not None
