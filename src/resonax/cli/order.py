@@ -12,7 +12,8 @@ from rich.console import Console
 
 from resonax.checks import ArgumentError
 from resonax.cli.build import check_optimizer, features_of
-from resonax.cli.options import Learner, Plot, Reading, Seed, option, single, with_groups
+from resonax.cli.groups import single, with_groups
+from resonax.cli.options import Learner, Plot, Reading, Seed, option
 from resonax.cli.parsers import number
 from resonax.cli.show import check_path, progress, show_line
 
