@@ -292,7 +292,7 @@ def test_a_large_sweep_needs_a_yes(monkeypatch, capsys):
 
 def test_more_than_the_machine_has_is_refused(monkeypatch):
     sweep = parse_sweep(put("model.hidden", [4096] * 4, NETWORK))
-    assert cost.estimate(sweep).bytes > 50e9
+    assert cost.estimate_cost(sweep).bytes > 50e9
     monkeypatch.setattr(cost, "_memory", lambda: 16 * 10**9)
     with pytest.raises(ArgumentError, match=r"GB of memory, and there are 16 GB"):
         cost.check_cost(sweep)
@@ -343,6 +343,6 @@ def compiled_bytes(table, monkeypatch) -> int:
     ids=["linear", "network"],
 )
 def test_the_estimate_of_memory_is_that_of_the_compiler(table, monkeypatch):
-    found = cost.estimate(parse_sweep(table)).engine
+    found = cost.estimate_cost(parse_sweep(table)).engine
     measured = compiled_bytes(table, monkeypatch)
     assert np.log(found / measured) == pytest.approx(0, abs=np.log(3))

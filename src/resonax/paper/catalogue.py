@@ -32,7 +32,7 @@ EXPERIMENTS: dict[str, str | Callable[[str], Experiment]] = {
     "switching-network": "resonax.paper.switching_network:switching_network",
     "theory-maps": "resonax.paper.theory_maps:theory_maps",
     "lower-momentum": "resonax.paper.lower_momentum:lower_momentum",
-    "smaller-step": "resonax.paper.smaller_step:smaller_step",
+    "smaller-step": "resonax.paper.maps:smaller_step",
     "single-sample": "resonax.paper.samples:single_sample",
     "spectra": "resonax.paper.spectra:spectra",
 }

@@ -16,7 +16,7 @@ from resonax.checks import ArgumentError
 from resonax.sweeps.schema import Sweep
 from resonax.sweeps.validation import Cell, count_weights, kind_of, resolve, rows_drawn
 
-__all__ = ["LARGE", "Estimate", "check_cost", "estimate"]
+__all__ = ["LARGE", "Cost", "check_cost", "estimate_cost"]
 
 GB = 10**9
 ASK_SECONDS, ASK_BYTES = 600.0, 4 * GB  # above these a person is asked
@@ -35,7 +35,7 @@ _SPEED = 3e9  # products a second
 _CRITERIA = {"flow": 1e-3, "map": 1e-3, "mean_square": 0.02, "lyapunov": 0.1}
 
 
-class Estimate(NamedTuple):
+class Cost(NamedTuple):
     """How large a sweep is."""
 
     cells: int  # of all panels
@@ -159,7 +159,7 @@ def _theory_seconds(sweep: Sweep, points: Mapping[str, np.ndarray]) -> float:
     )
 
 
-def estimate(sweep: Sweep, *, double: bool = False) -> Estimate:
+def estimate_cost(sweep: Sweep, *, double: bool = False) -> Cost:
     """Return what a sweep will take.
 
     Examples
@@ -171,7 +171,7 @@ def estimate(sweep: Sweep, *, double: bool = False) -> Estimate:
     ...     "optimizer": {"kind": "heavy_ball", "lr": 0.01},
     ...     "axes": {"momentum": {"values": [0.9, 0.95]}, "period": {"values": [20, 30]}},
     ... })
-    >>> print(estimate(sweep))
+    >>> print(estimate_cost(sweep))
     4 cells, 10 runs of 10,000 steps each: about a few seconds and 0.5 GB of memory
     """
     points = sweep.points()
@@ -183,7 +183,7 @@ def estimate(sweep: Sweep, *, double: bool = False) -> Estimate:
     kinds = 1
     if "batch" in points and not (sweep.share and next(iter(points)) == "batch"):
         kinds = len(points["batch"])
-    return Estimate(
+    return Cost(
         cells=cells,
         runs=sweep.run.runs,
         steps=max(resolve(sweep, number).run.steps for number in range(len(panels))),
@@ -202,9 +202,9 @@ def _memory() -> int:
         return 0
 
 
-def check_cost(sweep: Sweep, *, double: bool = False) -> Estimate:
+def check_cost(sweep: Sweep, *, double: bool = False) -> Cost:
     """Return what a sweep will take; raise `ArgumentError` where that is out of reach."""
-    found = estimate(sweep, double=double)
+    found = estimate_cost(sweep, double=double)
     if found.steps > MOST_SINGLE and not double:
         raise ArgumentError(
             f"run.steps must be at most {MOST_SINGLE:,} in 32 bits, got {found.steps:,}: "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from resonax.algebra import on_the_cpu
+from resonax.executors.executor import Advance
 from resonax.results import Layout
 from resonax.sweeps.judgement import Claim
 from resonax.sweeps.specification import Sweep
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-__all__ = ["Advance", "Datasets", "Experiment", "Judge", "compute_at_once", "from_sweep"]
+__all__ = ["Datasets", "Experiment", "Judge", "compute_at_once", "from_sweep"]
 
-Advance = Callable[[float], None]  # told the share of the work just finished
 Datasets = Mapping[str, "xr.Dataset"]  # results by the id of their experiment
 Arrays = dict[str, np.ndarray]
 

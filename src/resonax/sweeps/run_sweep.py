@@ -38,7 +38,7 @@ def run_sweep(
     Parameters
     ----------
     spec
-        The sweep: the path of a TOML file, or a mapping with the same content.
+        The sweep: the path of a TOML file, a mapping with the same content, or one that was read.
     out
         A folder that keeps the results, in ``results/<id>.zarr``, as ``resonax sweep --out`` does.
         What is stored there is kept, so that the same call goes on where an earlier one was

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resonax.checks import ArgumentError
-from resonax.executors.executor import Executor, Serial
+from resonax.executors.executor import Advance, Executor, Serial
 from resonax.labels import versions
 from resonax.results import Store
 from resonax.sweeps.devices import chosen_device
-from resonax.sweeps.experiment import Advance, Experiment
+from resonax.sweeps.experiment import Experiment
 
 if TYPE_CHECKING:
     import xarray as xr
