@@ -14,11 +14,11 @@ import numpy as np
 
 from resonax.checking.cause import Rhythm, Shuffles, find_rhythm, shuffle, strongest_stretch
 from resonax.checking.confirm import holds
+from resonax.checking.dataset import Findings, check_dataset
 from resonax.checking.describe import facts_of, notes_of, settings_of
 from resonax.checking.every_order import in_every_order
 from resonax.checking.limits import check_asked
 from resonax.checking.optimizers import build_optimizer
-from resonax.checking.pictures import Findings, picture_data
 from resonax.checking.remedies import find_remedies, line_cells, safe
 from resonax.checking.result import Check
 from resonax.checking.series import worst_series
@@ -222,7 +222,7 @@ def check(
         remedies = find_remedies(subject, lines, own, shuffles, rows, advance)
     with stage("drawing", 0):
         findings = Findings(momenta, lrs, found[: grid * grid], shuffles, rhythm, rows)
-        dataset = picture_data(subject, findings, learner)
+        dataset = check_dataset(subject, findings, learner)
     return Check(
         on_these_rows=on_rows,
         on_more=on_more,

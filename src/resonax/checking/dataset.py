@@ -21,7 +21,7 @@ from resonax.probing.replay import replay
 from resonax.processes import Sinusoid
 from resonax.stability import rates
 
-__all__ = ["Findings", "picture_data"]
+__all__ = ["Findings", "check_dataset"]
 
 _POINTS = 300  # of a training curve
 _PRODUCTS = 300  # of columns, whose spectra are added
@@ -39,7 +39,7 @@ class Findings:
     rows: tuple[int, int]
 
 
-def picture_data(subject: Subject, found: Findings, learner: Any = None) -> xr.Dataset:
+def check_dataset(subject: Subject, found: Findings, learner: Any = None) -> xr.Dataset:
     """Return map, spectra, surrogates and training curves, those of a given learner too."""
     shape = (len(found.momenta), len(found.lrs))
     data: dict[str, Any] = {
