@@ -28,7 +28,7 @@ def arrays(store: Path) -> dict[str, np.ndarray]:
     """Return the arrays of a store by name; words as text of their own length."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of types of text
-        group = zarr.open_group(store, mode="r")
+        group = zarr.open_group(store, mode="r", use_consolidated=False)
         found = {name: np.asarray(array[...]) for name, array in group.arrays()}
     return {
         name: values if values.dtype.kind in "iufb" else np.array(values.tolist(), str)
@@ -54,8 +54,7 @@ def differences(before: Path, after: Path) -> Iterator[tuple[bool, str]]:
             elif (old[key].shape, old[key].dtype) != (new[key].shape, new[key].dtype):
                 yield True, f"{name}/{key}: {old[key].shape} {old[key].dtype}, then not"
             elif old[key].tobytes() != new[key].tobytes():
-                count = int((old[key] != new[key]).sum())
-                yield True, f"{name}/{key}: {count} of {old[key].size} numbers differ"
+                yield True, f"{name}/{key}: other bits"
     shared = stores[0].keys() & stores[1].keys()
     yield False, f"{len(shared)} stores compared"
 
