@@ -9,7 +9,17 @@ import optax
 import pytest
 import torch
 
-from resonax import AR2, Problem, Recorded, Setting, Sinusoid, Switching, adam, heavy_ball
+from resonax import (
+    AR2,
+    Problem,
+    Recorded,
+    Setting,
+    Sinusoid,
+    Switching,
+    adam,
+    heavy_ball,
+    stability_map,
+)
 from resonax.checks import ArgumentError
 from resonax.learners import Linear, Transform
 from resonax.learners.adaptive import adaptive_form
@@ -180,3 +190,16 @@ def test_the_band_ends_where_the_ratio_crosses():
     assert high == pytest.approx(8 * np.sqrt(2))
     assert _band(periods, np.full(5, 1.4), 1.0) == (None, None)
     assert _band(periods, np.full(5, 1.6), 1.0) == (1.0, 16.0)
+
+
+def test_a_map_of_levels_has_distances_and_a_picture():
+    stream = Switching(period=8, amplitude=1.0, variance=0.2, dim=2)
+    problem = Problem(stream, adam(0.02), noise=0.1)
+    found = stability_map(problem, "level", beta1=[0.8, 0.9], period=[1.0, 8.0])  # pyright: ignore[reportArgumentType]
+    assert found.distance.dims == ("beta1", "period")
+    assert (np.diff(found.distance.values, axis=1) > 0).all()  # the switching period is worse
+    assert found.resonax.summary()["largest"] == pytest.approx(float(found.distance.max()))
+    assert found.resonax.plot().axes[0].get_ylabel() == "momentum of Adam β₁"
+    heavy = Problem(stream, heavy_ball(0.01, 0.9))
+    with pytest.raises(ArgumentError, match="a level is predicted for adam"):
+        stability_map(heavy, "level", momentum=[0.8, 0.9], period=[1.0, 8.0])  # pyright: ignore[reportArgumentType]

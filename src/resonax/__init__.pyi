@@ -41,11 +41,14 @@ from .learners import (
     Radial as Radial,
     Transform as Transform,
     adam as adam,
+    adamw as adamw,
+    amsgrad as amsgrad,
     from_optax as from_optax,
     from_river as from_river,
     from_torch as from_torch,
     heavy_ball as heavy_ball,
     nesterov as nesterov,
+    rmsprop as rmsprop,
     sgd as sgd,
 )
 from .probing.probe import (

@@ -38,14 +38,16 @@ class StabilityMap(Result):
         self._dataset = dataset
 
     def summary(self) -> dict[str, Any]:
-        """Return criterion, process, axes, the share of cells that diverge, and what is missing."""
-        rate, attributes = self._dataset.rate, self._dataset.attrs
-        missing = int(rate.isnull().sum())
+        """Return criterion, process, axes, what diverges or the largest level, and what is missing."""
+        attributes, is_level = self._dataset.attrs, "distance" in self._dataset
+        shown = self._dataset.distance if is_level else self._dataset.rate
+        missing = int(shown.isnull().sum())
+        diverging = float((shown > 0).sum() / max(shown.size - missing, 1))
         return {
             "criterion": attributes["criterion"],
             "process": attributes["process"],
-            "axes": " x ".join(f"{size} {name}" for name, size in rate.sizes.items()),
-            "diverging": float((rate > 0).sum() / max(rate.size - missing, 1)),
+            "axes": " x ".join(f"{size} {name}" for name, size in shown.sizes.items()),
+            **({"largest": float(shown.max())} if is_level else {"diverging": diverging}),
             **({"missing": missing} if missing else {}),
         }
 

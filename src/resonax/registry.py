@@ -117,7 +117,8 @@ def _numbers(*names: str, needed: Collection[str] = ("lr",)) -> dict[str, Field]
 
 
 _BOTH = ("lr", "momentum")
-_ADAM = ("lr", "beta1", "beta2", "eps")
+_BETAS = ("beta1", "beta2")
+_ADAM = ("lr", *_BETAS, "eps")
 
 
 def _linear(maker: str, *names: str, uses: tuple[str, ...] = _EVERY) -> Kind:
@@ -127,6 +128,11 @@ def _linear(maker: str, *names: str, uses: tuple[str, ...] = _EVERY) -> Kind:
 
 def _optax(name: str, *names: str) -> Kind:
     return Kind(f"optax:{name}", _numbers(*names), ("sweep", "response"))
+
+
+def _adaptive(maker: str, *names: str) -> Kind:
+    uses = ("level", "sweep", "response") if maker == "adam" else ("level",)
+    return Kind(f"resonax.learners:{maker}", _numbers("lr", *names), uses)
 
 
 # Optimizers of optax are those whose update of a weight is a function of that weight and its
@@ -163,9 +169,10 @@ KINDS: dict[str, dict[str, Kind]] = {
         "torch": _linear("from_torch", *_BOTH, "dampening", "weight_decay", uses=("check",)),
         "optax": _linear("heavy_ball", *_BOTH, uses=("check",)),
         "river": _linear("heavy_ball", *_BOTH, "weight_decay", uses=("check",)),
-        "adam": Kind(
-            "resonax.learners:adam", _numbers("lr", "beta1", "beta2"), ("sweep", "response")
-        ),
+        "adam": _adaptive("adam", *_BETAS),
+        "adamw": _adaptive("adamw", *_BETAS, "weight_decay"),
+        "amsgrad": _adaptive("amsgrad", *_BETAS),
+        "rmsprop": _adaptive("rmsprop", "beta2", "momentum"),
         "optax.adabelief": _optax("adabelief", *_ADAM, "eps_root"),
         "optax.adadelta": _optax("adadelta", "lr", "rho", "eps", "weight_decay"),
         "optax.adagrad": _optax("adagrad", "lr", "initial_accumulator_value", "eps"),
@@ -194,7 +201,7 @@ KINDS: dict[str, dict[str, Kind]] = {
 
 
 def kinds(family: str, use: str) -> tuple[str, ...]:
-    """Return the names of a family for a use: ``stability``, ``sweep``, ``check``, ``response``.
+    """Return the names of a family for a use: ``stability``, ``level``, ``sweep``, ``check``, ...
 
     Examples
     --------
@@ -211,7 +218,7 @@ def find_kind(family: str, name: Any, use: str, label: str | None = None) -> Kin
     --------
     >>> find_kind("optimizer", "adam", "check")
     Traceback (most recent call last):
-    resonax.checks.ArgumentError: the optimizer adam is for sweep and response alone, ...
+    resonax.checks.ArgumentError: the optimizer adam is for level and sweep and response alone, ...
     """
     known = KINDS[family]
     if not isinstance(name, str) or name not in known:
@@ -243,7 +250,7 @@ def check_kind(
     given
         Parameters by name.
     use
-        ``stability``, ``sweep``, ``check`` or ``response``.
+        ``stability``, ``level``, ``sweep``, ``check`` or ``response``.
     axes
         Names of the axes of a sweep, which stand for parameters that are not given.
     place

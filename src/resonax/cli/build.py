@@ -13,13 +13,25 @@ from resonax.registry import KINDS, Kind, check_kind, find_kind, kinds, without_
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from resonax.dynamics import Setting
-    from resonax.learners import Features, Momentum
+    from resonax.dynamics import Problem
+    from resonax.learners import Features
     from resonax.processes import Process
 
-AXES = ("momentum", "period", "lr", "amplitude", "batch")  # that may be ranges, in this order
+AXES = (
+    "momentum",
+    "beta1",
+    "period",
+    "lr",
+    "amplitude",
+    "batch",
+)  # that may be ranges, in this order
 
-__all__ = ["AXES", "build_setting", "check_optimizer", "features_of", "process_of"]
+__all__ = ["AXES", "build_setting", "check_optimizer", "features_of", "is_adaptive", "process_of"]
+
+
+def is_adaptive(learner: Learner) -> bool:
+    """Return whether the optimizer has a level in place of a growth rate."""
+    return learner.optimizer in kinds("optimizer", "level")
 
 
 def check_optimizer(learner: Learner, use: str) -> tuple[Kind, dict[str, float]]:
@@ -99,19 +111,23 @@ def process_of(stream: Stream, reading: Reading) -> Callable[[], tuple[Process, 
 
 def build_setting(
     stream: Stream, learner: Learner, reading: Reading, noise: float
-) -> tuple[Setting, tuple[str, ...]]:
-    """Return the setting that the options of a command describe, and notes on a file's rows."""
+) -> tuple[Problem, tuple[str, ...]]:
+    """Return the setting that the options of a command describe, and notes on a file's rows.
+
+    With an adaptive optimizer, whose dynamics are not linear, it is a plain problem.
+    """
     make_process = process_of(stream, reading)
-    optimizer, rates = check_optimizer(learner, "stability")
+    optimizer, rates = check_optimizer(learner, "level" if is_adaptive(learner) else "stability")
     basis = features_of(learner)
     check_range("batch", learner.batch)
     check_range("noise", noise)
     made, notes = make_process()
-    from resonax.dynamics import Setting
+    from resonax.dynamics import Problem, Setting
 
-    momentum: Momentum = optimizer.load()(**_first(rates))
+    kind: type[Problem] = Problem if is_adaptive(learner) else Setting
     batch = _first({"batch": learner.batch})["batch"]
-    return Setting(made, momentum, batch=batch, noise=noise, model=basis(made.dim)), notes
+    method = optimizer.load()(**_first(rates))
+    return kind(made, method, batch=batch, noise=noise, model=basis(made.dim)), notes
 
 
 def _first(numbers: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Annotated
 from rich.console import Console
 
 from resonax.checks import ArgumentError, check_whole, suggest
-from resonax.cli.build import AXES, build_setting
+from resonax.cli.build import AXES, build_setting, is_adaptive
 from resonax.cli.cache import keep_compiled
 from resonax.cli.groups import given, single, with_groups
 from resonax.cli.options import (
@@ -50,7 +50,7 @@ def stability_command(
     seed: Seed = 0,
     as_json: Annotated[bool, option("--json", _RESULT, "Print one JSON object.")] = False,
 ) -> None:
-    """Judge one setting: does it converge, and how fast?
+    """Judge one setting: does it converge, and how fast? With Adam: where does it settle?
 
     resonax stability sinusoid --period 22 --amplitude 0.5 --lr 0.01 --momentum 0.97 --batch 20
     """
@@ -60,13 +60,22 @@ def stability_command(
     single(stream, learner)
     setting, notes = build_setting(stream, learner, reading, noise)
     keep_compiled()
-    from resonax.stability import verdict
+    console = Console()
+    from resonax.stability import level, verdict
 
-    found = verdict(setting, paths=paths, steps=steps, seed=seed)
+    if is_adaptive(learner):
+        reached = level(setting)
+        if as_json:
+            print(json.dumps({"level": reached.to_dict()}, allow_nan=False))
+            return
+        show_line(f"{reached}.", console)
+        for note in (*reached.notes, *notes):
+            show_line(f"note: {note}.", console)
+        return
+    found = verdict(setting, paths=paths, steps=steps, seed=seed)  # pyright: ignore[reportArgumentType]
     if as_json:
         print(json.dumps(found.to_dict(), allow_nan=False))
         return
-    console = Console()
     show_verdict(found, console)
     for note in notes:
         show_line(f"note: {note}.", console)
@@ -80,7 +89,12 @@ def map_command(
     noise: Noise = 1.0,
     criterion: Annotated[
         str,
-        option("--criterion", _RESULT, f"{', '.join(CRITERIA)}.", names=CRITERIA),
+        option(
+            "--criterion",
+            _RESULT,
+            f"{', '.join(CRITERIA)}; level for adaptive optimizers.",
+            names=(*CRITERIA, "level"),
+        ),
     ] = "map",
     out: Annotated[
         Path | None, option("--out", _RESULT, "Write the numbers: a .nc file.", metavar="FILE")
@@ -91,8 +105,11 @@ def map_command(
 
     resonax map sinusoid --lr 0.01 --momentum 0.95:0.999:100 --period 15:60:100 --plot map.png
     """
-    if criterion not in CRITERIA:
-        raise suggest("criterion", criterion, CRITERIA)
+    if criterion not in (*CRITERIA, "level"):
+        raise suggest("criterion", criterion, (*CRITERIA, "level"))
+    if (criterion == "level") != is_adaptive(learner):
+        word = "level" if is_adaptive(learner) else f"one of {', '.join(CRITERIA)}"
+        raise ArgumentError(f"criterion must be {word} for the optimizer {learner.optimizer}")
     if out is None and plot is None:
         raise ArgumentError("a map needs --out FILE.nc, --plot FILE.png or both")
     check_path("--out", out, ".nc")
@@ -111,7 +128,7 @@ def map_command(
 
     cells = math.prod(len(array) for array in axes.values())
     with progress(f"{criterion} map", cells) as advance:
-        dataset = stability_map(setting, criterion, advance=advance, **axes)
+        dataset = stability_map(setting, criterion, advance=advance, **axes)  # pyright: ignore[reportArgumentType]
     if out is not None:
         save_dataset(dataset, out)
     if plot is not None:

@@ -64,6 +64,9 @@ def option(
     return typer.Option(name, rich_help_panel=panel, help=text, **rest)
 
 
+_OPTIMIZERS = dict.fromkeys(
+    name for use in ("check", "level", "response") for name in kinds("optimizer", use)
+)
 Seed = Annotated[int, option("--seed", "Result", "Seed of all random numbers.", whole)]
 Plot = Annotated[
     Path | None, option("--plot", "Result", "Draw: a .png, .svg or .pdf file.", metavar="FILE")
@@ -156,7 +159,7 @@ class Learner:
         option("--momentum", _LEARNER, "Momentum, from 0 to below 1.", axis),
     ] = None
     beta1: Annotated[
-        float | None, option("--beta1", _LEARNER, "Adam's decay of the mean.", number)
+        Points | None, option("--beta1", _LEARNER, "Adam's decay of the mean.", axis)
     ] = None
     beta2: Annotated[
         float | None, option("--beta2", _LEARNER, "Adam's decay of the squares.", number)
@@ -169,10 +172,11 @@ class Learner:
         option(
             "--optimizer",
             _LEARNER,
-            f"{', '.join(kinds('optimizer', 'stability'))}; check also takes torch, optax, and "
+            f"{', '.join(kinds('optimizer', 'stability'))}; stability and map also take "
+            f"{', '.join(kinds('optimizer', 'level'))}; check also takes torch, optax, and "
             "river, whose linear models train the bias without momentum; response also takes adam "
             "and those of optax.",
-            names=dict.fromkeys((*kinds("optimizer", "check"), *kinds("optimizer", "response"))),
+            names=_OPTIMIZERS,
         ),
     ] = "heavy_ball"
     dampening: Annotated[

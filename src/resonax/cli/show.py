@@ -103,18 +103,33 @@ def _factor(radius: float) -> str:
 
 def show_map(dataset: xr.Dataset, paths: list[Path], console: Console) -> None:
     """Print in a line what a map shows, and where it is."""
+    if "distance" in dataset:
+        _show_levels(dataset.distance, console)
+        show_line(f"written: {', '.join(str(path) for path in paths)}", console)
+        return
     rate = dataset.rate
     if known := int(rate.count()):
-        place = rate.argmax(...)
-        where = ", ".join(f"{name} {float(rate[name][place[name]]):g}" for name in rate.dims)  # pyright: ignore[reportCallIssue,reportArgumentType]
         show_line(
             f"{float((rate > 0).sum() / known):.1%} of {known} cells diverge; "
-            f"largest rate {float(rate.max()):+.3g} per step at {where}.",
+            f"largest rate {float(rate.max()):+.3g} per step at {_largest(rate)}.",
             console,
         )
     for reason, count in dataset.resonax.reasons().items():
         show_line(f"{count} of {rate.size} cells could not be computed: {reason}.", console)
     show_line(f"written: {', '.join(str(path) for path in paths)}", console)
+
+
+def _largest(values: xr.DataArray) -> str:
+    place = values.argmax(...)
+    return ", ".join(f"{name} {float(values[name][place[name]]):g}" for name in values.dims)  # pyright: ignore[reportCallIssue,reportArgumentType]
+
+
+def _show_levels(distance: xr.DataArray, console: Console) -> None:
+    show_line(
+        f"distances from {float(distance.min()):.3g} to {float(distance.max()):.3g}; "
+        f"largest at {_largest(distance)}.",
+        console,
+    )
 
 
 def show_line(text: str, console: Console) -> None:

@@ -113,6 +113,10 @@ def _plain(thing: Any) -> Any:
         return {"kind": type(thing).__name__, **inner}
     if thing is None or isinstance(thing, str | bool):
         return thing
+    if isinstance(thing, Mapping):
+        return {name: _plain(part) for name, part in thing.items()}
+    if callable(thing):  # what makes an optimizer
+        return getattr(getattr(thing, "func", thing), "__name__", "function")
     array = np.asarray(thing)
     if array.size > 64:
         digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -97,6 +97,11 @@ def paint(dataset: xr.Dataset, axes: Axes, norm: Normalize | None = None) -> Any
         axes.patch.set(facecolor=PALE, edgecolor=GREY, hatch="////", linewidth=0)
     if min(rate.shape) > 1 and (rate < 0).any() and (rate > 0).any():
         axes.contour(x, y, rate, levels=[0.0], colors=INK, linewidths=1.2)
+    _scale_axes(axes, x, y)
+    return image
+
+
+def _scale_axes(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
     for values, scale, axis in (
         (x, axes.set_xscale, axes.xaxis),
         (y, axes.set_yscale, axes.yaxis),
@@ -104,7 +109,6 @@ def paint(dataset: xr.Dataset, axes: Axes, norm: Normalize | None = None) -> Any
         if _geometric(values):
             scale("log")
             log_axis(axis)
-    return image
 
 
 def draw_order_proof(dataset: xr.Dataset, axes: Axes) -> Line2D | None:
@@ -141,13 +145,39 @@ def add_scale(figure: Figure, image: Any, axes: Any, ticks: list[float] | None =
     bar.outline.set_linewidth(0.5)  # pyright: ignore[reportCallIssue]
 
 
+def _plot_levels(dataset: xr.Dataset) -> Figure:
+    """Return a figure of the distances at which an adaptive optimizer settles."""
+    vertical, horizontal = (str(name) for name in dataset.distance.dims)
+    x, y, distance = dataset[horizontal].values, dataset[vertical].values, dataset.distance.values
+    setting = json.loads(dataset.attrs["setting"])
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(7.2, 4.6)
+        axes = figure.add_subplot()
+        norm = LogNorm(float(np.nanmin(distance)), float(np.nanmax(distance)))
+        image = axes.pcolormesh(
+            _edges(x), _edges(y), distance, cmap="cividis", norm=norm, rasterized=True
+        )
+        _scale_axes(axes, x, y)
+        axes.set_xlabel(axis_label(horizontal))
+        axes.set_ylabel(axis_label(vertical))
+        name, process = setting["optimizer"]["make"], dataset.attrs["process"]
+        axes.set_title(f"level of {name}, {process} inputs", fontsize=10)
+        bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=30)
+        bar.set_label("distance from the best weights")
+        log_axis(bar.ax.yaxis)
+    return figure
+
+
 def plot_map(dataset: xr.Dataset) -> Figure:
     """Return a figure of a map made by `stability_map`.
 
     The colour is the growth rate per 1000 steps, centred at zero: blue converges, red diverges,
     and the black line is the boundary, a spectral radius of 1. Below the dashed one, where it is
     known, no order of the inputs whatever diverges. Cells that could not be computed are hatched.
+    A map of levels shows the distance from the best weights, on a logarithmic scale.
     """
+    if "distance" in dataset:
+        return _plot_levels(dataset)
     vertical, horizontal = (str(name) for name in dataset.rate.dims)
     with matplotlib.rc_context(STYLE):
         figure = new_figure(7.2, 4.6)

@@ -12,7 +12,15 @@ from resonax.learners.optimizers import (
     nesterov,
     sgd,
 )
-from resonax.learners.transforms import Optimizer, Transform, adam, make_optimizer
+from resonax.learners.transforms import (
+    Optimizer,
+    Transform,
+    adam,
+    adamw,
+    amsgrad,
+    make_optimizer,
+    rmsprop,
+)
 
 __all__ = [
     "Features",
@@ -25,11 +33,14 @@ __all__ = [
     "Radial",
     "Transform",
     "adam",
+    "adamw",
+    "amsgrad",
     "from_optax",
     "from_river",
     "from_torch",
     "heavy_ball",
     "make_optimizer",
     "nesterov",
+    "rmsprop",
     "sgd",
 ]

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from resonax.registry import Kind
 from resonax.values import Varied, static, value
 
-__all__ = ["Optimizer", "Transform", "adam", "make_optimizer"]
+__all__ = ["Optimizer", "Transform", "adam", "adamw", "amsgrad", "make_optimizer", "rmsprop"]
 
 
 class Optimizer(Protocol):
@@ -77,6 +77,24 @@ def _in_optax(numbers: Mapping[str, Any]) -> dict[str, Any]:
 def adam(lr: float, beta1: float = 0.9, beta2: float = 0.999) -> Transform:
     """Return Adam as optax has it."""
     return Transform.of(optax.adam, {"lr": lr, "beta1": beta1, "beta2": beta2})
+
+
+def adamw(
+    lr: float, beta1: float = 0.9, beta2: float = 0.999, weight_decay: float = 1e-4
+) -> Transform:
+    """Return AdamW, whose weight decay does not pass through the gradient, as optax has it."""
+    numbers = {"lr": lr, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay}
+    return Transform.of(optax.adamw, numbers)
+
+
+def amsgrad(lr: float, beta1: float = 0.9, beta2: float = 0.999) -> Transform:
+    """Return AMSGrad, which divides by the largest mean square so far, as optax has it."""
+    return Transform.of(optax.amsgrad, {"lr": lr, "beta1": beta1, "beta2": beta2})
+
+
+def rmsprop(lr: float, beta2: float = 0.99, momentum: float = 0.0) -> Transform:
+    """Return RMSprop as optax has it, with torch's default for the share that a mean keeps."""
+    return Transform({"learning_rate": lr, "decay": beta2, "momentum": momentum}, optax.rmsprop)
 
 
 def make_optimizer(kind: Kind, numbers: Mapping[str, Any]) -> Any:

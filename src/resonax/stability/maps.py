@@ -18,6 +18,7 @@ from resonax.labels import LABELS, versions
 from resonax.stability.cells import Advance, check_values
 from resonax.stability.criteria import check_criterion, rates
 from resonax.stability.interpolation import flow_grid_rates
+from resonax.stability.level import check_adaptive, levels
 from resonax.stability.missing import REASONS, missing_flags
 from resonax.stability.order_proof import order_proof
 from resonax.stability.paths import MAP_PATHS, MAP_STEPS, lyapunov_rates
@@ -93,6 +94,22 @@ def describe_map(setting: Setting, axes: Iterable[str]) -> str:
     return json.dumps(described)
 
 
+def _beside(
+    setting: Setting,
+    criterion: str,
+    values: dict[str, np.ndarray],
+    variables: dict[str, np.ndarray],
+    arrays: dict[str, np.ndarray],
+) -> dict[str, Any]:
+    """Return what stands beside the rates: why some are missing, and what every order allows."""
+    if criterion == "level":
+        return {}
+    rate = variables["rate"]
+    flags = missing_flags(setting, values, criterion, rate.ravel()).reshape(rate.shape)
+    missing = {"missing": (tuple(arrays), flags, _FLAG_ATTRIBUTES)}
+    return missing | _order_proof_line(setting, arrays)
+
+
 def stability_map(
     setting: Setting,
     criterion: str = "map",
@@ -107,7 +124,8 @@ def stability_map(
     setting
         What is trained on what; the axes replace its numbers.
     criterion
-        ``flow``, ``map``, ``mean_square`` or ``lyapunov``.
+        ``flow``, ``map``, ``mean_square`` or ``lyapunov``; ``level`` for a `Problem` with an
+        adaptive optimizer.
     advance
         Called with the number of cells just finished.
     **axes
@@ -117,7 +135,8 @@ def stability_map(
     Returns
     -------
     xarray.Dataset
-        ``rate`` per step (and ``low``, ``high`` for lyapunov) with labelled axes; the setting and
+        ``rate`` per step (and ``low``, ``high`` for lyapunov; for level ``distance``, the mean
+        distance from the best weights) with labelled axes; the setting and
         the versions are in the attributes. Where inputs or features are bounded and an axis is
         momentum or lr, ``order_proof`` is the largest value of it that is safe in every order. A
         cell that cannot be computed has the rate NaN, and ``missing`` flags the reason;
@@ -131,13 +150,18 @@ def stability_map(
     >>> (rate > 0).values.tolist()
     [[False, False], [True, False]]
     """
-    check_criterion(setting, criterion)
+    if criterion == "level":
+        check_adaptive(setting)
+    else:
+        check_criterion(setting, criterion)
     arrays = _checked(setting, axes)
     first, second = np.meshgrid(*arrays.values(), indexing="ij")
     values = dict(zip(arrays, (first.ravel(), second.ravel()), strict=True))
     variables: dict[str, np.ndarray] = {}
     sampling: dict[str, Any] = {}
-    if criterion == "lyapunov":
+    if criterion == "level":
+        variables["distance"] = levels(setting, values, advance).reshape(first.shape)
+    elif criterion == "lyapunov":
         sampling = {"paths": MAP_PATHS, "steps": MAP_STEPS, "seed": 0, "level": 0.95}
         for name, column in zip(
             ("rate", "low", "high"),
@@ -149,17 +173,16 @@ def stability_map(
         variables["rate"] = flow_grid_rates(setting.grouped, arrays, advance)
     else:
         variables["rate"] = rates(setting, values, criterion, advance).reshape(first.shape)
-    flags = missing_flags(setting, values, criterion, variables["rate"].ravel())
     labelled = {
         name: (tuple(arrays), array, _attributes(name)) for name, array in variables.items()
     }
     return xr.Dataset(
-        labelled
-        | {"missing": (tuple(arrays), flags.reshape(first.shape), _FLAG_ATTRIBUTES)}
-        | _order_proof_line(setting, arrays),
+        labelled | _beside(setting, criterion, values, variables, arrays),
         coords={name: (name, array, _attributes(name)) for name, array in arrays.items()},
         attrs={
-            "title": f"growth rate by the {criterion} criterion",
+            "title": "distance from the best weights at rest"
+            if criterion == "level"
+            else f"growth rate by the {criterion} criterion",
             "criterion": criterion,
             "process": setting.process.name,
             "setting": describe_map(setting, arrays),
