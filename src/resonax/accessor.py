@@ -38,7 +38,7 @@ class StabilityMap(Result):
         self._dataset = dataset
 
     def summary(self) -> dict[str, Any]:
-        """Return criterion, process, axes, what diverges or the largest level, and what is missing."""
+        """Return criterion, process, axes, what diverges or the largest level; what is missing."""
         attributes, is_level = self._dataset.attrs, "distance" in self._dataset
         shown = self._dataset.distance if is_level else self._dataset.rate
         missing = int(shown.isnull().sum())
