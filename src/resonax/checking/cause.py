@@ -1,4 +1,4 @@
-"""Is it the order? And if so, which rhythm of the data is it?"""
+"""The cause of divergence: whether it is the order of the rows, and which period of the data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from resonax.student import half_width, mean_interval, tail_of
 __all__ = ["SHUFFLES", "Bands", "Rhythm", "Shuffles", "find_rhythm", "shuffle", "strongest_stretch"]
 
 SHUFFLES = 15  # with the rows' own order as many as are measured together
-_CHANCE = 0.01  # of an order being held responsible that is one of many
+_CHANCE = 0.01  # level of the test that the order matters
 STRETCHES = np.geomspace(0.5, 2.0, 16)
 _RANDOMISED = 8
 _MIXED = 7  # random orders beside them

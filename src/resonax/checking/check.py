@@ -126,7 +126,7 @@ def check(
         Of shuffles and surrogates.
     learner
         One of your own, as for `replay`: it is trained on the prepared rows, in their order and
-        shuffled, and its curves are laid over the prediction.
+        shuffled, and its curves are drawn over the prediction.
     stage
         ``stage(name, steps)`` gives a context in which progress is shown.
 
@@ -185,7 +185,7 @@ def check(
     if not (isinstance(basis, Linear) and basis.bias):
         intercept_lr = None
     if learner is not None:
-        adapt(learner)  # one that cannot be used is told of before the work
+        adapt(learner)  # an unusable one fails before the work
         if recording.target is None:
             raise ArgumentError("a learner needs a target to learn: name one")
 

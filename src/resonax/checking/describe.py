@@ -1,4 +1,4 @@
-"""What was asked for, what was done, and what to know before relying on it, in words."""
+"""Settings, facts and notes of a check, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked of a check, and its limits: told before anything heavy is loaded."""
+"""Validation of the arguments of a check, before any heavy library is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the options of a command to a setting; what cannot be is told before jax is loaded."""
+"""From the options of a command to a setting; mistakes are found before jax is loaded."""
 
 from __future__ import annotations
 

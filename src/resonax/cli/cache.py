@@ -1,4 +1,4 @@
-"""What jax compiled is kept between two calls of a command, and what is damaged is thrown away."""
+"""A compilation cache on disk for the commands; damaged entries are removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TROUBLE = re.compile(r"Error (reading|writing) persistent compilation cache ent
 
 
 def keep_compiled() -> None:
-    """Let jax keep what it compiled, so that the second call of a command is quick."""
+    """Use the compilation cache, so that the second call of a command is quick."""
     import jax
 
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "resonax" / "jax"

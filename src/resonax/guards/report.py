@@ -184,7 +184,7 @@ def resonance(
 ) -> Event | None:
     """Return the event of an action that ``safe`` would take now and ``watch`` does not, or None.
 
-    It is told once, and again after the momentum in use has surely fallen in between.
+    It is reported once, and again after the momentum in use has decayed in between.
     """
     current, advised = int(after.current), int(after.advised)
     if advised == current or int(before.advised) != int(before.current):

@@ -65,7 +65,7 @@ class _Attributes(Leaves):
 
     def _check_reach(self, prediction: float | np.ndarray, target: float | np.ndarray) -> None:
         # River and scikit-learn clip the slope of the loss at 1e12. From there on a run that
-        # diverges wanders instead of growing, and can stay far below any limit for its weights.
+        # diverges moves at random instead of growing, and can stay below any limit for its weights.
         if not np.all(np.abs(prediction) <= _REACH + 10 * np.abs(target)):
             raise OverflowError("predictions so large that their gradients are clipped")
 

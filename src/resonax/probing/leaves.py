@@ -1,4 +1,4 @@
-"""The numbers of a learner, found in whatever a library keeps them in."""
+"""The state of a learner: arrays and numbers found in the objects of a library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probe: the Lyapunov exponent of a real learner, from two copies a hair apart."""
+"""Probe: the Lyapunov exponent of a real learner, from two copies with a small difference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Probe", "probe"]
 
 _FEWEST = 64  # steps
 _WARM = 32
-_SLACK = 4.0  # factor by which the separation may leave its size before it is pulled back
+_SLACK = 4.0  # factor by which the separation may leave its size before it is rescaled
 _TRANSIENT = math.log(1000.0)
 _PARTS = (4, 8, 16)  # few long and many short ones, over which the interval is taken
 
@@ -29,7 +29,7 @@ Batch = tuple[np.ndarray, np.ndarray]
 class Probe(Result):
     """Growth per step of a small difference between two runs, with its interval.
 
-    The verdict is ``diverges`` where the interval lies above 0 or the run itself left all bounds,
+    The verdict is ``diverges`` where the interval lies above 0 or the weights exceeded their bound,
     ``converges`` where the interval lies below 0, and ``marginal`` where it holds 0.
     """
 
@@ -157,7 +157,7 @@ def _growth(
             raise ArgumentError("learner must keep the number of its weights, which changed")
         size = ruler.size(here)
         after = 0.0 if there is None else ruler.apart(here, there)
-        # The twin alone can fail where a buffer must not be negative: that tells no growth.
+        # The twin alone can fail where a buffer must not be negative, which is no growth.
         growth.append(0.0 if there is None else math.log(max(after, ruler.eps * size) / before))
         if there is None or after <= ruler.eps * size:  # nothing but rounding is left of it
             twin = _Run(run.learner.fresh())
@@ -182,9 +182,9 @@ def probe(
 ) -> Probe:
     r"""Measure how a small difference in the weights of a real learner grows along the rows.
 
-    Two copies start a hair apart and learn the very same batches. After each step the growth of
-    their separation is recorded, and when it has left its size the second copy is pulled back
-    along the difference (Benettin, Galgani, Giorgilli and Strelcyn, Meccanica 15, 1980):
+    Two copies start with a small difference and learn the same batches. After each step the growth
+    of their separation is recorded; when it is too large or too small it is rescaled (Benettin,
+    Galgani, Giorgilli and Strelcyn, Meccanica 15, 1980):
 
     .. math:: \lambda = \frac1K \sum_{k=1}^{K} \log
               \frac{\lVert \xi'_{k+1} - \xi_{k+1} \rVert}{\lVert \xi'_k - \xi_k \rVert}

@@ -1,4 +1,4 @@
-"""Replay: what a learner does on the rows, in their order or shuffled."""
+"""Replay: train a learner on the rows, in their order or shuffled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = 1000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Replay(Result):
-    """How a learner fared: its errors, and the size of its weights.
+    """A run of a learner: its errors, and the norm of its weights.
 
     ``overflow`` is the step in which the weights exceeded 1e12 times their first size, or all
     numbers; the run ends there. It is None where they stayed bounded.
@@ -49,7 +49,7 @@ class Replay(Result):
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the warnings of a run that diverges, which is nothing unexpected here."""
+    """Suppress the warnings of a run that diverges, which is expected here."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield

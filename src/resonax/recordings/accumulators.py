@@ -1,4 +1,4 @@
-"""What is kept of the rows as they are read: the values, their spread, the classes of a target."""
+"""Accumulators over the rows of a table: values, mean and variance, classes of a target."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from resonax.recordings.table import listed
 
 __all__ = ["Classes", "RowStore", "Spread"]
 
-_MOST_CLASSES = 9  # that are told apart, to be named
+_MOST_CLASSES = 9  # that are counted and named
 
 
 class RowStore:
-    """Rows that grow in memory, and move to a nameless temporary file beyond a limit.
+    """Rows in memory, or beyond a limit in a temporary file without a name.
 
     As the file has no name, it is gone with the last array that maps it, even after a kill.
     """

@@ -23,7 +23,7 @@ class Arrangement:
     rows: np.ndarray  # of the inputs
     later: np.ndarray  # of the targets
     starts: tuple[int, ...]  # where each series begins
-    series: tuple[str, ...]  # their names, if they were told apart
+    series: tuple[str, ...]  # their names, if there are several
     notes: tuple[str, ...]
 
 

@@ -1,4 +1,4 @@
-"""Which columns are used, and whether their values can be: numbers, labels and trouble."""
+"""The choice of columns, their conversion to numbers, and the values that cannot be used."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REMEDIES = {
     "infinite values": "replace or drop them first",
     f"values above {LARGE_AS_IS:g}": "standardise the columns",
 }
-Found = dict[str, dict[str, tuple[list[int], int]]]  # trouble: column: its first rows, number
+Found = dict[str, dict[str, tuple[list[int], int]]]  # problem: column: its first rows, number
 
 
 @dataclass(frozen=True)

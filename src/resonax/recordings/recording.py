@@ -45,7 +45,7 @@ class Recording:
     source: str  # name of the file, or "table" or "array"
     notes: tuple[str, ...]  # a short sentence for each thing that was done to the data
     starts: tuple[int, ...] = (0,)  # the first row of each series
-    series: tuple[str, ...] = ()  # their names, if they were told apart
+    series: tuple[str, ...] = ()  # their names, if there are several
     classes: tuple[str, ...] = ()  # what 0 and 1 are in the target, if they are classes
     two_valued: bool = False  # whether the target has two values alone
 
@@ -264,7 +264,7 @@ def _gather(
 
 
 def _joined(keys: dict[str, list[Any]], drop_missing: bool) -> dict[str, Any]:
-    """Return each column of keys as a whole; missing ones are told of unless they are left out."""
+    """Return each column of keys as a whole; missing values are errors unless they are left out."""
     import pandas as pd
 
     whole = {name: pd.concat(parts, ignore_index=True) for name, parts in keys.items()}

@@ -111,7 +111,7 @@ class Groups:
     def gains(self, candidates: np.ndarray, top: bool) -> list[tuple[Gains, float]]:
         """Return coefficients and sign of the gradient for each parameter.
 
-        ``top`` tells whether the first candidate is the user's own, whatever that is by now.
+        ``top``: whether the first candidate stands for the user's own momentum as it is now.
         """
         made = []
         for own, group in zip(self.own, self.optimizer.param_groups, strict=True):
