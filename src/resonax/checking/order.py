@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +46,12 @@ _BLOCKS = (8, 32)  # rows of the blocks of a stratified order
 _BEAM_STEPS = 300
 _LONGEST_WORD = 120
 _MOST_ROWS, _MOST_WEIGHTS = 20_000, 64
-_BEAM_ROWS = 1500  # of a permutation that a beam search is made for
+_WORD_ROWS = 1000  # that words are made of
+_BEAM_ROWS = 1000  # of a permutation that a beam search is made for
 _QUADRATIC, _QUARTIC = 16, 4  # largest state for which a norm of that degree is computed
 _TRAINED = 40_000  # steps of the training that confirms
+_RESCALE = 16  # steps of that after which the error is brought back to length 1
+_TINY = np.finfo(float).tiny
 _STILL = 1e-9  # rates closer to 0 than this are rounding
 
 
@@ -255,14 +258,16 @@ class _Search:
         assert self.proof.curvature is not None
         norm, _ = circle_norm(self.optimizer, self.proof.curvature)
         if repeats:
+            some = self._some_rows(rng)
+            updates = replace(self.updates, rows=self.updates.rows[some])
             with self.stage("beam search", 0):
-                path = beam_search(self.updates, norm, _BEAM_STEPS, seed=self.seed)
-                parts = repeating_parts(self.updates, path[len(path) // 4 :], _LONGEST_WORD)
+                path = beam_search(updates, norm, _BEAM_STEPS, seed=self.seed)
+                parts = repeating_parts(updates, path[len(path) // 4 :], _LONGEST_WORD)
             with self.stage("improving words", 0) as advance:
-                found = search_words(self.updates, parts, advance)
+                found = search_words(updates, parts, advance)
             copies = max(1, self.count // len(found.word))
             how = f"a word of {len(found.word)} rows"
-            return Found(np.tile(found.word, copies), found.rate), how, compared
+            return Found(some[np.tile(found.word, copies)], found.rate), how, compared
         seeds = [np.arange(self.count)]
         if self.count <= _BEAM_ROWS:
             with self.stage("beam search", 0):
@@ -272,6 +277,14 @@ class _Search:
         with self.stage("exchanging rows", 0) as advance:
             found = search_permutation(self.updates, seeds, rng, advance)
         return found, "each row once", compared
+
+    def _some_rows(self, rng: np.random.Generator) -> np.ndarray:
+        """Return all rows, or of many the longest ones and others at random."""
+        if self.count <= _WORD_ROWS:
+            return np.arange(self.count)
+        longest = np.argsort(np.sum(self.updates.rows**2, axis=1))[::-1]
+        half = _WORD_ROWS // 2
+        return np.concatenate([longest[:half], rng.permutation(longest[half:])[:half]])
 
     def safest(self) -> tuple[Found, str, dict[str, float]]:
         """Return the order with the least growth, how it was made, and the rates of all kinds."""
@@ -302,13 +315,14 @@ class _Search:
         epochs = max(4, _TRAINED // len(word))
         log, logs = 0.0, []
         for _ in range(epochs):
-            for place in word:
+            for step, place in enumerate(word, start=1):
                 row = updates.rows[place]
                 gradient = row * (row @ weights) + updates.decay * weights
                 velocity = updates.momentum * velocity - updates.alpha * gradient
                 weights = weights + updates.kappa * velocity - updates.beta * gradient
-            size = float(np.hypot(np.linalg.norm(weights), np.linalg.norm(velocity)))
-            weights, velocity, log = weights / size, velocity / size, log + np.log(size)
+                if step % _RESCALE == 0 or step == len(word):
+                    size = max(float(np.hypot(*map(np.linalg.norm, (weights, velocity)))), _TINY)
+                    weights, velocity, log = weights / size, velocity / size, log + np.log(size)
             logs.append(log)
         half = epochs // 2
         steps = (epochs - half) * len(word)

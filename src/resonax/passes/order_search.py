@@ -37,7 +37,8 @@ _LENGTHS, _PERIODS = 32, 40  # of the words, of the permutations that a search b
 _SHARES = (0.25, 0.5, 1.0)  # of the rows, the longest, that run through cycles
 _SWEEPS = (4, 40)  # of all words, and of the best
 _BEST = 2  # words of each length that are climbed to the end
-_ROUNDS = 40  # of exchanges
+_ROUNDS, _LEAST = 40, 6  # of exchanges; fewer where there are many rows
+_MANY = 24_000  # rows times rounds from which on there are fewer
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def climb_permutation(
     order: np.ndarray,
     rng: np.random.Generator,
     *,
-    rounds: int = _ROUNDS,
+    rounds: int | None = None,
     sign: float = 1.0,
     advance: Advance | None = None,
 ) -> Found:
@@ -174,6 +175,7 @@ def climb_permutation(
     """
     order = order.copy()
     count = len(order)
+    rounds = rounds or max(_LEAST, min(_ROUNDS, _MANY // count))
     share = min(count, _EXCHANGED)
     right, left, rate = _eigenvectors(updates, order[None])
     stale = True
