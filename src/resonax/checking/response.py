@@ -24,7 +24,7 @@ from resonax.processes import Process, Recorded
 
 __all__ = ["response"]
 
-_LAW_STEPS = 2**14  # of a law that are sampled: its rows
+_LAW_STEPS, _LAW_NUMBERS = 2**14, 2**23  # of a law that are sampled: its rows
 _WATCHED = 32  # rows on which all copies predict
 _LEAST_ROWS = 16
 _COMPILED, _LOOPED = Plan(32, burn_in=2**14), Plan(8, burn_in=2**12)
@@ -150,7 +150,7 @@ def response(
         swept = None
         if wanted is not None:
             draw = draw_law(inputs, batch, label) if is_law else draw_rows(rows, kind)
-            with stage("sweeping over periods", STEPS) as advance:
+            with stage("sweeping over periods", STEPS * (len(wanted) + 1)) as advance:
                 swept = sweep_periods(fleet.fork(1), draw, wanted, batch, rng, advance)
         poles = measure_poles(fleet, rows, plan, rng, stage)
     with stage("looking for rhythms", 0):
@@ -178,7 +178,8 @@ def _sampled(process: Process, batch: int, rng: np.random.Generator) -> np.ndarr
     if isinstance(process, Recorded):
         return np.asarray(process.data, float).reshape(-1, process.dim)
     key = jax.random.key(int(rng.integers(2**31)))
-    return np.asarray(process.sample(key, _LAW_STEPS, batch), float).reshape(-1, process.dim)
+    steps = int(np.clip(_LAW_NUMBERS // (batch * process.dim), _LAW_STEPS // 16, _LAW_STEPS))
+    return np.asarray(process.sample(key, steps, batch), float).reshape(-1, process.dim)
 
 
 def _labeller(target: Any, noise: float) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:

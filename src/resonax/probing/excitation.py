@@ -16,12 +16,13 @@ import numpy as np
 
 from resonax.probing.fleet import ERROR, PROJECTION, Fleet
 
-__all__ = ["BLOCK", "Advance", "Gains", "Rows", "lines_for", "measure_gains", "multisine", "settle"]
+__all__ = ["Advance", "Gains", "Rows", "lines_for", "measure_gains", "multisine", "settle"]
 
 _PER_DECADE = 12  # lines, evenly on the logarithm of the frequency
 _HIGHEST = 0.25  # cycles per step
 _PHASES = 32  # random ones of which those with the lowest crest are taken
-BLOCK = 1024  # steps that are drawn at once
+_BLOCK = 1024  # steps that are drawn at once, and no more than have so many numbers
+_NUMBERS = 2**24
 
 Advance = Callable[[int], None]
 
@@ -55,6 +56,13 @@ class Rows:
             return found
 
         return following
+
+    def block(self, copies: int, steps: int) -> int:
+        """Return how many steps of so many copies are drawn at once, a power of 2 if they are."""
+        block = min(steps, _BLOCK)
+        while block > 1 and block * copies * self.batch * self.inputs.shape[1] > _NUMBERS:
+            block = -(-block // 2)
+        return block
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +133,7 @@ def settle(
 
     nan is returned where it left all bounds.
     """
-    draw, errors, block = rows.draw(1, rng), np.zeros(0), min(steps, BLOCK)
+    draw, errors, block = rows.draw(1, rng), np.zeros(0), rows.block(1, steps)
     for _ in range(-(-steps // block)):
         chosen = draw(block)
         errors = fleet.advance(rows.inputs[chosen], rows.target[chosen])[:, 0, ERROR]
@@ -156,7 +164,7 @@ def measure_gains(
     rows
         What is learned.
     length
-        Steps of a period, a multiple of 1024 or a divisor of it.
+        Steps of a period, a power of 2.
     periods
         Periods that are measured.
     realisations
@@ -175,7 +183,7 @@ def measure_gains(
     size = np.append(np.full(realisations, epsilon), 2 * epsilon)
     force = force * np.concatenate([size, -size])
     copies = fleet.fork(2 * len(pair))
-    draw, block = rows.draw(realisations, rng), min(length, BLOCK)
+    draw, block = rows.draw(realisations, rng), rows.block(2 * len(pair), length)
     spectra, powers = [], []
     for period in range(periods + 1):
         found = []

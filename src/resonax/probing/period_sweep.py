@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from resonax.checks import ArgumentError, as_array, check_number, suggest
-from resonax.probing.excitation import BLOCK, Advance, Rows
+from resonax.probing.excitation import Advance, Rows
 from resonax.probing.fleet import ERROR, Fleet
 from resonax.processes import Process, shuffled
 
@@ -138,16 +138,14 @@ def sweep_periods(
         Is told the steps that were made.
     """
     wanted = [None, *map(float, periods)]
-    streams = [draw(rng, period) for period in wanted for _ in range(RUNS)]
-    shape = (len(streams), STEPS, batch)
-    inputs = np.stack([one[0] for one in streams]).reshape(*shape, -1).swapaxes(0, 1)
-    target = np.stack([one[1] for one in streams]).reshape(shape).swapaxes(0, 1)
-    copies, errors = fleet.fork(len(streams)), []
-    for start in range(0, STEPS, BLOCK):
-        part = slice(start, start + BLOCK)
-        errors.append(copies.advance(inputs[part], target[part])[..., ERROR])
-        advance(BLOCK)
-    late = np.concatenate(errors)[STEPS // 2 :].mean(axis=0).reshape(len(wanted), RUNS)
+    late = []
+    for period in wanted:  # one after the other: all of their rows at once may be too many
+        streams = [draw(rng, period) for _ in range(RUNS)]
+        inputs = np.stack([one[0].reshape(STEPS, batch, -1) for one in streams], axis=1)
+        target = np.stack([one[1].reshape(STEPS, batch) for one in streams], axis=1)
+        errors = fleet.fork(RUNS).advance(inputs, target)[..., ERROR]
+        late.append(errors[STEPS // 2 :].mean(axis=0))
+        advance(STEPS)
     mean = np.where(np.isfinite(late), late, np.inf).mean(axis=1)
     if not np.isfinite(mean[0]):
         raise ArgumentError("the learner diverges in random order: nothing is left to compare with")
