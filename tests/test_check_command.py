@@ -63,7 +63,8 @@ def test_statuses_and_json(folder, capsys):
 
 def test_what_is_printed_and_written(folder, tmp_path, capsys):
     page, picture = tmp_path / "report.html", tmp_path / "check.png"
-    words = ["--target", "y", *RUN, "--html", page, "--plot", picture]
+    kept = tmp_path / "check.json"
+    words = ["--target", "y", *RUN, "--html", page, "--plot", picture, "--out", kept]
     code, out, _ = status(capsys, folder / "hourly.csv", *words)
     assert code == 1
     assert out.startswith("diverges: on these rows an error ends ")

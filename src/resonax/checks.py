@@ -203,18 +203,15 @@ def as_array(name: str, value: object) -> np.ndarray:
     import numpy as np
 
     try:
-        if isinstance(value, str):
-            raise TypeError
         array = np.asarray(value)
-        if np.iscomplexobj(array):
-            raise ArgumentError(f"{name} must be real numbers, got complex ones")
-        if array.dtype.kind in "mM":
+        if isinstance(value, str) or array.dtype.kind in "mM":
             raise TypeError
-        return array.astype(float)
-    except ArgumentError:
-        raise
+        numbers = array if np.iscomplexobj(array) else array.astype(float)
     except (OverflowError, TypeError, ValueError):
         raise ArgumentError(f"{name} must be real numbers, got {shorten(value)}") from None
+    if np.iscomplexobj(numbers):
+        raise ArgumentError(f"{name} must be real numbers, got complex ones")
+    return numbers
 
 
 def check_numbers(name: str, array: np.ndarray, shape: tuple[int | None, ...]) -> None:

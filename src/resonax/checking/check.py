@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from resonax.checking.cause import Rhythm, Shuffles, find_rhythm, shuffle, strongest_stretch
-from resonax.checking.confirm import holds
-from resonax.checking.dataset import Findings, check_dataset
-from resonax.checking.describe import facts_of, notes_of, settings_of
-from resonax.checking.every_order import in_every_order
+from resonax.checking.examine import Stage, examine
 from resonax.checking.limits import check_asked
 from resonax.checking.optimizers import build_optimizer
-from resonax.checking.remedies import find_remedies, line_cells, safe
 from resonax.checking.result import Check
 from resonax.checking.series import worst_series
 from resonax.checks import ArgumentError
 from resonax.learners import Features, Linear, Momentum
-from resonax.passes.answers import OnTheseRows, judge
-from resonax.passes.intervals import LEAST_STEPS, measure
-from resonax.passes.subject import Advance, Subject, prepare
+from resonax.passes.intervals import LEAST_STEPS
+from resonax.passes.subject import Subject, prepare
 from resonax.probing.adapters import adapt
 from resonax.recordings.recording import Recording, read_recording
 
@@ -35,10 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 __all__ = ["check"]
-
-Stage = Callable[[str, int], AbstractContextManager[Advance | None]]
-
-_WIDE = 32.0  # the map reaches from the user's step size over this factor, both ways
 
 
 def check(
@@ -132,6 +118,7 @@ def check(
 
     Examples
     --------
+    >>> import numpy as np
     >>> hours = np.arange(4000)
     >>> rng = np.random.default_rng(0)
     >>> x = 1.2 * np.sin(2 * np.pi * hours / 24) + 0.5 * rng.normal(size=4000)
@@ -139,7 +126,6 @@ def check(
     >>> found.verdict, found.cause, round(found.period)
     ('diverges', 'order', 24)
     """
-    stage = stage or _silent
     check_asked(
         optimizer=optimizer,
         lr=lr,
@@ -194,64 +180,4 @@ def check(
         return replace(made, level=level, seed=seed, loss=loss)
 
     series = worst_series(recording, make, batch * max(8, math.ceil(LEAST_STEPS / epochs)))
-    subject = series.worst
-
-    momenta, lrs = 1 - np.geomspace(1.0, 1e-3, grid), lr * np.geomspace(1 / _WIDE, _WIDE, grid)
-    along = line_cells(subject)
-    cells = [
-        np.concatenate([axis.ravel(), line])
-        for axis, line in zip(np.meshgrid(momenta, lrs, indexing="ij"), along, strict=True)
-    ]
-    everywhere = subject.at({"momentum": cells[0], "lr": cells[1]})
-    with stage("following the rows", subject.steps) as advance:
-        passed = everywhere.follow(everywhere.feed(), advance)
-    found = measure(passed, level, epochs)
-    with stage("multiplying the updates", 0):
-        exact, on_rows, on_more = judge(subject)
-    rows = strongest_stretch(subject, passed)
-    with stage("shuffling", 0):
-        shuffles = shuffle(subject)
-    rhythm = None
-    if on_rows.verdict == "diverges" and shuffles.low <= 0 and shuffles.above:
-        with stage("looking for the rhythm", 0):
-            rhythm = find_rhythm(subject, rows)
-    cause = _cause(on_rows, shuffles, rhythm)
-    with stage("looking for what would help", 3 * subject.steps) as advance:
-        lines = found[grid * grid :]
-        own = holds(exact) and bool(safe(lines)[-1])
-        remedies = find_remedies(subject, lines, own, shuffles, rows, advance)
-    with stage("drawing", 0):
-        findings = Findings(momenta, lrs, found[: grid * grid], shuffles, rhythm, rows)
-        dataset = check_dataset(subject, findings, learner)
-    return Check(
-        on_these_rows=on_rows,
-        on_more=on_more,
-        cause=cause,
-        period=rhythm.period if rhythm else None,
-        rhythm=rhythm.kind if rhythm else None,
-        shuffled_rate=shuffles.rate,
-        shuffled_low=shuffles.low,
-        shuffled_high=shuffles.high,
-        remedies=remedies,
-        order_proof=in_every_order(subject, recording),
-        settings=settings_of(subject, name),
-        facts=(*facts_of(subject), *([("series", series.name)] if series.name else [])),
-        notes=(
-            *series.notes,
-            *notes_of(subject, on_rows, on_more, rows),
-            *series.notes_on(remedies),
-        ),
-        dataset=dataset,
-    )
-
-
-def _silent(name: str, steps: int) -> AbstractContextManager[None]:
-    del name, steps
-    return contextlib.nullcontext()
-
-
-def _cause(found: OnTheseRows, shuffles: Shuffles, rhythm: Rhythm | None) -> str:
-    if found.verdict != "diverges":
-        return "none"
-    named = rhythm is not None and rhythm.period is not None
-    return "order" if shuffles.low <= 0 and (shuffles.order_matters or named) else "generic"
+    return examine(series, recording, name=name, grid=grid, learner=learner, stage=stage)

@@ -84,6 +84,10 @@ def check_command(
         Path | None, option("--html", _RESULT, "Write a report: a .html file.", metavar="FILE")
     ] = None,
     plot: Plot = None,
+    out: Annotated[
+        Path | None,
+        option("--out", _RESULT, "Keep the check, to draw it again: a .json file.", metavar="FILE"),
+    ] = None,
     as_json: Annotated[bool, option("--json", _RESULT, "Print one JSON object.")] = False,
 ) -> None:
     """Check a data file before training: will momentum blow up on these rows in this order?
@@ -123,6 +127,7 @@ def check_command(
     check_asked(**asked)
     check_path("--html", html, ".html", ".htm")
     check_path("--plot", plot, ".png", ".svg", ".pdf")
+    check_path("--out", out, ".json")
     from resonax.recordings.recording import read_recording
 
     recording = read_recording(
@@ -144,19 +149,20 @@ def check_command(
         **asked,
     )
     _write(found, html, plot)
+    if out is not None:
+        found.save(out)
     if as_json:
         print(json.dumps(found.to_dict(), allow_nan=False))
     else:
-        _show(found, [path for path in (plot, html) if path is not None], Console())
+        _show(found, [path for path in (plot, html, out) if path is not None], Console())
     raise typer.Exit(int(found.verdict == "diverges"))
 
 
 def _write(found: Check, html: Path | None, plot: Path | None) -> None:
     if plot is not None:
         from resonax.figures import save_figure
-        from resonax.figures.check import plot_check
 
-        save_figure(plot_check(found), plot)
+        save_figure(found.plot(), plot)
     if html is not None:
         from resonax.reports.check import write_check
 
