@@ -20,6 +20,7 @@ from bad_data import KINDS
 from resonax.cli.app import _run, app
 from resonax.cli.build import build_setting
 from resonax.cli.options import Learner, Reading, Stream
+from resonax.figures import save_figure
 from resonax.recordings.recording import read_recording
 
 RUN = ["--lr", "0.01", "--momentum", "0.95", "--grid", "2"]
@@ -73,6 +74,9 @@ def test_what_is_printed_and_written(folder, tmp_path, capsys):
     assert "largest safe momentum" in out
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert picture.stat().st_size > 10_000
+    again = tmp_path / "again.png"
+    save_figure(rx.load(kept).plot(), again)
+    assert again.read_bytes() == picture.read_bytes()
 
 
 def test_series_are_runs_of_their_own(folder, tmp_path, capsys):
