@@ -172,14 +172,21 @@ def walk(
         Called with the number of steps made.
     """
     dtype, block = _room(optimizer, feed, weights.plain)
-    cells = max(np.size(number) for number in _gains(optimizer))
+    cells = _cells(optimizer)
+    wanted = max(cells, feed.sequences)
     if feed.sequences == 1 and cells < _FEW and is_small(feed):
         optimizer = _repeated(optimizer, cells)
-    if max(cells, feed.sequences) <= _FEW:  # steps take little, and a block is compiled as a whole
+    if wanted <= _FEW:  # steps take little, and a block is compiled as a whole
         block = min(block, _BLOCKS[1])
+    if start is None:
+        start = np.random.default_rng(seed).normal(size=feed.size)
+    lanes = max(_cells(optimizer), feed.sequences)
+    here = np.broadcast_to(np.asarray(start, float)[:, None], (feed.size, lanes))
+    if not record:  # of energy 1
+        stiff = weights.curvature[:, None] + weights.moved[:, None] * optimizer.weight_decay
+        here = here / np.sqrt(np.sum(stiff * here**2, axis=0))
     with jax.enable_x64(dtype is np.float64):
-        found = _walk(feed, optimizer, weights, start, record, seed, advance, dtype, block)
-    return found.first(max(cells, feed.sequences))
+        return _walk(here, feed, optimizer, weights, record, advance, dtype, block).first(wanted)
 
 
 def is_small(feed: Feed) -> bool:
@@ -197,47 +204,30 @@ def _repeated(optimizer: Momentum, cells: int) -> Momentum:
     return replace(optimizer, **numbers)
 
 
-def _begin(
-    feed: Feed,
-    optimizer: Momentum,
-    weights: Weights,
-    start: np.ndarray | None,
-    record: bool,
-    seed: int,
-    lanes: int,
-    dtype: type,
-) -> State:
-    """Return pairs at rest; differences of weights have an energy of 1."""
-    if start is None:
-        start = np.random.default_rng(seed).normal(size=feed.size)
-    here = np.broadcast_to(np.asarray(start, float)[:, None], (feed.size, lanes))
-    if not record:
-        stiff = weights.curvature[:, None] + weights.moved[:, None] * optimizer.weight_decay
-        here = here / np.sqrt(np.sum(stiff * here**2, axis=0))
-    here = jnp.asarray(here, dtype)
-    last = jnp.zeros((feed.rank, feed.size, feed.sequences), dtype)
-    return here, here, jnp.zeros((feed.rank, lanes), dtype), last
+def _cells(optimizer: Momentum) -> int:
+    return max(np.size(number) for number in _gains(optimizer))
 
 
 def _walk(
+    start: np.ndarray,
     feed: Feed,
     optimizer: Momentum,
     weights: Weights,
-    start: np.ndarray | None,
     record: bool,
-    seed: int,
     advance: Callable[[int], None] | None,
     dtype: type,
     block: int,
 ) -> Pass:
-    cells = max(np.size(number) for number in _gains(optimizer))
+    """Follow pairs that are at rest at the start, (size, lanes)."""
+    lanes, cells = start.shape[1], _cells(optimizer)
+    assert 1 in (cells, feed.sequences)
     gains = tuple(
         np.broadcast_to(np.asarray(number, dtype), (cells,)) for number in _gains(optimizer)
     )
     chunk = _CHUNKS[feed.steps > 4 * _CHUNKS[0]]
-    lanes = max(cells, feed.sequences)
-    assert 1 in (cells, feed.sequences)
-    state = _begin(feed, optimizer, weights, start, record, seed, lanes, dtype)
+    here = jnp.asarray(start, dtype)
+    last = jnp.zeros((feed.rank, feed.size, feed.sequences), dtype)
+    state = here, here, jnp.zeros((feed.rank, lanes), dtype), last
     # Rows of zeros before the first one fill the chunks: without decay, a pair at rest stays.
     padding = -feed.steps % chunk
     skipped = padding // block
