@@ -209,7 +209,7 @@ def test_violent_growth_is_never_mistaken_for_rest():
     for values in (found.rate, found.low, found.high):
         assert np.isfinite(values).all()
     assert (np.diff(found.rate[10:]) > 0).all()
-    assert (found.words[10:] == "diverges").all()
+    assert (found.verdicts[10:] == "diverges").all()
     # One step multiplies by at most 3 + 2 lr |x|^2.
     assert (found.rate < np.log(3 + 2 * lrs * 2600)).all()
 
@@ -306,7 +306,7 @@ def test_slow_change_is_not_chance_but_bursts_are_told():
     burst[100:130] = 0.5
     found = measure(synthetic(burst[:, None]))
     assert found.rise[0] == pytest.approx(15.0)
-    assert found.words[0] == "marginal"
+    assert found.verdicts[0] == "marginal"
 
 
 @pytest.mark.parametrize("lr", [1e-5, 1e-3, 0.1])

@@ -172,7 +172,7 @@ def _sharpened(subject: Subject, remedies: list[Remedy], advance: Advance | None
     tried = [(remedy.name, value) for remedy, value in zip(remedies, past, strict=True) if value]
     if not tried:
         return remedies
-    words = iter(with_changes(subject, tried).measure(advance).words)
+    words = iter(with_changes(subject, tried).measure(advance).verdicts)
     return [
         replace(remedy, soft=bool(next(words) != "diverges")) if value else remedy
         for remedy, value in zip(remedies, past, strict=True)
@@ -215,7 +215,7 @@ def _batch(subject: Subject, own: bool) -> Remedy:
     remedy = Remedy("batch", batch, float(found.rate[0]), needed=not own)
     if remedy.just_beyond is None:
         return remedy
-    return replace(remedy, soft=str(judge(int(remedy.just_beyond)).words[0]) != "diverges")
+    return replace(remedy, soft=str(judge(int(remedy.just_beyond)).verdicts[0]) != "diverges")
 
 
 def _buffer(subject: Subject, own: bool, shuffles: Shuffles) -> Remedy:

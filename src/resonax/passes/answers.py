@@ -129,7 +129,7 @@ def judge(subject: Subject) -> tuple[Exact, OnTheseRows, OnMore]:
     found = measure(exact.one_pass(), subject.level)
     rate, low, high = (float(part[0]) for part in (found.rate, found.low, found.high))
     steps = subject.steps // subject.epochs
-    more = OnMore(str(found.words[0]), rate, low, high, subject.level, steps)
+    more = OnMore(str(found.verdicts[0]), rate, low, high, subject.level, steps)
     return exact, judge_rows(exact, subject.steps), more
 
 

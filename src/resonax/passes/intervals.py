@@ -1,4 +1,4 @@
-"""From the growth of a pass to a rate with an interval that is honest about the recording."""
+"""From the growth of a pass to a rate with a confidence interval."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Measured:
         return Measured(*(getattr(self, item.name)[where] for item in fields(self)))
 
     @property
-    def words(self) -> np.ndarray:
+    def verdicts(self) -> np.ndarray:
         """The verdict of each entry."""
         falls = np.where(self.high < 0, "converges", "marginal")
         return np.where(self.low > 0, "diverges", falls)
