@@ -131,9 +131,7 @@ def open_metadata(path: Path) -> Iterator[xr.Dataset]:
                 f"{path} was written by an earlier resonax, without checksums: {ELSEWHERE}"
             )
         if (path / _ONE_PIECE).exists():
-            raise ArgumentError(
-                f"{path} was written by an earlier resonax, in one piece: {ELSEWHERE}"
-            )
+            raise StoreError(f"{path} was written by an earlier resonax, in one piece: {ELSEWHERE}")
         if attributes.get("format") != _FORMAT or not set(_RESERVED) <= set(attributes):
             raise not_a_store(path)
         if digest(attributes["specification"]) != attributes["specification_sha256"]:
