@@ -3,10 +3,8 @@
 from .checking.check import check as check
 from .checking.response import response as response
 from .checking.response_result import Response as Response
-from .checking.order import (
-    RowOrder as RowOrder,
-    order as order,
-)
+from .checking.order import order as order
+from .checking.order_result import RowOrder as RowOrder
 from .checking.result import Check as Check
 from .checks import (
     ArgumentError as ArgumentError,

@@ -13,17 +13,12 @@ import numpy as np
 
 from resonax.checking.limits import check_asked
 from resonax.checking.optimizers import build_optimizer
+from resonax.checking.order_result import STILL, RowOrder
 from resonax.checks import ArgumentError
 from resonax.learners import Features, Linear, Momentum
-from resonax.objects import Result
 from resonax.passes.beam import beam_search, repeating_parts
 from resonax.passes.feed import principal_axes
-from resonax.passes.order_search import (
-    Found,
-    climb_permutation,
-    search_permutation,
-    search_words,
-)
+from resonax.passes.order_search import Found, climb_permutation, search_permutation, search_words
 from resonax.passes.row_updates import RowUpdates
 from resonax.passes.safe_orders import herded, pairwise_balanced, stratified
 from resonax.recordings.recording import Recording, read_recording
@@ -37,7 +32,7 @@ if TYPE_CHECKING:
 
     from resonax.passes.subject import Advance
 
-__all__ = ["RowOrder", "order"]
+__all__ = ["order"]
 
 Stage = Callable[[str, int], AbstractContextManager["Advance | None"]]
 
@@ -52,46 +47,6 @@ _QUADRATIC, _QUARTIC = 16, 4  # largest state for which a norm of that degree is
 _TRAINED = 40_000  # steps of the training that confirms
 _RESCALE = 16  # steps of that after which the error is brought back to length 1
 _TINY = np.finfo(float).tiny
-_STILL = 1e-9  # rates closer to 0 than this are rounding
-
-
-@dataclass(frozen=True, repr=False)
-class RowOrder(Result):
-    """An order of rows, how an error grows in it, and how much it could grow in any."""
-
-    kind: str  # worst or safest
-    name: str  # how the order was made
-    rate: float  # growth per step where the order is repeated
-    lower: float  # of the largest growth per step in any order with repetitions
-    upper: float
-    confirmed: bool  # whether training in this order grows at this rate
-    trained: float  # the rate of that training
-    compared: dict[str, float]  # the rates of other orders, by their names
-    order_proof: OrderProof
-    settings: dict[str, Any]
-    rows: np.ndarray  # the order: numbers of the rows, from 0
-
-    def summary(self) -> dict[str, Any]:
-        """Return the rate, the bounds and how the order was made."""
-        shown = {key: getattr(self, key) for key in ("kind", "name", "rate", "lower", "upper")}
-        return {**shown, "confirmed": self.confirmed, "rows": len(self.rows)}
-
-    def intervals(self) -> dict[str, tuple[float, float, float]]:
-        """Return the rates of this order, of the others, and the bounds of the largest."""
-        rates = {f"{self.kind} found": self.rate, **self.compared}
-        points = {name: (rate, rate, rate) for name, rate in rates.items()}
-        return {**points, "largest in any order": (self.lower, self.lower, self.upper)}
-
-    def __str__(self) -> str:
-        """Return what was found in words, a line each."""
-        word = "grows" if self.rate > _STILL else "falls" if self.rate < -_STILL else "stays"
-        lines = [
-            f"{self.kind} order found ({self.name}): an error {word}, {self.rate:+.3g} per step, "
-            + ("confirmed by training" if self.confirmed else "not confirmed by training"),
-            f"the largest growth in any order is {self.lower:.3g} to {self.upper:.3g} per step",
-            self.order_proof.meaning("rows"),
-        ]
-        return "\n".join(lines)
 
 
 def order(
@@ -242,7 +197,7 @@ class _Search:
     def single(self) -> float:
         """The largest growth of a row that comes again and again; 0 up to rounding, or more."""
         found = float(self.updates.rates(np.arange(self.count)[:, None]).max())
-        return 0.0 if abs(found) < _STILL else found
+        return 0.0 if abs(found) < STILL else found
 
     def _plain(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
         shuffles = np.array([rng.permutation(self.count) for _ in range(_SHUFFLES)])
@@ -304,7 +259,7 @@ class _Search:
         found = Found(made[best][rates[best].argmin()], float(rates[best].min()))
         with self.stage("exchanging rows", 0) as advance:
             better = climb_permutation(self.updates, found.word, rng, sign=-1.0, advance=advance)
-        if better.rate < found.rate - _STILL:
+        if better.rate < found.rate - STILL:
             return better, f"{best}, rows exchanged", compared
         return found, best, compared
 
@@ -333,7 +288,7 @@ class _Search:
         assert self.proof.rate is not None
         assert self.proof.curvature is not None
         bound, state = self.proof.rate, 2 * self.updates.size
-        if bound <= lower + _STILL or state > _QUADRATIC:
+        if bound <= lower + STILL or state > _QUADRATIC:
             return bound
         norm, _ = circle_norm(self.optimizer, self.proof.curvature)
         start = np.kron(norm, np.eye(self.updates.size))
