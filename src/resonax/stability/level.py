@@ -32,8 +32,8 @@ from resonax.stability.closure import solve
 __all__ = ["Branch", "Level", "check_adaptive", "level", "levels"]
 
 RAISED = 1.5  # times the level of the shuffled inputs, from which a period belongs to the band
-# Over a memory of 3 periods and more the simulated levels of 88 settings lay within 25% of the
-# prediction; over one of a third of a period up to 5 times above it (docs/adam.md).
+# Over a memory of 3 periods and more the simulated rms of 60 settings lay within 16% of the
+# prediction; over a shorter one it was up to 5 times as large (docs/adam.md).
 PERIODS_IN_MEMORY = 3.0
 _POINTS, _MAP_POINTS = 96, 32  # along the logarithm of v
 _LONGEST, _PERIODS = 1024, 50  # of the curve over periods
