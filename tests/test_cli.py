@@ -134,7 +134,7 @@ BAD = {
     "lr infinite": (STREAM + "--lr inf --momentum 0.9", "lr|above 0|inf"),
     "lr empty": (STREAM + "--lr '' --momentum 0.9", "lr|number"),
     "optimizer unknown": (SINUSOID + "--optimizer adan", "optimizer|adan|heavy_ball|nesterov|sgd"),
-    "optimizer of a sweep": (SINUSOID + "--optimizer adam", "adam is for sweep|heavy_ball"),
+    "optimizer of a sweep": (SINUSOID + "--optimizer optax.lion", "lion is for sweep|heavy_ball"),
     "sgd with momentum": (SINUSOID + "--optimizer sgd", "--momentum|not a parameter of sgd"),
     "sgd with dampening": (
         STREAM + "--lr 0.01 --optimizer sgd --dampening 0.5" + QUICK,
