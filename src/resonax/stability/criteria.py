@@ -170,11 +170,12 @@ def verdict(
     >>> found.verdict, round(found.flow.rate, 4), round(found.map.rate, 4)
     ('diverges', 0.0022, 0.002)
     """
-    proof = order_proof(setting, draws=_DRAWS)
     if isinstance(setting.process, Recorded) and not setting.process.repeat:
         on_rows, more = judge_recording(setting, level, seed)
+        proof = order_proof(setting, draws=_DRAWS)
         return Verdict(on_rows.verdict, None, None, None, more, proof, on_these_rows=on_rows)
     almost_sure = lyapunov(setting, paths=paths, steps=steps, level=level, seed=seed)
+    proof = order_proof(setting, draws=_DRAWS)  # after it was said what is out of reach
     grouped = setting.grouped
     if not grouped.process.periodic:
         return Verdict(_word(None, almost_sure), None, None, None, almost_sure, proof)
