@@ -72,6 +72,8 @@ class GuardReport(Result):
     candidates: tuple[Candidate, ...]
     events: tuple[Event, ...]
     unseen: str | None = None  # why nothing is known of the run, if nothing is
+    largest_curvature: float | None = None  # of the batches, along the shadows
+    unwatched: float | None = None  # momentum safe in every order of batches up to that curvature
 
     def _has(self, kind: str) -> bool:
         return any(event.kind == kind for event in self.events)
@@ -84,6 +86,14 @@ class GuardReport(Result):
             if one.rate is not None and one.low is not None and one.high is not None
         }
 
+    def _every_order(self) -> list[str]:
+        if self.unwatched is None:
+            return []
+        return [
+            f"below momentum {self.unwatched:.3g} a model linear in its weights needs no watching "
+            f"while no batch has a curvature above {self.largest_curvature:.3g}, the largest met"
+        ]
+
     def __str__(self) -> str:
         lowered = self.momentum < self.own_momentum
         what = f", lowered from {self.own_momentum:g}" if lowered else ""
@@ -94,6 +104,7 @@ class GuardReport(Result):
             *([self.unseen] if self.unseen and not self._has("unseen") else []),
             "momentum       rate  interval              verdict",
             *(str(candidate) for candidate in self.candidates),
+            *self._every_order(),
             *(f"step {event.step}: {event.text}" for event in self.events),
         ]
         return "\n".join(lines)
@@ -109,6 +120,8 @@ def report_of(
     period: float | None = None,
     events: tuple[Event, ...] = (),
     missed: int = 0,
+    largest_curvature: float | None = None,
+    unwatched: float | None = None,
 ) -> GuardReport:
     """Return the report of a run; ``missed`` are steps of bursts without a loss.
 
@@ -135,7 +148,17 @@ def report_of(
         made.append(Candidate(candidate, rate, low, high, word))
     unseen = None if found.is_known.any() else _unseen(state, config, probed, missed, events)
     return GuardReport(
-        int(state.step), config.policy, momentum, own, probed, period, tuple(made), events, unseen
+        int(state.step),
+        config.policy,
+        momentum,
+        own,
+        probed,
+        period,
+        tuple(made),
+        events,
+        unseen,
+        largest_curvature,
+        unwatched,
     )
 
 

@@ -67,6 +67,11 @@ class Burst:
 
         return ShadowStep(wide(part.before), wide(part.after), _wide(part.curvature, on))
 
+    def largest_curvature(self) -> float | None:
+        """Return the largest curvature of a batch along a shadow, of the steps kept."""
+        met = np.asarray(self.met)
+        return float(np.nanmax(met)) if np.isfinite(met).any() else None
+
     def period(self) -> float | None:
         """Return the period of the curvature, if it has one."""
         if not self.met:

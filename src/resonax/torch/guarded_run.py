@@ -13,6 +13,7 @@ from resonax.guards.alarm import STRIDE
 from resonax.guards.guard import GuardConfig, GuardState, active, is_probing
 from resonax.guards.guard import init as init_guard
 from resonax.guards.guard import update as update_guard
+from resonax.guards.order_proof import unwatched_momentum
 from resonax.guards.report import Event, GuardReport, loss_lost, report_of
 from resonax.torch.bursts import Burst
 from resonax.torch.checkpoint import Saved
@@ -109,7 +110,25 @@ class GuardedRun:
             period=self.burst.period(),
             events=tuple(self.events.events),
             missed=self._missed,
+            largest_curvature=self.burst.largest_curvature(),
+            unwatched=self._unwatched(),
         )
+
+    def _unwatched(self) -> float | None:
+        """Return the momentum that is safe in every order, of the group with the largest steps."""
+        curvature = self.burst.largest_curvature()
+        if curvature is None:
+            return None
+        found = [
+            unwatched_momentum(
+                float(group["lr"])
+                * (1 - float(group["dampening"]))
+                * (curvature + float(group["weight_decay"])),
+                nesterov=bool(group["nesterov"]),
+            )
+            for group in self.groups.optimizer.param_groups
+        ]
+        return None if None in found else min(one for one in found if one is not None)
 
     def end(self, *, quiet: bool) -> None:
         """Give the optimizer its own momentum; warn if nothing is known of the run."""
