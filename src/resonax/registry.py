@@ -1,9 +1,8 @@
 """Processes, models and optimizers by name: what each takes, and where it is made.
 
-The command line, the tables of a sweep and `check` all look here, so that a name, the numbers that
-go with it and what is said of a wrong one are the same everywhere. Nothing heavy is imported: a
-slip is told before jax is loaded, and `Kind.load` imports what makes a kind. A test compares the
-tables with the constructors.
+The command line, the tables of a sweep and `check` use this table, so that names, parameters and
+messages are the same everywhere. No heavy library is imported: mistakes are found before jax is
+loaded, and `Kind.load` imports what makes a kind. A test compares the table with the constructors.
 """
 
 from __future__ import annotations
@@ -100,6 +99,7 @@ _INPUTS = {"amplitude": Field(), "variance": Field(_plain_numbers), "dim": Field
 _DIRECTION = {"direction": Field(_plain_numbers, varies=False)}
 _MOVING = {"period": Field(needed=True), **_INPUTS, "swing": Field()}
 _WAVE = {**_MOVING, **_DIRECTION, "phase": Field()}
+_SLOW = {"period": Field(_slow, needed=True)}
 _READING = ("target", "features", "order_by", "drop_missing", "separator", "decimal", "standardise")
 
 
@@ -116,8 +116,7 @@ def _numbers(*names: str, needed: Collection[str] = ("lr",)) -> dict[str, Field]
     return {name: Field(needed=name in needed) for name in names}
 
 
-_BOTH = ("lr", "momentum")
-_BETAS = ("beta1", "beta2")
+_BOTH, _BETAS = ("lr", "momentum"), ("beta1", "beta2")
 _ADAM = ("lr", *_BETAS, "eps")
 
 
@@ -142,10 +141,7 @@ KINDS: dict[str, dict[str, Kind]] = {
         "iid": _process("Iid", {**_INPUTS, **_DIRECTION}),
         "sinusoid": _process("Sinusoid", _WAVE),
         "square": _process("Square", _WAVE),
-        "ar2": _process(
-            "AR2",
-            {**_MOVING, **_DIRECTION, "innovation": Field(), "period": Field(_slow, needed=True)},
-        ),
+        "ar2": _process("AR2", {**_MOVING, **_DIRECTION, "innovation": Field(), **_SLOW}),
         "switching": _process("Switching", _MOVING),
         "recorded": _process(
             "Recorded.of",

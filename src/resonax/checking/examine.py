@@ -22,7 +22,7 @@ from resonax.passes.intervals import measure
 from resonax.passes.subject import Advance
 from resonax.recordings.recording import Recording
 
-__all__ = ["Stage", "examine"]
+__all__ = ["Stage", "examine", "silent"]
 
 Stage = Callable[[str, int], AbstractContextManager[Advance | None]]
 
@@ -39,7 +39,7 @@ def examine(
     stage: Stage | None = None,
 ) -> Check:
     """Return the check of the worst of some series; ``name`` is what the optimizer is called."""
-    stage, subject = stage or _silent, series.worst
+    stage, subject = stage or silent, series.worst
     lr = float(subject.optimizer.lr)
     momenta, lrs = 1 - np.geomspace(1.0, 1e-3, grid), lr * np.geomspace(1 / _WIDE, _WIDE, grid)
     along = line_cells(subject)
@@ -90,7 +90,8 @@ def examine(
     )
 
 
-def _silent(name: str, steps: int) -> AbstractContextManager[None]:
+def silent(name: str, steps: int) -> AbstractContextManager[None]:
+    """Show no progress."""
     del name, steps
     return contextlib.nullcontext()
 

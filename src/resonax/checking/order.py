@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from resonax.checking.examine import Stage, silent
 from resonax.checking.limits import check_asked
 from resonax.checking.optimizers import build_optimizer
 from resonax.checking.order_result import STILL, RowOrder
@@ -30,11 +29,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-    from resonax.passes.subject import Advance
 
 __all__ = ["order"]
-
-Stage = Callable[[str, int], AbstractContextManager["Advance | None"]]
 
 _SHUFFLES = 16
 _BLOCKS = (8, 32)  # rows of the blocks of a stratified order
@@ -126,7 +122,7 @@ def order(
         basis = basis(recording.inputs.shape[1])
     if not (isinstance(basis, Linear) and basis.bias):
         intercept_lr = None
-    search = _Search.of(recording, basis, chosen, intercept_lr, seed, stage or _silent)
+    search = _Search.of(recording, basis, chosen, intercept_lr, seed, stage or silent)
     found, how, compared = search.safest() if kind == "safest" else search.worst(repeats)
     trained, steps = search.train(found.word)
     lower = max(found.rate, *compared.values(), search.single)
@@ -146,11 +142,6 @@ def order(
         settings,
         found.word,
     )
-
-
-def _silent(name: str, steps: int) -> AbstractContextManager[None]:
-    del name, steps
-    return contextlib.nullcontext()
 
 
 @dataclass(frozen=True)
