@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import special
+
+from resonax.student import half_width, tail_of
 
 __all__ = ["PolePair", "fit_pole_pair", "is_single_decay", "jackknife", "momentum_poles"]
 
@@ -220,6 +221,7 @@ def jackknife(whole: float, left_out: np.ndarray, level: float) -> tuple[float, 
     """
     count = len(left_out)
     logs = np.log(left_out)
-    error = math.sqrt((count - 1) * float(np.mean((logs - logs.mean()) ** 2)))
-    reach = math.exp(error * float(special.stdtrit(count - 1, 0.5 + level / 2)))
+    # (R-1) s / sqrt(R) = sqrt((R-1) mean d^2), the standard error of the jackknife.
+    deviation = (count - 1) * float(logs.std(ddof=1))
+    reach = math.exp(float(half_width(deviation, count, tail_of(level))))
     return float(whole / reach), float(whole * reach)
