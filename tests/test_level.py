@@ -26,7 +26,7 @@ from resonax.learners.adaptive import adaptive_form
 from resonax.stability.closure import solve
 from resonax.stability.coordinates import Coordinates, Layout
 from resonax.stability.cycle import at_rest, distances
-from resonax.stability.level import _band, _notes, level
+from resonax.stability.level import _band, _notes, level, levels
 from resonax.stability.mean_square import noise_floor
 from resonax.stability.plan import plan
 
@@ -84,6 +84,13 @@ def test_a_fixed_mean_square_gives_the_noise_floor_of_heavy_ball():
         assert float(rms) == pytest.approx(noise_floor(frozen), rel=1e-9)
         grown = Setting.of(problem, optimizer=adaptive_form(adam(20.0, 0.8)).freeze(square))
         assert not bool(jax.jit(at_rest, static_argnums=1)(grown, given, steps, 7).exists)
+
+
+def test_a_sine_of_period_2_is_always_0():
+    sine = Sinusoid(period=2.0, amplitude=1.0, variance=0.3)
+    values = {"amplitude": np.array([1.0, 0.0]), "period": np.full(2, 2.0)}
+    moving, still = levels(Problem(sine, adam(LR, 0.9), noise=NOISE), values)
+    assert moving == pytest.approx(still, rel=1e-6)
 
 
 @pytest.mark.slow

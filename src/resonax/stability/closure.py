@@ -74,10 +74,25 @@ def _place(
     return jnp.where(valid, logs - logs.mean(), shape), gap, rest
 
 
-def _range(problem: Problem, given: Plan, points: int) -> Array:
+def _mean_squares(problem: Problem, given: Plan, steps: Array, limit: Array) -> Array:
+    """Return the mean square of each input of the model over a cycle of the law, (size,)."""
+
+    def at(law: Any) -> Array:
+        return jnp.diag(problem.model.second(law))  # pyright: ignore[reportAttributeAccessIssue]
+
+    if given.states:
+        return at(problem.process.stationary())
+
+    # The steps of a short cycle need not stand for all phases: a sine of period 2 is always 0.
+    def body(index: Array, total: Array) -> Array:
+        return total + jnp.where(index < steps, at(problem.process.moments(index)), 0.0)
+
+    return jax.lax.fori_loop(0, limit, body, jnp.zeros(problem.size)) / steps
+
+
+def _range(problem: Problem, given: Plan, points: int, second: Array) -> Array:
     """Return places along log v from where nothing grows to below what the noise alone gives."""
     form: Adaptive = adaptive_form(problem.optimizer)
-    second = jnp.diag(problem.model.second(problem.process.stationary()))  # pyright: ignore[reportAttributeAccessIssue]
     least = 4 * problem.noise * problem.gradient_scale**2 / problem.batch * second
     means = jnp.zeros(given.layout.groups.max() + 1).at[given.layout.groups].add(least)
     low = jnp.log(means / np.bincount(given.layout.groups)).mean() - 0.2
@@ -99,7 +114,8 @@ def _scan(
             return shape, _Scan(place, gap, shape)
 
         start = jnp.zeros(given.layout.groups.max() + 1)
-        return jax.lax.scan(body, start, _range(one, given, points))[1]
+        second = _mean_squares(one, given, steps, limit)
+        return jax.lax.scan(body, start, _range(one, given, points, second))[1]
 
     return jax.vmap(cell)(values, steps)
 
