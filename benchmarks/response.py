@@ -22,6 +22,7 @@ import itertools
 import multiprocessing
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ OPTIMIZERS = ("heavy_ball", "nesterov", "adam")
 ROWS = 2**14
 PERIODS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 # Nearby copies of a network part in time: they are forked anew for many short stretches.
-SHORT = {"length": 256, "periods": 1, "realisations": 128}
+SHORT: dict[str, Any] = {"length": 256, "periods": 1, "realisations": 128}
 PEAK = 0.371  # of T sinc^2(T/P) over T/P: where tan(pi T/P) = 2 pi T/P
 
 
@@ -92,7 +93,7 @@ def second_moment(setting: Setting, inputs: np.ndarray, target: np.ndarray) -> f
         x, y = features[chosen], labels[chosen]
         gradient = 2 * x.T @ (x @ weights - y) / len(chosen)
         moves, memory = optimizer.update(gradient, memory, weights)
-        return (weights + moves, memory), memory[0].nu[-2]
+        return (weights + moves, memory), optax.tree.get(memory, "nu")[-2]
 
     order = np.random.default_rng(setting.seed).integers(ROWS, size=(40_000, setting.batch))
     weights = jnp.zeros(features.shape[1])
@@ -100,7 +101,7 @@ def second_moment(setting: Setting, inputs: np.ndarray, target: np.ndarray) -> f
     return float(np.mean(np.asarray(kept)[20_000:]))
 
 
-def measure(setting: Setting) -> dict[str, float | str]:
+def measure(setting: Setting) -> dict[str, Any]:
     """Return theory and measurement of one setting."""
     import resonax as rx
 
@@ -118,7 +119,7 @@ def measure(setting: Setting) -> dict[str, float | str]:
     found = rx.response(
         make, inputs, target, batch=setting.batch, realisations=64, periods=8, seed=setting.seed
     )
-    row: dict[str, float | str] = {
+    row: dict[str, Any] = {
         "optimizer": setting.optimizer,
         "lr": setting.lr,
         "momentum": setting.momentum,
@@ -129,11 +130,13 @@ def measure(setting: Setting) -> dict[str, float | str]:
         "seconds": time.perf_counter() - started,
     }
     if found.natural_period is not None:
+        ends: Any = (found.natural_period_low, found.natural_period_high)
+        damped: Any = (found.damping_low, found.damping_high)
         row |= {
             "measured_period": found.natural_period,
             "measured_damping": found.damping,
-            "period_inside": found.natural_period_low < period < found.natural_period_high,
-            "damping_inside": found.damping_low < damping < found.damping_high,
+            "period_inside": ends[0] < period < ends[1],
+            "damping_inside": damped[0] < damping < damped[1],
         }
     return row
 
@@ -242,13 +245,11 @@ def _network(v: float, seed: int, modes: int, steps: int) -> str:
             **SHORT,
         )
         tangents = f"tangent kernel {expected[0]:.1f} steps, damping {expected[1]:.3f}"
-        print(f"  mode {place}: {tangents}; measured: {found!s}".split("\n")[0])
-        for note in found.notes:
-            print(f"    note: {note}")
+        lines.append(f"  mode {place}: {tangents}; measured: {found!s}".split("\n")[0])
+        lines += [f"    note: {note}" for note in found.notes]
         if found.natural_period is not None:
-            print(
-                f"    band of switching expected around T = {PEAK * found.natural_period / 2:.1f}"
-            )
+            band = PEAK * found.natural_period / 2
+            lines.append(f"    band of switching expected around T = {band:.1f}")
     swept = rx.response(
         (step, (first, optimizer.init(first)), predict),
         law,

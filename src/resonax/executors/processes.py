@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from resonax.checks import Interrupted
+from resonax.checks import Interrupted, ResonaxError
 from resonax.executors.executor import Advance, Do, Job, Serial, Tell, Then
 from resonax.executors.interrupts import defer_interrupts
 
@@ -56,6 +56,8 @@ def _serve(pipe: Connection) -> None:
                 function, job = pickle.loads(data)
                 answer = "done", function(job, lambda share: pipe.send(("share", share)))
             except Exception as error:
+                if not isinstance(error, ResonaxError):  # where it happened is lost on the way
+                    error.add_note(traceback.format_exc())
                 answer = "failed", error
             try:
                 pipe.send(answer)
