@@ -174,12 +174,12 @@ def above(problem: Problem) -> dict[str, float]:
     result = {"found": rate, "size": float(rows.shape[1])}
     if rate <= 1e-4:
         return result
-    steps = int(np.clip(300 / rate, 8 * len(word), 100_000))  # no number overflows
+    times = max(2, int(min(300 / rate, 100_000)) // len(word))  # so that no number overflows
     for name, train in TRAINERS.items():
-        logs = train(rows, optimizer, repeated(word, steps))
-        # Once a word, and after the first half: complex multipliers let the length swing around
-        # its growth, which a line through many of its values averages out.
-        places = np.arange(steps // 2 // len(word) + 1, steps // len(word)) * len(word) - 1
+        logs = train(rows, optimizer, repeated(word, times * len(word)))
+        # Once a word, in the second half: complex multipliers let the length swing around its
+        # growth, which a line through many of its values averages out.
+        places = np.arange(times // 2, times + 1) * len(word) - 1
         result[name] = float(np.polyfit(places, logs[places], 1)[0])
     return result
 
@@ -292,7 +292,7 @@ def run_above(pool: Any, problems: int) -> bool:
                 row[f"{trainer} within 5%"] = sum(part < 0.05 for part in off)
                 good = good and row[f"{trainer} within 5%"] == len(grown)
                 for one, part in zip(grown, off, strict=True):
-                    if part >= 0.05:
+                    if not part < 0.05:
                         print(
                             f"{name}, {factor:g} times: {trainer} {one[trainer]:.3e}, "
                             f"found {one['found']:.3e}"

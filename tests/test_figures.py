@@ -134,6 +134,23 @@ def test_panels_are_called_by_their_labels_and_end_where_their_limits_are():
     assert ends == [4, 7]
 
 
+def test_a_value_has_one_colour_in_all_panels():
+    dataset = sweep("momentum", 3, "a", ["one", "two"])
+    record = json.loads(dataset.attrs["specification"])
+    record["panels"][1]["limits"] = {"momentum": [0.94, 1]}  # without the first
+    whole, part = plot_sweep(with_record(dataset, panels=record["panels"])).axes[:2]
+    curves = [
+        {
+            line.get_label(): tuple(line.get_color())
+            for line in axes.lines
+            if len(line.get_xdata()) > 1
+        }
+        for axes in (whole, part)
+    ]
+    assert list(curves[1]) == ["μ = 0.945", "μ = 0.99"]
+    assert curves[1].items() < curves[0].items()
+
+
 def stability() -> xr.Dataset:
     momentum, lr = np.linspace(0.9, 0.99, 5), np.geomspace(0.002, 0.01, 6)
     rate = np.subtract.outer(momentum, 9 * lr) - 0.9

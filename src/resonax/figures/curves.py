@@ -43,10 +43,10 @@ def _interval(panel: xr.Dataset, log: bool) -> tuple[np.ndarray, np.ndarray, np.
     return mean, mean - half, mean + half
 
 
-def _draw(panel: xr.Dataset, axes: Axes, colours: np.ndarray, log: bool) -> None:
+def _draw(panel: xr.Dataset, axes: Axes, colours: dict[float, Any], log: bool) -> None:
     first, second = (str(name) for name in panel.log_response.dims)
-    for colour, number in zip(colours, panel[first].values, strict=True):
-        curve = panel.sel({first: number})
+    for number in panel[first].values:  # the limits of a panel may leave some of them out
+        curve, colour = panel.sel({first: number}), colours[float(number)]
         x = curve[second].values
         middle, low, high = _interval(curve, log)
         shown = np.isfinite(middle) & ((x > 0) | (second != "period"))
@@ -69,7 +69,8 @@ def plot_curves(dataset: xr.Dataset) -> Figure:
     columns = min(2, len(names))
     rows = -(-len(names) // columns)
     first, second = (str(name) for name in dataset.log_response.dims[1:])
-    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.86, len(dataset[first])))
+    shades = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.86, len(dataset[first])))
+    colours = dict(zip(map(float, dataset[first].values), shades, strict=True))
     with matplotlib.rc_context(STYLE):
         figure = new_figure(7.4 if columns == 1 else 11.0, 0.8 + (3.8 if rows == 1 else 3.0 * rows))
         grid = figure.subplots(rows, columns, squeeze=False)
