@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.special import gamma
 from scipy.stats import binom
 
 from resonax import Setting, Sinusoid, heavy_ball, stability_map
@@ -150,7 +151,18 @@ def adam(random, factor=1.0, order=0.0, growth=0.0, runs: int = RUNS) -> Data:
     shape = np.where(where, np.log(factor), 0.0)
     logs = shape * (1 + order * np.arange(3)[:, None])
     rates = np.where(BAND, growth, 0.0) * np.ones((3, 1))
-    return {"switching-adam": curves(random, "beta1", beta1, logs, rates, runs)}
+    data = curves(random, "beta1", beta1, logs, rates, runs)
+    predicted = np.exp(logs) * gamma(0.95) * np.exp(0.05**2 / 2)  # the mean of what is drawn
+    return {
+        "switching-adam": data.assign(predicted_distance=(data.run_rate.dims[:3], predicted[None]))
+    }
+
+
+def adam_level(random, far: float, every: int = 1, runs: int = RUNS) -> Data:
+    """Return predictions that are ``far`` times the truth at every so many periods, else exact."""
+    data = adam(random, 2.0, order=1.0, runs=runs)["switching-adam"]
+    off = np.where(np.arange(len(PERIODS)) % every == 1 % every, far, 1.0)
+    return {"switching-adam": data.assign(predicted_distance=data.predicted_distance * off)}
 
 
 def network(random, factor: float, runs: int = RUNS) -> Data:
@@ -207,6 +219,7 @@ HOLDS = {
     "variance-excites": lambda random: variance(random, 0.2),
     "dimension-excites": lambda random: dimension(random, 0.2),
     "adam-bounded": lambda random: adam(random, 2.0, order=1.0),
+    "adam-level": lambda random: adam_level(random, 1.1),
     "network-band": lambda random: network(random, 1.5),
     "best-momentum": lambda _: {"theory-maps": best(lambda period: 0.8 + 0 * period)},
 }
@@ -221,6 +234,7 @@ FAILS = {
     "variance-excites": lambda random: variance(random, -0.2),
     "dimension-excites": lambda random: dimension(random, -0.2),
     "adam-bounded": lambda random: adam(random, 2.0, order=1.0, growth=10 * DIVERGES),
+    "adam-level": lambda random: adam_level(random, 1.6, every=9),
     "network-band": lambda random: network(random, 0.7),
     "best-momentum": lambda _: {"theory-maps": best(lambda period: 0.6 + period / 2000)},
 }
@@ -247,6 +261,8 @@ MORE = {  # other ways of not holding
         "best-momentum",
         lambda _: {"theory-maps": best(lambda period: 0.8 + 0 * period, rise=-0.01)},
     ),
+    "levels too low": ("adam-level", lambda random: adam_level(random, 0.5, every=9)),
+    "levels missing": ("adam-level", lambda random: adam_level(random, np.nan, every=9)),
     "a line too far out": ("contour-separates", lambda random: contour(random, line=-0.2)),
 }
 
@@ -260,6 +276,7 @@ def test_every_part_of_a_claim_can_fail(case):
 FEW = {
     "low-momentum-mitigates": lambda random: low_momentum(random, 1.5, runs=3),
     "adam-bounded": lambda random: adam(random, 2.0, order=1.0, runs=2),
+    "adam-level": lambda random: adam_level(random, 1.0, runs=2),
     "network-band": lambda random: network(random, 1.05, runs=2),
     "variance-excites": lambda random: variance(random, 0.01, runs=2),
     "three-peaks": lambda random: square(random, [12, 20, 30], [10, 15, 25], runs=1),
@@ -278,6 +295,9 @@ NULL = {
     "no period responds": ("low-momentum-mitigates", lambda random: everywhere(random, 1.0)),
     "all at the limit": ("low-momentum-mitigates", lambda random: everywhere(random, 1.1)),
     "Adam sees no rhythm": ("adam-bounded", lambda random: adam(random)),
+    "levels at the upper limit": ("adam-level", lambda random: adam_level(random, 1.3)),
+    "levels at the lower limit": ("adam-level", lambda random: adam_level(random, 0.7)),
+    "some levels at the limit": ("adam-level", lambda random: adam_level(random, 0.7, every=17)),
     "no band of a network": ("network-band", lambda random: network(random, 1.0)),
     "no trend in v": ("variance-excites", lambda random: variance(random, 0.0)),
     "no trend in d": ("dimension-excites", lambda random: dimension(random, 0.0)),

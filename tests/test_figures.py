@@ -97,6 +97,17 @@ def test_a_legend_names_each_curve_once_and_says_what_the_band_is():
     assert len({str(line.get_color()) for line in legend.get_lines()[:3]}) == 3
 
 
+def test_a_prediction_is_a_dashed_line_beside_its_curve():
+    dataset = sweep("momentum", 3, "a", ["one"])
+    predicted = dataset.log_response.copy(data=np.full(dataset.log_response.shape, 0.5))
+    figure = plot_sweep(dataset.assign(predicted_distance=predicted))
+    dashed = [line for line in figure.axes[0].lines if line.get_linestyle() == "--"]
+    assert len(dashed) == 3
+    assert all(set(np.asarray(line.get_ydata())) == {0.5} for line in dashed)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()].count("predicted") == 1
+
+
 def with_record(dataset: xr.Dataset, **changes) -> xr.Dataset:
     record = {**json.loads(dataset.attrs["specification"]), **changes}
     return dataset.assign_attrs(specification=json.dumps(record))

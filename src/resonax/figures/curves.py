@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_curves"]
 
+_PREDICTED = "predicted_distance"  # the variable of a prediction, if there is one
+_PREDICTED_WORDS = "predicted"
 _SPAN = 3.0  # powers of ten above which a logarithmic axis shows more
 
 
@@ -55,6 +57,10 @@ def _draw(panel: xr.Dataset, axes: Axes, colours: dict[float, Any], log: bool) -
         axes.fill_between(x[shown], low[shown], high[shown], color=colour, alpha=0.18, lw=0)
         label = value_words(first, float(number))
         axes.plot(x[shown], middle[shown], color=colour, lw=1.3, label=label)
+        if _PREDICTED in curve:
+            predicted = curve[_PREDICTED].values[shown]
+            predicted = np.log10(predicted) if log else predicted
+            axes.plot(x[shown], predicted, color=colour, lw=0.8, ls="--", label=_PREDICTED_WORDS)
         if second == "period" and x[0] == 0 and np.isfinite(middle[0]):
             axes.plot([0], middle[:1], marker="D", ms=4.5, color=colour, clip_on=False, zorder=4)
 
@@ -62,7 +68,8 @@ def _draw(panel: xr.Dataset, axes: Axes, colours: dict[float, Any], log: bool) -
 def plot_curves(dataset: xr.Dataset) -> Figure:
     """Return the responses of a sweep over its second axis, a panel for each variant.
 
-    A diamond at period 0 is the same inputs in random order.
+    A diamond at period 0 is the same inputs in random order. Where the dataset has a
+    ``predicted_distance`` it is drawn as a thin dashed line.
     """
     panels = read_panels(dataset)
     names = [str(name) for name in dataset.panel.values]
@@ -113,8 +120,11 @@ def _legend(
     if len(set(bands)) == 1:
         words = bands[0][0]
     marks.append(Patch(color="0.45", alpha=0.3, lw=0, label=words))
+    if _PREDICTED_WORDS in curves:
+        look: Any = {"color": "0.45", "lw": 0.8, "linestyle": "--"}
+        marks.append(Line2D([], [], **look, label=_PREDICTED_WORDS))
     if any(line.get_marker() == "D" for axes in grid.flat for line in axes.lines):
-        look: Any = {"color": "0.45", "linestyle": "", "marker": "D", "markersize": 4.5}
+        look = {"color": "0.45", "linestyle": "", "marker": "D", "markersize": 4.5}
         marks.append(Line2D([], [], **look, label="random order"))
     title = "variance v of the mean" if name == "amplitude" else axis_words(name)
     spare = list(grid.flat)[panels:]

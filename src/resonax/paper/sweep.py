@@ -5,13 +5,18 @@ from __future__ import annotations
 from importlib.resources import as_file, files
 
 from resonax.sweeps.experiment import Experiment, Judge, from_sweep
-from resonax.sweeps.specification import read_sweep
+from resonax.sweeps.specification import Sweep, read_sweep
 
-__all__ = ["paper_sweep"]
+__all__ = ["paper_sweep", "read_paper_sweep"]
+
+
+def read_paper_sweep(name: str, scale: str) -> Sweep:
+    """Return the sweep of one of the files in ``specifications``."""
+    source = files("resonax.paper") / "specifications" / f"{name}.toml"
+    with as_file(source) as path:
+        return read_sweep(path, scale=scale)
 
 
 def paper_sweep(name: str, scale: str, *judges: Judge) -> Experiment:
     """Return the experiment of one of the files in ``specifications``, with its judges."""
-    source = files("resonax.paper") / "specifications" / f"{name}.toml"
-    with as_file(source) as path:
-        return from_sweep(read_sweep(path, scale=scale), judges)
+    return from_sweep(read_paper_sweep(name, scale), judges)
