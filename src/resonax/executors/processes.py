@@ -160,9 +160,13 @@ def worker_processes(count: int) -> Iterator[Workers]:
             worker.process.join()
 
 
+def _nothing() -> None:
+    """Prepare nothing: a name, as it is sent to other processes."""
+
+
 @contextmanager
 def start_executor(
-    processes: int, prepare: Callable[[], None] = lambda: None
+    processes: int, prepare: Callable[[], None] = _nothing
 ) -> Iterator[Workers | Serial]:
     """Give an executor of so many processes, or of this one; all that work call ``prepare`` first.
 
