@@ -53,7 +53,7 @@ WRONG = {
     "unknown": (("optimizer", "nesterof", {}), "did you mean 'nesterov'"),
     "of another use": (
         ("optimizer", "adam", {}),
-        "adam is for level and sweep and response alone, stability takes heavy",
+        "adam is for level, sweep and response alone, stability takes heavy",
     ),
     "unknown parameter": (("process", "iid", {"period": 3}), "period is not a parameter of iid"),
     "missing": (("optimizer", "sgd", {}), "lr is missing: sgd needs it, above 0"),

@@ -214,14 +214,16 @@ def find_kind(family: str, name: Any, use: str, label: str | None = None) -> Kin
     --------
     >>> find_kind("optimizer", "adam", "check")
     Traceback (most recent call last):
-    resonax.checks.ArgumentError: the optimizer adam is for level and sweep and response alone, ...
+    resonax.checks.ArgumentError: the optimizer adam is for level, sweep and response alone, ...
     """
     known = KINDS[family]
     if not isinstance(name, str) or name not in known:
         word = name if isinstance(name, str) else shorten(name)
         raise suggest(label or family, word, kinds(family, use))
     if use not in known[name].uses:
-        uses, taken = " and ".join(known[name].uses), ", ".join(kinds(family, use))
+        *most, last = known[name].uses
+        uses = f"{', '.join(most)} and {last}" if most else last
+        taken = ", ".join(kinds(family, use))
         raise ArgumentError(f"the {family} {name} is for {uses} alone, {use} takes {taken}")
     return known[name]
 

@@ -86,12 +86,12 @@ class OrderProof(Result):
             )
         if self.lr is not None:
             return f"at this step size no momentum is safe in every order of these {what}"
-        text = f"no setting is safe in every order of these {what}, which are unbounded"
+        text = f"these {what} are unbounded, so that no setting is safe in every order of them"
         if self.exceeds is None:
             return text
         return (
-            f"{text}; this one is as long as no batch has a curvature above {self.tolerated:.3g}, "
-            f"which {self.exceeds:.1%} of them have"
+            f"{text}; this one tolerates batches with a curvature of up to {self.tolerated:.3g}, "
+            f"which {self.exceeds:.1%} of them exceed"
         )
 
 

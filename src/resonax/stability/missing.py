@@ -36,4 +36,5 @@ def missing_flags(setting: Setting, values: Values, criterion: str, rate: np.nda
 def why_missing(setting: Setting, values: Values, criterion: str, rate: np.ndarray) -> str:
     """Return the reason of the first cell without a rate, as a sentence; empty if all have one."""
     flags = missing_flags(setting, values, criterion, rate)
-    return list(REASONS.values())[flags[np.argmax(flags > 0)]]
+    first = next(iter(flags[flags > 0]), 0)
+    return list(REASONS.values())[first]
