@@ -33,6 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Most of the time of a test goes into the compiler. That leaves machine code as it comes here,
     # which gives the same numbers to rounding; the slow tests optimise, as users do.
     os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    # Two workers have a core each: threads of BLAS would fight for it.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ |= {
         "XDG_CACHE_HOME": str(home),
         "MPLCONFIGDIR": str(home / "matplotlib"),
