@@ -80,6 +80,7 @@ docs-pictures: $(VENV)/.test
 	$(BIN)/python docs/pictures/phenomenon.py
 	$(BIN)/python docs/pictures/check.py
 	$(BIN)/python docs/pictures/response.py
+	$(BIN)/python docs/pictures/every_order.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
