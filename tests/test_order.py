@@ -207,3 +207,18 @@ def test_the_command_writes_the_order_and_says_it_in_json(tmp_path, capsys, monk
         assert len(capsys.readouterr().err.splitlines()) == 1
     with pytest.raises(rx.ArgumentError, match="kind must be worst or safest"):
         rx.order(some_rows(9), lr=0.1, momentum=0.1, kind="best")
+
+
+def test_a_basis_has_no_bias_to_leave_out():
+    rows = np.random.default_rng(0).normal(size=(80, 1))
+    with pytest.raises(rx.ArgumentError, match="bias belongs to the linear model"):
+        rx.order(rows, lr=0.01, momentum=0.5, basis=rx.Polynomial(2), bias=False)
+
+
+def test_the_sentence_of_a_picture_fits_into_it():
+    rows = np.random.default_rng(0).normal(size=(80, 1))
+    figure = rx.order(rows, lr=0.02, momentum=0.9).plot()
+    figure.draw_without_rendering()
+    words = figure.findobj(lambda item: "per step," in getattr(item, "get_text", str)())
+    title = words[0].get_window_extent()
+    assert figure.bbox.x0 <= title.x0 < title.x1 <= figure.bbox.x1

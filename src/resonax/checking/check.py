@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resonax.checking.basis import choose_basis
 from resonax.checking.examine import Stage, examine
 from resonax.checking.limits import check_asked
 from resonax.checking.optimizers import build_optimizer
 from resonax.checking.result import Check
 from resonax.checking.series import worst_series
 from resonax.checks import ArgumentError
-from resonax.learners import Features, Linear, Momentum
+from resonax.learners import Features, Momentum
 from resonax.passes.intervals import LEAST_STEPS
 from resonax.passes.subject import Subject, prepare
 from resonax.probing.adapters import adapt
@@ -143,8 +144,6 @@ def check(
     chosen, intercept_lr, name = build_optimizer(
         optimizer, lr, momentum, intercept_lr, dampening=dampening, weight_decay=weight_decay
     )
-    if basis is not None and not bias:
-        raise ArgumentError("bias belongs to the linear model: leave it as it is with a basis")
     recording = (
         source
         if isinstance(source, Recording)
@@ -164,19 +163,14 @@ def check(
     )
     if (loss == "logistic") != bool(recording.classes):
         raise ArgumentError("the logistic loss needs a recording that was read with labels")
-    if basis is None:
-        basis = Linear(bias)
-    elif not isinstance(basis, Features):
-        basis = basis(recording.inputs.shape[1])
-    if not (isinstance(basis, Linear) and basis.bias):
-        intercept_lr = None
+    model, intercept_lr = choose_basis(basis, bias, recording, intercept_lr)
     if learner is not None:
         adapt(learner)  # an unusable one fails before the work
         if recording.target is None:
             raise ArgumentError("a learner needs a target to learn: name one")
 
     def make(part: Recording) -> Subject:
-        made = prepare(part, basis, chosen, batch, epochs, intercept_lr=intercept_lr)
+        made = prepare(part, model, chosen, batch, epochs, intercept_lr=intercept_lr)
         return replace(made, level=level, seed=seed, loss=loss)
 
     series = worst_series(recording, make, batch * max(8, math.ceil(LEAST_STEPS / epochs)))

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from resonax.checking.basis import choose_basis
 from resonax.checking.examine import Stage, silent
 from resonax.checking.limits import check_asked
 from resonax.checking.optimizers import build_optimizer
 from resonax.checking.order_result import STILL, RowOrder
 from resonax.checks import ArgumentError
-from resonax.learners import Features, Linear, Momentum
+from resonax.learners import Features, Momentum
 from resonax.passes.beam import beam_search, repeating_parts
 from resonax.passes.feed import principal_axes
 from resonax.passes.order_search import Found, climb_permutation, search_permutation, search_words
@@ -116,13 +117,8 @@ def order(
     recording = source
     if not isinstance(recording, Recording):
         recording = read_recording(recording, target, **reading)
-    if basis is None:
-        basis = Linear(bias)
-    elif not isinstance(basis, Features):
-        basis = basis(recording.inputs.shape[1])
-    if not (isinstance(basis, Linear) and basis.bias):
-        intercept_lr = None
-    search = _Search.of(recording, basis, chosen, intercept_lr, seed, stage or silent)
+    model, intercept_lr = choose_basis(basis, bias, recording, intercept_lr)
+    search = _Search.of(recording, model, chosen, intercept_lr, seed, stage or silent)
     found, how, compared = search.safest() if kind == "safest" else search.worst(repeats)
     trained, steps = search.train(found.word)
     lower = max(found.rate, *compared.values(), search.single)

@@ -16,7 +16,7 @@ from resonax.checks import ArgumentError
 from resonax.cli.build import check_optimizer, features_of
 from resonax.cli.cache import keep_compiled
 from resonax.cli.groups import single, with_groups
-from resonax.cli.options import Learner, Plot, Reading, Seed, option
+from resonax.cli.options import Data, Learner, Plot, Reading, Seed, option
 from resonax.cli.parsers import number, spelled, whole
 from resonax.cli.show import check_path, progress, show_line
 from resonax.data.example import EXAMPLE
@@ -35,12 +35,7 @@ _DATA, _LEARNER, _RESULT = "Data", "Learner", "Result"
 def check_command(
     reading: Reading,
     learner: Learner,
-    data: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="DATA", help="A .csv, .tsv, .parquet, .npy or .npz file.", show_default=False
-        ),
-    ] = None,
+    data: Data = None,
     group_by: Annotated[
         str | None,
         option(

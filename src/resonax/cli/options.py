@@ -34,6 +34,7 @@ else:  # what a parser returns is no matter to typer, and numpy takes its time
     Points, Counts, Numbers = float, int, str
 
 __all__ = [
+    "Data",
     "Learner",
     "Noise",
     "Plot",
@@ -67,6 +68,12 @@ def option(
 _OPTIMIZERS = dict.fromkeys(
     name for use in ("check", "level", "response") for name in kinds("optimizer", use)
 )
+Data = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="DATA", help="A .csv, .tsv, .parquet, .npy or .npz file.", show_default=False
+    ),
+]
 Seed = Annotated[int, option("--seed", "Result", "Seed of all random numbers.", whole)]
 Plot = Annotated[
     Path | None, option("--plot", "Result", "Draw: a .png, .svg or .pdf file.", metavar="FILE")

@@ -7,13 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from resonax.checks import ArgumentError
 from resonax.cli.build import check_optimizer, features_of
 from resonax.cli.groups import single, with_groups
-from resonax.cli.options import Learner, Plot, Reading, Seed, option
+from resonax.cli.options import Data, Learner, Plot, Reading, Seed, option
 from resonax.cli.parsers import number
 from resonax.cli.show import check_path, progress, show_line
 
@@ -26,12 +25,7 @@ _RESULT = "Result"
 def order_command(
     reading: Reading,
     learner: Learner,
-    data: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="DATA", help="A .csv, .tsv, .parquet, .npy or .npz file.", show_default=False
-        ),
-    ] = None,
+    data: Data = None,
     worst: Annotated[
         bool,
         option("--worst/--safest", _RESULT, "The order that grows most, or the one least."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Protocol
 
 import matplotlib
@@ -35,5 +36,5 @@ def plot_rates(result: Rated) -> Figure:
         axes.margins(x=0.12)
         axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlabel("growth rate per step:  ← converges    diverges →")
-        axes.set_title(title, fontsize=10)
+        axes.set_title(textwrap.fill(title, 72), fontsize=10)
     return figure

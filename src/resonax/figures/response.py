@@ -27,6 +27,8 @@ class Measured(Protocol):
     def natural_period(self) -> float | None: ...
     @property
     def dangerous_periods(self) -> tuple[float, ...]: ...
+    @property
+    def depths(self) -> tuple[float | None, ...]: ...
 
 
 def plot_response(response: Measured) -> Figure:
@@ -82,6 +84,9 @@ def _periods(axes: Axes, response: Measured) -> None:
     if response.natural_period is None:
         return
     axes.axvline(response.natural_period, color=GREY, lw=1.0, ls="--", label="natural period")
-    for place, period in enumerate(response.dangerous_periods):
+    pairs = zip(response.dangerous_periods, response.depths, strict=True)
+    for place, (period, depth) in enumerate(pairs):
+        if depth is None:  # no rhythm of this period lets an error grow
+            continue
         name = "dangerous periods" if place == 0 else None
         axes.axvline(period, color=RED, lw=1.2 - 0.3 * place, ls=":", label=name)
