@@ -1,0 +1,203 @@
+/** The figures of a check: map with "you", rhythms, training in order and shuffled, orders. */
+
+import { bandShape, periodAxis } from "./charts.js";
+import { figure, look } from "./figure.js";
+import { growthTraces } from "./growth.js";
+import { scale, ticks, tidy } from "./scale.js";
+import { colours } from "./theme.js";
+import { pace, short, signed } from "./words.js";
+import { you } from "./you.js";
+
+/** The map of a recording over step size and momentum; `moved({lr, momentum})` when "you" moves. */
+export function dataMap(moved) {
+  const fig = figure("What happens to an error, over step size and momentum", {
+    name: "data-map", size: "large", empty: "The map comes when a file is checked.",
+  });
+  let map = null;
+  let here = { lr: 0.01, momentum: 0.95 };
+  const axes = () => ({
+    lr: scale(map.x.values[0], map.x.values.at(-1), "log"),
+    momentum: scale(map.y.values[0], map.y.values.at(-1), "depth"),
+  });
+  const marker = you(fig, {
+    label: () => `you: step size ${short(here.lr)}, momentum ${short(here.momentum)}`,
+    moved(across, up) {
+      if (!map) return;
+      const { lr, momentum } = axes();
+      moved({
+        lr: tidy(lr.value(across), { log: true }), momentum: tidy(momentum.value(up), { depth: true }),
+      });
+    },
+  });
+
+  function place() {
+    const { lr, momentum } = axes();
+    marker.show(lr.share(here.lr), momentum.share(here.momentum));
+  }
+
+  return {
+    ...fig,
+    show(found) {
+      map = found;
+      fig.draw(() => drawing(map, here, fig.plot.clientWidth < 480));
+      place();
+    },
+    at(point) {
+      here = point;
+      if (map) place();
+    },
+    clear(why) {
+      map = null;
+      marker.hide();
+      fig.clear(why);
+    },
+    /** Return the rate of the cell that is nearest to "you", null where it is not known. */
+    rate() {
+      if (!map) return null;
+      const { lr, momentum } = axes();
+      const near = (values, along, value) => {
+        const gaps = values.map((each) => Math.abs(along.place(each) - along.place(value)));
+        return gaps.indexOf(Math.min(...gaps));
+      };
+      return map.rate[near(map.y.values, momentum, here.momentum)][near(map.x.values, lr, here.lr)];
+    },
+  };
+}
+
+function drawing(map, here, narrow) {
+  const { ink, paper } = colours();
+  const [across, up] = [map.x.values, map.y.values];
+  const [a, b] = [scale(across[0], across.at(-1), "log"), scale(up[0], up.at(-1), "depth")];
+  const [x, y] = [across.map(a.place), up.map(b.place)];
+  const traces = growthTraces(x, y, map.rate, { narrow });
+  const proof = map.order_proof;
+  if (proof?.some((value) => value !== null)) {
+    traces.push({
+      type: "scatter", mode: "lines", x, y: proof.map((value) => (value === null ? null : b.place(value))),
+      line: { color: ink, width: 1.4, dash: "dash" }, name: "safe in every order", hoverinfo: "skip",
+    });
+  }
+  return {
+    traces,
+    layout: look({
+      margin: { l: 60, r: narrow ? 56 : 96, t: 8, b: 48 },
+      xaxis: { title: "step size η", range: [a.low, a.high], showgrid: false,
+        ...ticks(across[0], across.at(-1), "log") },
+      yaxis: { title: "momentum μ", range: [b.low, b.high], showgrid: false,
+        ...ticks(up[0], up.at(-1), "depth") },
+    }),
+    marks: [{
+      type: "scatter", mode: "markers+text", x: [a.place(here.lr)], y: [b.place(here.momentum)],
+      text: ["you"], textposition: "top right",
+      marker: { size: 13, color: paper, line: { color: ink, width: 3 } },
+    }],
+  };
+}
+
+/** The rhythms of the recording, the periods that resonate, and the guilty one. */
+export function rhythmsFigure() {
+  const fig = figure("Rhythms of these rows", {
+    name: "rhythms", empty: "The spectrum comes with the check.",
+  });
+  return {
+    ...fig,
+    show({ periods, power, power_products: products, tongues = [] }, rhythm) {
+      fig.draw(() => {
+        const { ink, soft, band, red } = colours();
+        const most = Math.max(...power.filter((value) => value !== null), 1e-300);
+        const line = (y, color, name) => ({
+          x: periods, y: y.map((value) => (value === null ? null : value / most)), type: "scatter",
+          mode: "lines", line: { color, width: 1.4 }, name, hoverinfo: "skip",
+        });
+        const shapes = (tongues ?? []).map(([low, high]) => bandShape(low, high, band));
+        const marks = rhythm?.period ? [{
+          x: rhythm.period, y: 1, xref: "x", yref: "paper", yanchor: "bottom", showarrow: false,
+          text: `${short(rhythm.period, 3)} steps`, font: { color: red, size: 13 },
+        }] : [];
+        if (marks.length) {
+          shapes.push({ type: "line", xref: "x", yref: "paper", x0: rhythm.period, x1: rhythm.period,
+            y0: 0, y1: 1, line: { color: red, width: 2 } });
+        }
+        for (const mark of marks) mark.x = Math.log10(mark.x);
+        const ends = [periods[0], periods.at(-1)].sort((p, q) => p - q);
+        return {
+          traces: [...(products ? [line(products, soft, "size")] : []), line(power, ink, "values")],
+          layout: look({
+            shapes, annotations: marks, margin: { l: 40, r: 12, t: 28, b: 44 },
+            xaxis: { title: "period (steps)", ...periodAxis(...ends) },
+            yaxis: { title: "power", range: [0, 1.08], showticklabels: false, ticks: "", showgrid: false },
+          }),
+        };
+      });
+      fig.caption(rhythm?.period
+        ? `The rhythm of ${short(rhythm.period, 3)} steps is to blame. Shaded: periods that resonate.`
+        : "Shaded: periods that resonate with this learner.");
+    },
+  };
+}
+
+/** Training on the rows in order, and on the same rows shuffled. */
+export function trainingFigure() {
+  const fig = figure("Squared error in training", {
+    name: "training", empty: "Training in both orders comes with the check.",
+  });
+  return {
+    ...fig,
+    show(found) {
+      if (!found) {
+        fig.clear("Without a target nothing is trained; the growth does not depend on it.");
+        return;
+      }
+      const { steps, in_order: inOrder, shuffled } = found;
+      fig.draw(() => {
+        const { blue, red } = colours();
+        const line = (y, color, name) => ({
+          x: steps, y, name, type: "scatter", mode: "lines", line: { color, width: 1.5 },
+          hoverinfo: "skip",
+        });
+        return {
+          traces: [line(shuffled, blue, "the same rows shuffled"), line(inOrder, red, "rows in order")],
+          layout: look({
+            showlegend: true, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+            margin: { l: 56, r: 12, t: 30, b: 44 },
+            xaxis: { title: "step", nticks: 5, tickformat: "~s" },
+            yaxis: { nticks: 6, tickprefix: "10<sup>", ticksuffix: "</sup>", tickformat: "d" },
+          }),
+        };
+      });
+      fig.caption("");
+    },
+  };
+}
+
+/** The growth in order beside that of random orders of the same rows. */
+export function ordersFigure() {
+  const fig = figure("In order against shuffled", {
+    name: "orders", empty: "Random orders of the rows are judged with the check.",
+  });
+  return {
+    ...fig,
+    show(rate, shuffled) {
+      fig.draw(() => {
+        const { blue, red, ink, line } = colours();
+        const dots = (x, y, color, symbol, size) => ({
+          x, y, type: "scatter", mode: "markers", hoverinfo: "skip",
+          marker: { color, symbol, size, line: { color: ink, width: 0.6 } },
+        });
+        const spread = shuffled.map((_, k) => ((k * 7) % shuffled.length) / shuffled.length * 0.5 - 0.25);
+        return {
+          traces: [dots(shuffled, spread, blue, "circle", 9), dots([rate], [1], red, "diamond", 13)],
+          layout: look({
+            margin: { l: 76, r: 16, t: 8, b: 44 },
+            xaxis: { title: "growth per step", zeroline: true, zerolinecolor: ink, nticks: 6 },
+            yaxis: { tickvals: [0, 1], ticktext: ["shuffled", "in order"], range: [-0.6, 1.5],
+              showgrid: false, gridcolor: line },
+          }),
+        };
+      });
+      const mean = shuffled.reduce((sum, each) => sum + each, 0) / shuffled.length;
+      fig.caption(`In order ${signed(rate)} per step: an error ${pace(rate)}. Shuffled `
+        + `${signed(mean)} on average: it ${pace(mean)}.`);
+    },
+  };
+}

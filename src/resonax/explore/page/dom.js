@@ -1,0 +1,62 @@
+/** Elements, made of values: text stays text, so that no name from a file becomes mark-up. */
+
+/**
+ * Make an element.
+ * @param {string} tag its name
+ * @param {Object} given attributes; `class`, `data-*` and `aria-*` as in HTML, `on*` listeners
+ * @param {...(Node|string|number|null|Array)} children nodes, or text
+ */
+export function el(tag, given = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(given)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) {
+      node.setAttribute(name, value);
+    }
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+/** Replace what a node holds, unless it holds that text already. */
+export function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+let count = 0;
+
+/** Return a name that no other element of the page has. */
+export function unique(prefix) {
+  count += 1;
+  return `${prefix}-${count}`;
+}
+
+/** Tell readers of the screen something, once the page rests. */
+export const announce = (() => {
+  let timer;
+  return (text) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => say(document.getElementById("live"), text), 600);
+  };
+})();
+
+/** Return a select box of options `{value, label}`. */
+export function choice(label, options, given = {}) {
+  const id = unique("choice");
+  const select = el("select", { id, ...given });
+  fill(select, options);
+  return { root: el("div", { class: "choice" }, el("label", { for: id }, label), select), select };
+}
+
+/** Give a select box its options, if they are others than before. */
+export function fill(select, options) {
+  const key = JSON.stringify(options);
+  if (select.dataset.key === key) return;
+  select.dataset.key = key;
+  const kept = select.value;
+  select.replaceChildren(
+    ...options.map(({ value, label }) => el("option", { value }, label ?? value)),
+  );
+  if (options.some(({ value }) => value === kept)) select.value = kept;
+}

@@ -1,0 +1,112 @@
+/** The view of stored results: experiments, their figures point by point, and their claims. */
+
+import { change } from "./address.js";
+import { isDropped, request } from "./api.js";
+import { codeBox } from "./code.js";
+import { el, say } from "./dom.js";
+import { panelFigure } from "./panels.js";
+import { sentence, short } from "./words.js";
+
+const NONE = "There is no folder of results: start the page with one, as in resonax explore out, where "
+  + "out was made by resonax reproduce or resonax sweep.";
+const OUTCOMES = { holds: "▼ holds", "does not hold": "▲ does not hold", "not decided": "◆ not decided" };
+
+/** Make the view. */
+export function resultsView(schema) {
+  const title = el("h1", { class: "headline" }, "Results");
+  const caption = el("p", { class: "explanation" });
+  const error = el("p", { class: "error", role: "alert" });
+  const list = el("ul", { class: "experiments" });
+  const panels = el("div", { class: "panels" });
+  const claims = el("div", { class: "claims" });
+  const code = codeBox();
+  const root = el("div", { class: "view results-view", id: "view-results" },
+    el("div", { class: "lead" }, title, caption, error),
+    el("nav", { class: "panel card", "aria-label": "Experiments" }, el("h2", {}, "Experiments"), list),
+    el("div", { class: "main-map" }, panels, claims), code.root);
+  let folder = null;
+  let shown = null;
+  let figures = [];
+
+  async function open() {
+    if (!schema.results) {
+      say(caption, NONE);
+      return;
+    }
+    try {
+      folder = await request("results");
+    } catch (problem) {
+      if (!isDropped(problem)) say(error, sentence(problem.message));
+      return;
+    }
+    list.replaceChildren(...folder.experiments.map((each) => el("li", {}, el("button", {
+      type: "button", "data-experiment": each.name,
+      onclick: () => change("results", { experiment: each.name }, "experiment", { replaceAll: true }),
+    }, el("span", {}, each.title ?? each.name), each.done ? null : el("small", {}, " not finished")))));
+  }
+
+  async function load(name) {
+    shown = name;
+    say(error, "");
+    for (const button of list.querySelectorAll("button")) {
+      if (button.dataset.experiment === name) button.setAttribute("aria-current", "true");
+      else button.removeAttribute("aria-current");
+    }
+    if (!name) {
+      showPanels([]);
+      say(title, `Results in ${folder.name}`);
+      say(caption, "Choose an experiment to see its figures point by point.");
+      showClaims(folder.claims ?? []);
+      return;
+    }
+    try {
+      const found = await request(`results/${encodeURIComponent(name)}`);
+      if (shown !== name) return;
+      say(title, found.title ?? name);
+      say(caption, found.caption ?? "");
+      showPanels(found.panels);
+      showClaims(found.claims ?? []);
+      code.show([{ title: "Experiment", code: found.code }]);
+    } catch (problem) {
+      if (!isDropped(problem)) say(error, sentence(problem.message));
+      shown = null;
+    }
+  }
+
+  function showPanels(found) {
+    for (const fig of figures) fig.close();
+    figures = found.map((panel) => panelFigure(panel, shown));
+    panels.replaceChildren(...figures.map((fig) => fig.root));
+  }
+
+  function showClaims(found) {
+    claims.replaceChildren();
+    if (!found.length) return;
+    claims.append(el("h2", {}, "Claims"), el("ul", {}, ...found.map(claim)));
+  }
+
+  return {
+    root,
+    title: "Results",
+    async update({ experiment }) {
+      if (!folder) await open();
+      if (folder && (shown !== (experiment ?? "") || !figures.length)) await load(experiment ?? "");
+    },
+    again() {
+      if (!folder) shown = null;
+    },
+  };
+}
+
+function claim({ id, statement, outcome, quantity, worst, note }) {
+  const number = worst && worst.measured !== null
+    ? `${quantity}: ${short(worst.measured)}${worst.threshold !== null && worst.threshold !== undefined
+      ? ` (${worst.comparison ?? ""} ${typeof worst.threshold === "number"
+        ? short(worst.threshold) : worst.threshold})` : ""}`
+      + (worst.interval ? `, interval ${worst.interval.map((end) => short(end)).join(" to ")}` : "")
+    : quantity;
+  return el("li", { "data-outcome": outcome },
+    el("p", {}, el("strong", {}, OUTCOMES[outcome] ?? outcome), " ", el("code", {}, id)),
+    el("p", {}, statement), number ? el("p", { class: "measured" }, number) : null,
+    note ? el("p", { class: "measured" }, note) : null);
+}

@@ -1,0 +1,90 @@
+/** A setting: what is trained on what, in the words of the command line, from the words of the address. */
+
+import { wayOf } from "./scale.js";
+
+/** The axes of a map are written as first:last in the address. */
+const AXIS = /^([a-z0-9_]+):([^:]+):([^:]+)$/;
+
+/** Return the numbers that a process, an optimizer and a basis take, in groups. */
+export function numbersOf(schema, { process, optimizer, basis }) {
+  const of = (list, name) => schema[list].find((kind) => kind.name === name)?.numbers ?? [];
+  const known = (names) => names.filter((name) => name in schema.numbers);
+  const owned = new Set(["processes", "optimizers", "bases"]
+    .flatMap((list) => schema[list].flatMap((kind) => kind.numbers ?? [])));
+  const free = Object.keys(schema.numbers).filter((name) => !owned.has(name));
+  return {
+    process: known(of("processes", process)),
+    optimizer: [...known(of("optimizers", optimizer)), ...free],
+    basis: known(of("bases", basis)),
+  };
+}
+
+/** Return the whole setting that the words of the address describe. */
+export function settingOf(schema, words) {
+  const named = (list, name, usual) => (schema[list].some((kind) => kind.name === name) ? name : usual);
+  const process = named("processes", words.process, schema.default.process);
+  const optimizer = named("optimizers", words.optimizer, schema.default.optimizer);
+  const features = words.basis ?? schema.default.basis ?? "linear";
+  const basis = named("bases", features.split(":")[0], "linear");
+  const setting = { process, optimizer, basis: basis === features.split(":")[0] ? features : basis };
+  const { process: own, optimizer: rates, basis: shape } =
+    numbersOf(schema, { process, optimizer, basis });
+  for (const name of [...own, ...rates, ...shape]) {
+    const given = words[name] === undefined ? NaN : Number(words[name]);
+    setting[name] = Number.isFinite(given) ? given : usual(schema, name);
+    if (setting[name] === null || setting[name] === undefined) delete setting[name];
+  }
+  return setting;
+}
+
+function usual(schema, name) {
+  return schema.default[name] ?? schema.numbers[name].default;
+}
+
+/** Return the criteria by which a map of a setting can be drawn, the quickest first. */
+export function criteriaOf(schema, { process, optimizer }) {
+  const of = (list, name) => schema[list].find((kind) => kind.name === name)?.criteria;
+  const [all, own] = [of("optimizers", optimizer) ?? ["map"], of("processes", process)];
+  const both = own ? all.filter((name) => own.includes(name)) : all;
+  return both.length ? both : all;
+}
+
+/** Return the names that can be axes of a map of a setting. */
+export function axesOf(schema, setting) {
+  return Object.keys(schema.numbers).filter((name) => name in setting && schema.numbers[name].axis);
+}
+
+/** Return the two axes of a map, each `{name, first, last, log}`. */
+export function axesIn(schema, setting, words) {
+  const names = axesOf(schema, setting);
+  const taken = [];
+  for (const place of ["x", "y"]) {
+    const usualAxis = schema.default_axes[place];
+    const given = AXIS.exec(words[place] ?? "");
+    let axis = given && { name: given[1], first: Number(given[2]), last: Number(given[3]) };
+    if (!isUsable(axis, names, taken)) {
+      const free = names.filter((name) => !taken.some((other) => other.name === name));
+      axis = isUsable(usualAxis, names, taken) ? { ...usualAxis } : rangeOf(schema, free[0]);
+    }
+    taken.push({ ...axis, log: wayOf(schema.numbers[axis.name]) === "log" });
+  }
+  return { x: taken[0], y: taken[1] };
+}
+
+function isUsable(axis, names, taken) {
+  return axis && names.includes(axis.name) && !taken.some((other) => other.name === axis.name)
+    && Number.isFinite(axis.first) && Number.isFinite(axis.last) && axis.first < axis.last;
+}
+
+/** Return an axis over all that the slider of a number reaches. */
+export function rangeOf(schema, name) {
+  const usual = [schema.default_axes.x, schema.default_axes.y].find((axis) => axis.name === name);
+  if (usual) return { ...usual };
+  const { minimum, maximum } = schema.numbers[name];
+  return { name, first: minimum, last: maximum };
+}
+
+/** Return an axis as a word of the address. */
+export function axisWord({ name, first, last }) {
+  return `${name}:${first}:${last}`;
+}

@@ -1,0 +1,103 @@
+/** The tour: five steps that tell the story of the paper, each a state of the page. */
+
+import { change, current } from "./address.js";
+import { el } from "./dom.js";
+
+const TONGUE = {
+  process: "sinusoid", period: 22, amplitude: 0.5, variance: 1, optimizer: "heavy_ball",
+  lr: 0.01, momentum: 0.97, batch: 20, basis: "linear", x: "period:12:60", y: "momentum:0.9:0.999",
+};
+
+export const STEPS = [
+  {
+    name: "Swing", view: "map", point: "runs",
+    words: { ...TONGUE, process: "iid", period: null, x: "lr:0.001:0.1", y: "momentum:0.9:0.999" },
+    text: "Momentum turns gradient descent into a pendulum: the weights swing around the best ones, "
+      + "a little less far each time. Here the inputs come in no order at all. Every run settles, in "
+      + "order or shuffled.",
+  },
+  {
+    name: "Tongue", view: "map", point: "map", words: { ...TONGUE },
+    text: "Now the mean of the inputs goes up and down every 22 steps, which is half the natural "
+      + "period of the swing: a push at each turn, as on a playground. The red tongue of the map "
+      + "comes down on your setting, and the error grows exponentially. The same inputs shuffled "
+      + "train well. Drag the marker out of the tongue.",
+  },
+  {
+    name: "Noise", view: "map", point: "verdict",
+    words: { ...TONGUE, momentum: 0.96, batch: 1, criterion: "mean_square" },
+    text: "A batch is a small sample, and its noise shakes the pendulum too. With one sample per step "
+      + "the mean square error judges more strictly than the expected weights do: compare the four "
+      + "criteria, then move the slider of the batch.",
+  },
+  {
+    name: "Real data", view: "data", point: "verdict",
+    words: { source: "example", run: 1 },
+    text: "Rhythms are everywhere in recorded data. These are hourly temperatures of San Francisco: "
+      + "the day is a rhythm of 24 rows, and a linear model trained on them in order diverges, "
+      + "although every batch is harmless and the shuffled rows train well.",
+  },
+  {
+    name: "Cure", view: "map", point: "cures", words: { ...TONGUE, momentum: 0.95 },
+    text: "A little less momentum, a smaller step, a larger batch or a shuffle buffer takes the setting "
+      + "out of the tongue: the buttons say how far you have to go. In a run that you do not know "
+      + "beforehand, resonax.torch.Guard and resonax.jax do it while you train.",
+  },
+];
+
+/** Make the tour in its place; the button starts and ends it. */
+export function tour(place, button) {
+  const heading = el("h2", { tabindex: -1 });
+  const text = el("p", { class: "story" });
+  const dots = el("ol", { class: "dots" }, ...STEPS.map((step, index) => el("li", {},
+    el("button", { type: "button", onclick: () => go(index + 1) }, step.name))));
+  const back = el("button", { type: "button", onclick: () => go(current().tour - 1) }, "Back");
+  const next = el("button", { type: "button", class: "primary", onclick: forward }, "Next");
+  const end = el("button", { type: "button", onclick: () => leave() }, "End the tour");
+  place.append(dots, heading, text, el("div", { class: "buttons" }, back, next, end));
+  button.addEventListener("click", () => go(1));
+  let shown = 0;
+
+  function go(index) {
+    const { view, words } = STEPS[index - 1];
+    change(view, words, `tour ${index}`, { replaceAll: true, tour: index });
+    window.scrollTo({ top: 0, behavior: "instant" });
+    heading.focus({ preventScroll: true });
+  }
+
+  function forward() {
+    if (current().tour < STEPS.length) go(current().tour + 1);
+    else leave();
+  }
+
+  function leave() {
+    const { view } = current();
+    change(view, {}, "tour end", { tour: 0 });
+    button.focus();
+  }
+
+  return {
+    show(state) {
+      const index = Math.min(Math.max(state.tour, 0), STEPS.length);
+      place.hidden = index === 0;
+      for (const node of document.querySelectorAll(".pointed")) node.classList.remove("pointed");
+      if (!index) {
+        shown = 0;
+        return;
+      }
+      const { name, point } = STEPS[index - 1];
+      const view = document.getElementById(`view-${state.view}`);
+      view?.querySelector(`.${point}, [data-name="${point}"]`)?.classList.add("pointed");
+      if (shown === index) return;
+      shown = index;
+      heading.textContent = `${index} of ${STEPS.length}: ${name}`;
+      text.textContent = STEPS[index - 1].text;
+      [...dots.querySelectorAll("button")].forEach((dot, k) => {
+        if (k === index - 1) dot.setAttribute("aria-current", "step");
+        else dot.removeAttribute("aria-current");
+      });
+      back.disabled = index === 1;
+      next.textContent = index === STEPS.length ? "Finish" : "Next";
+    },
+  };
+}

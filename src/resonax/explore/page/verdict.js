@@ -1,0 +1,89 @@
+/** What the four criteria say of a setting, and which setting nearby is safe. */
+
+import { el, say } from "./dom.js";
+import { MARKS, sentence, short, signed } from "./words.js";
+
+const NAMES = { momentum: "momentum", lr: "step size", batch: "batch" };
+
+/** The verdict in one sentence: the head of a view. */
+export function headline(text) {
+  const mark = el("span", { class: "mark", "aria-hidden": "true" });
+  const words = el("span", {}, text);
+  const root = el("h1", { class: "headline" }, mark, words);
+  return {
+    root,
+    show(verdict, said) {
+      root.dataset.verdict = verdict ?? "";
+      say(mark, MARKS[verdict] ?? "");
+      say(words, said);
+    },
+  };
+}
+
+/** The four criteria, each with its number in plain words. */
+export function criteriaTable(schema) {
+  const rows = new Map(schema.criteria.filter(({ quantity }) => quantity !== "distance")
+    .map((criterion) => [criterion.name, row(criterion)]));
+  const proof = el("p", { class: "proof" });
+  const list = el("ul", { class: "criteria" }, ...[...rows.values()].map(({ root }) => root));
+  const root = el("section", { class: "card verdict" }, el("h2", {}, "Four criteria"), list, proof);
+  return {
+    root,
+    show({ criteria, order_proof: order, level, notes = [] }) {
+      list.hidden = !criteria.length;
+      for (const found of criteria) rows.get(found.name)?.show(found);
+      const said = [level ? sentence(level.sentence ?? "") : "", order ? sentence(order) : "",
+        ...notes.map(sentence)];
+      say(proof, said.filter(Boolean).join(" "));
+    },
+  };
+}
+
+function row({ label, about }) {
+  const mark = el("span", { class: "mark", "aria-hidden": "true" });
+  const words = el("p", { class: "words" }, "…");
+  const rate = el("span", { class: "rate" });
+  const root = el("li", {},
+    mark, el("div", {}, el("div", { class: "name", title: about ?? "" }, label, rate), words));
+  return {
+    root,
+    show(found) {
+      root.dataset.verdict = found.verdict ?? "";
+      say(mark, MARKS[found.verdict] ?? "–");
+      say(words, sentence(found.sentence));
+      const interval = found.low === undefined || found.low === null ? ""
+        : ` (${signed(found.low)} to ${signed(found.high)})`;
+      const radius = found.radius === null || found.radius === undefined ? ""
+        : ` · ρ ${short(found.radius)}`;
+      say(rate, found.rate === null ? "" : `${signed(found.rate)} per step${interval}${radius}`);
+    },
+  };
+}
+
+/** The nearest safe values, as buttons that move "you" there. */
+export function safeButtons(take) {
+  const list = el("ul", { class: "safe" }, ...Object.keys(NAMES).map(() => el("li", {}, "…")));
+  const said = el("p", { class: "said" });
+  const root = el("section", { class: "card cures" }, el("h2", {}, "Nearest safe values"), said, list);
+  return {
+    root,
+    show({ changes, sentence: text }) {
+      say(said, sentence(text ?? ""));
+      list.replaceChildren(...changes.map((change) => el("li", {},
+        change.missing ? el("p", { class: "missing" }, sentence(change.missing)) : offer(change))));
+    },
+    wait() {
+      root.classList.add("stale");
+    },
+    ready() {
+      root.classList.remove("stale");
+    },
+  };
+
+  function offer(change) {
+    return el("button", {
+      type: "button", "data-safe": change.name, onclick: () => take(change),
+    }, el("strong", {}, `${NAMES[change.name] ?? change.name} ${short(change.value)}`),
+    el("span", {}, sentence(change.sentence)));
+  }
+}
