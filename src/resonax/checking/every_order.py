@@ -7,15 +7,14 @@ features at any weights.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
+from resonax.learners import Momentum
 from resonax.passes.logistic import BOUND
 from resonax.passes.subject import Subject
 from resonax.recordings.recording import Recording
-from resonax.stability import OrderProof
-from resonax.stability.circle import judge_every_order
+from resonax.stability.circle import OrderProof, judge_every_order
+from resonax.stability.circle_criterion import holds, largest_momentum
 from resonax.stability.curvature import longest_row
 
 __all__ = ["in_every_order", "order_proof_line"]
@@ -36,9 +35,7 @@ def in_every_order(subject: Subject, recording: Recording) -> OrderProof:
 def order_proof_line(subject: Subject, lrs: np.ndarray) -> np.ndarray:
     """Return the largest momentum that every order allows at each step size, NaN for none."""
     curvature = _curvature(subject, subject.model.largest**2)
-    found = []
-    for lr in lrs:
-        optimizer = replace(subject.optimizer, lr=float(lr))
-        proof = judge_every_order(optimizer, curvature, subject.model.intercept_lr)
-        found.append(np.nan if proof.momentum is None else proof.momentum)
-    return np.array(found)
+    plain = subject.model.intercept_lr
+    if plain and not holds(Momentum(plain), curvature):
+        return np.full(len(lrs), np.nan)
+    return largest_momentum(subject.optimizer.at({"lr": lrs}), curvature)

@@ -31,16 +31,20 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import solve_discrete_are
-from scipy.optimize import brentq
 
 from resonax.checks import check_number
 from resonax.learners import Momentum
 from resonax.objects import Result
+from resonax.stability.circle_criterion import (
+    holds,
+    largest_curvature,
+    largest_lr,
+    largest_momentum,
+    worst_rate,
+)
 
-__all__ = ["OrderProof", "circle_norm", "judge_every_order", "largest_curvature"]
+__all__ = ["OrderProof", "circle_norm", "judge_every_order"]
 
-_ITERATIONS = 200
 _LARGEST = 1e12  # curvature
 _ROOM = 1e-4  # of a rate, above the least one: there the equation of the norm is regular
 
@@ -104,15 +108,16 @@ def judge_every_order(
     :math:`G`; the criterion is that of each coordinate, and the norms add up.
     """
     check_number("curvature", curvature, low=0, high=_LARGEST, open_low=True)
-    rho, cosine = _worst(optimizer, curvature)
+    rho, cosine = worst_rate(optimizer, curvature)
     grows = rho > 1.0
     period = math.pi / math.acos(cosine) if grows and cosine < 1 else None
     rate = 0.0 if not grows and not optimizer.weight_decay else math.log(rho)
+    momentum = float(largest_momentum(optimizer, curvature))
     proof = OrderProof(
         float(curvature),
-        _holds(optimizer, curvature),
-        _largest_momentum(optimizer, curvature),
-        _largest_lr(optimizer, curvature),
+        bool(holds(optimizer, curvature)),
+        None if math.isnan(momentum) else momentum,
+        largest_lr(optimizer, curvature),
         rate,
         period,
         largest_curvature(optimizer),
@@ -146,7 +151,9 @@ def circle_norm(optimizer: Momentum, curvature: float) -> tuple[np.ndarray, floa
     >>> bool(np.linalg.eigvalsh(norm).min() > 0), round(rate, 3)
     (True, 0.066)
     """
-    rho = _worst(optimizer, curvature)[0] * (1 + _ROOM)
+    from scipy.linalg import solve_discrete_are  # takes long to import
+
+    rho = worst_rate(optimizer, curvature)[0] * (1 + _ROOM)
     gain = optimizer.kappa * optimizer.alpha + optimizer.beta
     alpha, momentum, decay = optimizer.alpha, optimizer.momentum, optimizer.weight_decay
     own = np.array([[1 - gain * decay, optimizer.kappa * momentum], [-alpha * decay, momentum]])
@@ -155,132 +162,3 @@ def circle_norm(optimizer: Momentum, curvature: float) -> tuple[np.ndarray, floa
         own / rho, entry / rho, np.zeros((2, 2)), np.array([[2 / curvature]]), s=seen
     )
     return -found, math.log(rho)
-
-
-def _quadratic(optimizer: Momentum, curvature: float, rho: float) -> tuple[float, float, float]:
-    """Return a, b, c of |q|^2 + L Re(n conj(q)) = a x^2 + b x + c, with x the cosine on |z| = rho.
-
-    Here q is A z + B + C/z with A = 1, weight decay included, and n is g + N/z.
-    """
-    gain = optimizer.kappa * optimizer.alpha + optimizer.beta
-    last = -optimizer.momentum * optimizer.beta
-    decay = optimizer.weight_decay
-    middle = -(1 + optimizer.momentum) + decay * gain
-    low = optimizer.momentum + decay * last
-    square = 4 * low + 2 * curvature * last
-    linear = 2 * middle * (rho + low / rho) + curvature * (
-        gain * (rho + low / rho) + last * middle / rho
-    )
-    constant = (rho - low / rho) ** 2 + middle**2
-    constant += curvature * (gain * middle - last + last * low / rho**2)
-    return square, linear, constant
-
-
-def _minimum(square: float, linear: float, constant: float) -> tuple[float, float]:
-    """Return the least value of a quadratic over -1..1, and where it is."""
-    places = [-1.0, 1.0]
-    if square > 0:
-        places.append(min(max(-linear / (2 * square), -1.0), 1.0))
-    values = [square * x * x + linear * x + constant for x in places]
-    best = int(np.argmin(values))
-    return values[best], places[best]
-
-
-def _poles(optimizer: Momentum) -> float:
-    """Return the largest modulus of the roots of z q: the growth where no row is met."""
-    gain = optimizer.kappa * optimizer.alpha + optimizer.beta
-    decay, momentum = optimizer.weight_decay, optimizer.momentum
-    middle = -(1 + momentum) + decay * gain
-    low = momentum - decay * momentum * optimizer.beta
-    return float(np.abs(np.roots([1.0, middle, low])).max())
-
-
-def _margin(optimizer: Momentum, curvature: float) -> float:
-    """Return the least value of the criterion at rho = 1, without the error of its large terms.
-
-    In s = 1 - x the quadratic is p(1) + d s + a s^2. Without weight decay p(1) is 0: an error along
-    which no row lies stays as it is, and the criterion asks for d + a s >= 0 on 0..2.
-    """
-    square, _, constant = _quadratic(optimizer, curvature, 1.0)
-    gain = optimizer.alpha * optimizer.kappa + optimizer.beta * (1 - optimizer.momentum)
-    still = optimizer.weight_decay * (optimizer.weight_decay + curvature) * gain**2
-    slope = constant - still - square
-    if not optimizer.weight_decay:
-        return min(slope, slope + 2 * square)
-    place = min(max(-slope / (2 * square), 0.0), 2.0) if square > 0 else 2.0
-    stable = 1.0 - _poles(optimizer)
-    return min(still, still + place * (slope + square * place), stable)
-
-
-def _holds(optimizer: Momentum, curvature: float) -> bool:
-    return bool(_margin(optimizer, curvature) >= 0)
-
-
-def largest_curvature(optimizer: Momentum) -> float:
-    """Return the largest curvature with which the criterion holds: a larger one asks for more."""
-    low, high = 0.0, 1.0
-    while _holds(optimizer, high) and high < _LARGEST:
-        low, high = high, 2 * high
-    for _ in range(_ITERATIONS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if _holds(optimizer, middle) else (low, middle)
-        if high - low <= 1e-15 * high:
-            break
-    return low
-
-
-def _worst(optimizer: Momentum, curvature: float) -> tuple[float, float]:
-    """Return the least rho for which the criterion holds, and the cosine at which it is tight."""
-    if not optimizer.weight_decay and _holds(optimizer, curvature):
-        return 1.0, 1.0
-    low = _poles(optimizer)
-    high = 2.0 * (2.0 + (curvature + optimizer.weight_decay) * 3 * float(optimizer.lr))
-
-    def margin(rho: float) -> float:
-        return _minimum(*_quadratic(optimizer, curvature, rho))[0]
-
-    # Where a norm contracts by rho it does so by any larger one: the condition turns once.
-    for _ in range(_ITERATIONS):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if margin(middle) >= 0 else (middle, high)
-        if high - low <= 1e-15 * high:
-            break
-    return high, _minimum(*_quadratic(optimizer, curvature, high))[1]
-
-
-def _largest_lr(optimizer: Momentum, curvature: float) -> float:
-    """Return the largest step size below which the criterion holds without a gap."""
-
-    def gap(lr: float) -> float:
-        return _margin(replace(optimizer, lr=lr), curvature)
-
-    # Below 2 / (L + decay) times 1 + momentum even a constant curvature is stable; not above.
-    top = 4.0 * (1 + float(optimizer.momentum)) / (curvature + optimizer.weight_decay)
-    top /= 1 - float(optimizer.dampening)
-    grid = top * np.geomspace(1e-12, 1.0, 400)
-    values = np.array([gap(lr) for lr in grid])
-    first = int(np.argmax(values < 0)) if (values < 0).any() else len(grid)
-    if first == 0:
-        return 0.0
-    if first == len(grid):
-        return float(grid[-1])
-    return float(brentq(gap, grid[first - 1], grid[first], xtol=1e-15 * top))  # pyright: ignore
-
-
-def _largest_momentum(optimizer: Momentum, curvature: float) -> float | None:
-    """Return the largest momentum up to which the criterion holds; None where not even 0 does."""
-    momenta = 1 - np.geomspace(1.0, 1e-7, 400)
-    holds = np.array([_holds(replace(optimizer, momentum=m), curvature) for m in momenta])
-    if not holds[0]:
-        return None
-    first = int(np.argmin(holds)) if not holds.all() else len(momenta)
-    if first == len(momenta):
-        return float(momenta[-1])
-    low, high = float(momenta[first - 1]), float(momenta[first])
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        if _holds(replace(optimizer, momentum=middle), curvature):
-            low = middle
-        else:
-            high = middle
-    return low

@@ -9,7 +9,8 @@ from resonax.dynamics import Problem, Setting
 from resonax.learners import Linear, Momentum, heavy_ball
 from resonax.processes import Recorded
 from resonax.recordings.recording import Recording, read_recording
-from resonax.stability.circle import OrderProof, judge_every_order, largest_curvature
+from resonax.stability.circle import OrderProof, judge_every_order
+from resonax.stability.circle_criterion import largest_curvature
 from resonax.stability.curvature import curvature_bound, exceedance
 
 __all__ = ["order_proof"]
