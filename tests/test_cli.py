@@ -308,7 +308,7 @@ BAD = {
         "map sinusoid --lr 0.01 --momentum 0:0.9:3 --batch 1:4:3 --period 5 --out map.nc",
         "batch|whole number|2.5",
     ),
-    "range that cannot vary": (MAP + "--swing 0:1:3 --out map.nc", "swing|number|0:1:3"),
+    "range that cannot vary": (MAP + "--width 0:1:3 --out map.nc", "width|number|0:1:3"),
     "momenta of sgd": (
         "map sinusoid --optimizer sgd --lr 0.01 --momentum 0:0.9:2 --period 5:9:2 --out map.nc",
         "--momentum|not a parameter of sgd",

@@ -16,6 +16,7 @@ from resonax.checks import ResonaxError
 from resonax.cli.cache import keep_compiled
 from resonax.cli.check import check_command
 from resonax.cli.commands import Command, Group, completing
+from resonax.cli.explore import explore_command
 from resonax.cli.judge import map_command, stability_command
 from resonax.cli.options import Seed, option
 from resonax.cli.order import order_command
@@ -64,6 +65,7 @@ app.command("map", cls=Command)(map_command)
 app.command("check", cls=Command)(check_command)
 app.command("order", cls=Command)(order_command)
 app.command("response", cls=Command)(response_command)
+app.command("explore", cls=Command)(explore_command)
 
 _DEVICE = option("--device", _RESULT, "cpu or gpu; the GPU if there is one.", names=("cpu", "gpu"))
 _DOUBLE = option("--double", _RESULT, "Simulate in 64 bits instead of 32.")

@@ -25,10 +25,10 @@ def _differs(found: dict[str, Any], item: Any) -> bool:
     return value is not item.default and (hasattr(value, "shape") or value != item.default)
 
 
-def single(*groups: Any) -> None:
+def single(*groups: Any, **options: Any) -> None:
     """Raise `OptionError` for an option that is a range."""
-    for group in groups:
-        for name, value in given(group).items():
+    for found in (*map(given, groups), options):
+        for name, value in found.items():
             if hasattr(value, "shape"):
                 raise OptionError(f"{spelled(name)} must be a number: a range is for resonax map")
 

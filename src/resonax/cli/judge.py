@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.console import Console
 
 from resonax.checks import ArgumentError, check_whole, suggest
-from resonax.cli.build import AXES, build_setting, is_adaptive
+from resonax.cli.build import build_setting, is_adaptive
 from resonax.cli.cache import keep_compiled
 from resonax.cli.groups import given, single, with_groups
 from resonax.cli.options import (
@@ -25,6 +25,7 @@ from resonax.cli.options import (
 from resonax.cli.parsers import whole
 from resonax.cli.show import check_path, progress, show_line, show_map, show_verdict
 from resonax.labels import CRITERIA
+from resonax.request import AXES
 
 __all__ = ["map_command", "stability_command"]
 
@@ -57,7 +58,7 @@ def stability_command(
     for name, number, least in (("paths", paths, 2), ("steps", steps, 16), ("seed", seed, 0)):
         if number is not None:
             check_whole(name, number, low=least)
-    single(stream, learner)
+    single(stream, learner, noise=noise)
     setting, notes = build_setting(stream, learner, reading, noise)
     keep_compiled()
     console = Console()
@@ -114,7 +115,7 @@ def map_command(
         raise ArgumentError("a map needs --out FILE.nc, --plot FILE.png or both")
     check_path("--out", out, ".nc")
     check_path("--plot", plot, ".png", ".svg", ".pdf")
-    numbers = given(stream) | given(learner)
+    numbers: dict[str, Any] = given(stream) | given(learner) | {"noise": noise}
     axes = {name: numbers[name] for name in AXES if hasattr(numbers.get(name), "shape")}
     if len(axes) != 2:
         raise ArgumentError(

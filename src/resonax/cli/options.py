@@ -19,6 +19,7 @@ from resonax.cli.parsers import (
     number,
     numbers,
     parser,
+    variances,
     whole,
     whole_axis,
 )
@@ -78,7 +79,7 @@ Seed = Annotated[int, option("--seed", "Result", "Seed of all random numbers.", 
 Plot = Annotated[
     Path | None, option("--plot", "Result", "Draw: a .png, .svg or .pdf file.", metavar="FILE")
 ]
-Noise = Annotated[float, option("--noise", _LEARNER, "Variance of the observation noise.", number)]
+Noise = Annotated[Points, option("--noise", _LEARNER, "Variance of the observation noise.", axis)]
 
 
 @dataclass(frozen=True)
@@ -105,29 +106,29 @@ class Stream:
             "--variance",
             _STREAM,
             "Variance around the mean, one for each input as 1,0.5; 1 if left out.",
-            numbers,
+            variances,
         ),
     ] = None
     swing: Annotated[
-        float | None,
+        Points | None,
         option(
             "--swing",
             _STREAM,
             "How far the variance moves too, by factors up to e^swing; not at all if left out.",
-            number,
+            axis,
         ),
     ] = None
     phase: Annotated[
-        float | None,
-        option("--phase", _STREAM, "Phase at step 0, in radians; 0 if left out.", number),
+        Points | None,
+        option("--phase", _STREAM, "Phase at step 0, in radians; 0 if left out.", axis),
     ] = None
     innovation: Annotated[
-        float | None,
+        Points | None,
         option(
             "--innovation",
             _STREAM,
             "ar2: how noisy the rhythm is, as a share; 0.0001 if left out.",
-            number,
+            axis,
         ),
     ] = None
     dim: Annotated[
@@ -169,7 +170,7 @@ class Learner:
         Points | None, option("--beta1", _LEARNER, "Adam's decay of the mean.", axis)
     ] = None
     beta2: Annotated[
-        float | None, option("--beta2", _LEARNER, "Adam's decay of the squares.", number)
+        Points | None, option("--beta2", _LEARNER, "Adam's decay of the squares.", axis)
     ] = None
     batch: Annotated[
         Counts, option("--batch", _LEARNER, "Samples or rows of each step.", whole_axis)
@@ -187,10 +188,10 @@ class Learner:
         ),
     ] = "heavy_ball"
     dampening: Annotated[
-        float | None, option("--dampening", _LEARNER, "Dampening; 0 if left out.", number)
+        Points | None, option("--dampening", _LEARNER, "Dampening; 0 if left out.", axis)
     ] = None
     weight_decay: Annotated[
-        float | None, option("--weight-decay", _LEARNER, "Weight decay; 0 if left out.", number)
+        Points | None, option("--weight-decay", _LEARNER, "Weight decay; 0 if left out.", axis)
     ] = None
     basis: Annotated[
         str,

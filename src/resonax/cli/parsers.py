@@ -6,12 +6,23 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from resonax.checks import ResonaxError, shorten
+from resonax.checks import ArgumentError, ResonaxError, shorten
+from resonax.request import numbers
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["OptionError", "axis", "number", "numbers", "parser", "spelled", "whole", "whole_axis"]
+__all__ = [
+    "OptionError",
+    "axis",
+    "number",
+    "numbers",
+    "parser",
+    "spelled",
+    "variances",
+    "whole",
+    "whole_axis",
+]
 
 _MOST_DIGITS, _MOST_POINTS = 40, 100_000
 T = TypeVar("T")
@@ -36,7 +47,10 @@ def parser(kind: Callable[[str, str], T], name: str) -> Callable[[Any], T]:
     """Return the parser of one option, for typer; a default is what it is."""
 
     def parse(text: Any) -> T:
-        return kind(name, text) if isinstance(text, str) else text
+        try:
+            return kind(name, text) if isinstance(text, str) else text
+        except ArgumentError as error:
+            raise OptionError(str(error)) from None
 
     return parse
 
@@ -70,20 +84,9 @@ def whole(name: str, text: str) -> int:
     return int(value)
 
 
-def numbers(name: str, text: str) -> list[float]:
-    """Return numbers separated by commas.
-
-    Examples
-    --------
-    >>> numbers("--direction", "1,0,2")
-    [1.0, 0.0, 2.0]
-    """
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise OptionError(
-            f"{name} must be numbers separated by commas, got {shorten(text)}"
-        ) from None
+def variances(name: str, text: str) -> list[float] | np.ndarray:
+    """Return numbers separated by commas, or the points of a range."""
+    return _points(name, text) if ":" in text else numbers(name, text)
 
 
 def axis(name: str, text: str) -> float | np.ndarray:

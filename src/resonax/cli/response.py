@@ -80,7 +80,7 @@ def response_command(
 
     resonax response data.csv --target y --optimizer adam --lr 0.01 --beta1 0.95 --plot r.png
     """
-    single(stream, learner)
+    single(stream, learner, noise=noise)
     check_path("--plot", plot, ".png", ".svg", ".pdf")
     check_whole("mode", mode, low=0)
     check_whole("batch", learner.batch, low=1)
@@ -102,7 +102,7 @@ def response_command(
         shuffle=shuffle,
         sweep=sweep,
         kind=kind,
-        noise=noise,
+        noise=float(noise),
         realisations=realisations,
         excitation=excitation,
         seed=seed,

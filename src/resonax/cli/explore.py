@@ -1,0 +1,42 @@
+"""The command ``resonax explore``: a page in the browser, from a server on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from resonax.cli.cache import keep_compiled
+from resonax.cli.options import option
+from resonax.cli.parsers import whole
+
+__all__ = ["explore_command"]
+
+
+def explore_command(
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DATA or FOLDER]",
+            help="A data file to check, or a folder of results of reproduce or sweep.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[
+        int | None,
+        option("--port", "Server", "Port to listen on; 0 for any that is free.", whole),
+    ] = None,
+    browser: Annotated[
+        bool, option("--browser/--no-browser", "Server", "Whether to open the browser.")
+    ] = True,
+) -> None:
+    """Explore resonance in the browser: maps, your data, results. Ctrl-C ends the server.
+
+    resonax explore
+
+    resonax explore data.csv --port 8765 --no-browser
+    """
+    from resonax.explore.serve import explore
+
+    explore(source, port=port, browser=browser, prepare=keep_compiled)

@@ -1,0 +1,175 @@
+"""The Python and the command line that make what a page shows."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from resonax.registry import KINDS, without_zeros
+from resonax.request import AXES, numbers
+
+__all__ = ["Axis", "map_code", "python_setting", "setting_options", "verdict_code"]
+
+Axis = dict[str, Any]  # name, first, last, count, log
+_WORDS = ("process", "optimizer", "basis", "bias", "width", "batch", "noise")
+_IMPORTS = {"np.": "import numpy as np", "rx.": "import resonax as rx"}
+
+
+def _own(asked: Mapping[str, Any], family: str, name: str) -> dict[str, Any]:
+    kind = KINDS[family][name]
+    known = {key for each in KINDS[family].values() for key in each.fields}
+    return without_zeros(kind, {key: asked[key] for key in asked if key in known})
+
+
+def _call(maker: str, given: Mapping[str, Any]) -> str:
+    inner = ", ".join(f"{name}={value}" for name, value in given.items())
+    return f"rx.{maker.partition(':')[2]}({inner})"
+
+
+def _features(asked: Mapping[str, Any]) -> str | None:
+    """Return the call that makes the features; None for those that a setting has by itself."""
+    name, _, text = asked.get("basis", "linear").partition(":")
+    kind = KINDS["model"][name]
+    given: dict[str, Any] = {key: asked[key] for key in ("bias", "width") if key in asked}
+    own = next(iter(kind.fields))
+    if name == "polynomial" and text:
+        given[own] = int(text)
+    if kind.fields[own].needed:
+        column = [[point] for point in numbers("basis", text or "1")]
+        dim = _dim(asked)
+        given[own] = f"np.kron(np.eye({dim}), {column})" if dim > 1 else column
+    return None if name == "linear" and not given else _call(kind.maker, given)
+
+
+def _dim(asked: Mapping[str, Any]) -> int:
+    return asked.get("dim") or len(asked.get("direction") or [0])
+
+
+def python_setting(asked: Mapping[str, Any]) -> str:
+    """Return the expression that builds a setting.
+
+    Examples
+    --------
+    >>> print(python_setting({"process": "iid", "lr": 0.1, "momentum": 0.9, "batch": 4}))
+    rx.Setting(
+        rx.Iid(),
+        rx.heavy_ball(lr=0.1, momentum=0.9),
+        batch=4,
+    )
+    """
+    process = _own(asked, "process", asked["process"])
+    if "direction" in process:
+        process.setdefault("dim", len(process["direction"]))
+    name = asked.get("optimizer", "heavy_ball")
+    kind = KINDS["optimizer"][name]
+    lines = [
+        _call(KINDS["process"][asked["process"]].maker, process),
+        _call(kind.maker, _own(asked, "optimizer", name)),
+        *(f"{key}={asked[key]}" for key in ("batch", "noise") if key in asked),
+    ]
+    if features := _features(asked):
+        lines.append(f"model={features}")
+    if not kind.is_linear and "noise" not in asked:
+        lines.append("noise=1.0")
+    made = "Setting" if kind.is_linear else "Problem"
+    return f"rx.{made}(\n" + "".join(f"    {line},\n" for line in lines) + ")"
+
+
+def setting_options(asked: Mapping[str, Any], ranges: Mapping[str, str] | None = None) -> list[str]:
+    """Return the options of a command that ask for a setting, some of them as ranges.
+
+    Examples
+    --------
+    >>> setting_options({"process": "iid", "lr": 0.1, "bias": False}, {"momentum": "0:0.9:10"})
+    ['iid', '--lr', '0.1', '--no-bias', '--momentum', '0:0.9:10']
+    """
+    ranges = ranges or {}
+    words = [asked["process"]]
+    for name, value in asked.items():
+        option = f"--{name.replace('_', '-')}"
+        if name == "process" or name in ranges:
+            continue
+        if name == "bias":
+            words += [] if value else ["--no-bias"]
+        elif isinstance(value, list | tuple):
+            text = ",".join(map(str, value))
+            words += [f"{option}={text}"] if text.startswith("-") else [option, text]
+        else:
+            words += [f"{option}={value}"] if str(value).startswith("-") else [option, str(value)]
+    for name, text in ranges.items():
+        option = f"--{name.replace('_', '-')}"
+        words += [f"{option}={text}"] if text.startswith("-") else [option, text]
+    return words
+
+
+def _program(*lines: str) -> str:
+    text = "\n".join(lines)
+    needed = [line for sign, line in _IMPORTS.items() if sign in text]
+    return "\n".join([*needed, "", text, ""])
+
+
+def verdict_code(asked: Mapping[str, Any], adaptive: bool) -> dict[str, str]:
+    """Return the code that judges one setting."""
+    return {
+        "python": _program(
+            f"setting = {python_setting(asked)}",
+            f"print(rx.{'level' if adaptive else 'verdict'}(setting))",
+        ),
+        "command": shlex.join(["resonax", "stability", *setting_options(asked)]),
+    }
+
+
+def _points(axis: Axis, values: list[float]) -> str:
+    if axis["name"] == "batch":
+        return str([int(value) for value in values])
+    maker = "geomspace" if axis["log"] else "linspace"
+    return f"np.{maker}({axis['first']}, {axis['last']}, {axis['count']})"
+
+
+def _range(axis: Axis) -> str:
+    return f"{axis['first']}:{axis['last']}:{axis['count']}{':log' if axis['log'] else ''}"
+
+
+def map_code(
+    asked: Mapping[str, Any],
+    axes: tuple[Axis, Axis],
+    values: tuple[list[float], list[float]],
+    criterion: str,
+) -> dict[str, str | None]:
+    """Return the code that makes a map, over the vertical axis and the horizontal one.
+
+    A range of batches has whole numbers on the command line: where the points had to be rounded,
+    no command makes the same map.
+    """
+    given = ", ".join(
+        f"{axis['name']}={_points(axis, found)}" for axis, found in zip(axes, values, strict=True)
+    )
+    whole = all(
+        axis["name"] != "batch" or _is_even(axis, found)
+        for axis, found in zip(axes, values, strict=True)
+    )
+    ranges = {axis["name"]: _range(axis) for axis in sorted(axes, key=_place)}
+    words = ["resonax", "map", *setting_options(asked, ranges)]
+    words += ["--criterion", criterion] if criterion != "map" else []
+    return {
+        "python": _program(
+            f"setting = {python_setting(asked)}",
+            f'found = rx.stability_map(setting, "{criterion}", {given})',
+            'rx.plot_map(found).savefig("map.png")',
+        ),
+        "command": shlex.join([*words, "--plot", "map.png"]) if whole else None,
+    }
+
+
+def _place(axis: Axis) -> int:
+    return AXES.index(axis["name"])
+
+
+def _is_even(axis: Axis, found: list[float]) -> bool:
+    """Return whether the points of a batch are those of its range, without rounding."""
+    count = axis["count"]
+    if axis["log"] or len(found) != count:
+        return False
+    step = (axis["last"] - axis["first"]) / max(count - 1, 1)
+    return all(abs(axis["first"] + k * step - value) < 1e-9 for k, value in enumerate(found))

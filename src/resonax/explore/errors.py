@@ -1,0 +1,50 @@
+"""What goes wrong with a request, as a status and one sentence."""
+
+from __future__ import annotations
+
+import re
+
+from resonax.checks import ArgumentError, DataError, ResonaxError
+from resonax.explore.schema import NAMES
+from resonax.labels import plain
+
+__all__ = ["RequestError", "Superseded", "answer_of"]
+
+
+class RequestError(ResonaxError):
+    """A request that cannot be answered, with the status that says so."""
+
+    def __init__(self, text: str, status: int = 400) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Superseded(RequestError):  # noqa: N818
+    """A request that a newer one has replaced, or that nobody waits for."""
+
+    def __init__(self) -> None:
+        super().__init__("Superseded by a newer request.", 409)
+
+
+def answer_of(error: BaseException) -> tuple[int, dict[str, str]]:
+    """Return the status of an error and what is said of it; a defect of ours is not explained.
+
+    ``name`` is the number or word of a setting that the sentence begins with.
+
+    Examples
+    --------
+    >>> answer_of(ArgumentError("lr must be above 0, got -1"))
+    (400, {'error': 'lr must be above 0, got -1.', 'name': 'lr'})
+    """
+    if isinstance(error, MemoryError):
+        return 507, {"error": "Not enough memory: use fewer points, runs or rows."}
+    if not isinstance(error, ResonaxError):
+        return 500, {"error": "The server failed at this request, which is a defect of resonax."}
+    text = re.sub(r"`(\w+)`", r"\1", " ".join(str(error).split()))
+    told = {"error": f"{plain(text, 1000).rstrip('.')}."}
+    first = text.partition(" ")[0]
+    if first in NAMES:
+        told["name"] = first
+    if isinstance(error, RequestError):
+        return error.status, told
+    return 400 if isinstance(error, ArgumentError | DataError) else 500, told

@@ -1,0 +1,129 @@
+"""Start the server, say where it is, and end it with Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import re
+import secrets
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+from resonax.checks import ArgumentError, check_whole
+from resonax.explore.site import Site
+
+__all__ = ["TOKEN_VARIABLE", "check_source", "explore"]
+
+TOKEN_VARIABLE = "RESONAX_EXPLORE_TOKEN"
+_USUAL = 8765  # tried first where no port is named
+_NEEDS = {"starlette": "starlette", "uvicorn": "uvicorn", "plotly": "plotly"}
+_NEEDS |= {"python_multipart": "python-multipart"}
+
+
+def explore(
+    source: Path | None = None,
+    *,
+    port: int | None = None,
+    browser: bool = True,
+    prepare: Callable[[], None] | None = None,
+) -> None:
+    """Serve the page until Ctrl-C; the first line that is printed is its address.
+
+    Parameters
+    ----------
+    source
+        A data file to check, or a folder of results to look at.
+    port
+        Port of 127.0.0.1 to listen on, 0 for any that is free; a usual one, or any, by default.
+    browser
+        Whether to open the address in a browser.
+    prepare
+        Called once in each process before jax is used.
+    """
+    _check_installed()
+    data, results = check_source(source)
+    token = _token()
+    with _listening(port) as listener:
+        number = listener.getsockname()[1]
+        site = Site(token, number, data, results, prepare, warm=True)
+        print(site.address, flush=True)
+        if browser:
+            threading.Thread(target=webbrowser.open, args=(site.address,), daemon=True).start()
+        _run(site, listener)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # a thread may be at work that nobody waits for
+
+
+def _check_installed() -> None:
+    for module, package in _NEEDS.items():
+        if find_spec(module) is None:
+            raise ArgumentError(f'resonax explore needs {package}: pip install "resonax[explore]"')
+
+
+def check_source(source: Path | None) -> tuple[Path | None, Path | None]:
+    """Return the file to check and the folder of results, of which at most one is named."""
+    if source is None:
+        return None, None
+    if source.is_dir():
+        if not any((source / "results").glob("*.zarr")):
+            raise ArgumentError(
+                f"{source} holds no results: name a folder that reproduce or sweep wrote"
+            )
+        return None, source.resolve()
+    if not source.is_file():
+        raise ArgumentError(f"there is no file or folder {source}: check its name")
+    return source.resolve(), None
+
+
+def _token() -> str:
+    given = os.environ.get(TOKEN_VARIABLE)
+    if given is None:
+        return secrets.token_urlsafe(24)
+    if not re.fullmatch(r"[A-Za-z0-9_-]{16,200}", given):
+        raise ArgumentError(
+            f"{TOKEN_VARIABLE} must have 16 to 200 letters, digits, - or _: unset it for a new one"
+        )
+    return given
+
+
+def _listening(port: int | None) -> socket.socket:
+    """Return a socket that listens on loopback: connections wait there until they are served."""
+    if port is not None:
+        check_whole("port", port, low=0, high=65535)
+    try:
+        return socket.create_server(("127.0.0.1", _USUAL if port is None else port), backlog=256)
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        if port is None:
+            return socket.create_server(("127.0.0.1", 0), backlog=256)
+        word = "in use" if error.errno == errno.EADDRINUSE else "not allowed"
+        raise ArgumentError(f"port {port} is {word}: name another, or 0 for any free one") from None
+
+
+def _run(site: Site, listener: socket.socket) -> None:
+    import uvicorn
+
+    from resonax.explore.app import build_app
+
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # errors are answers here
+    config = uvicorn.Config(
+        build_app(site),
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=0,  # a stream of events would never end by itself
+    )
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])

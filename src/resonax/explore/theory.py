@@ -1,0 +1,184 @@
+"""What the theory says of a setting: the verdict with its multipliers, and maps.
+
+Functions here run in a thread of `work`: their first argument is asked between slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from resonax.dynamics import Problem, Setting
+from resonax.explore.asked import points
+from resonax.explore.code import map_code, verdict_code
+from resonax.explore.schema import DEFAULT
+from resonax.labels import CRITERIA, LABELS
+from resonax.objects import plain_values
+from resonax.passes.answers import pace
+from resonax.request import is_adaptive, setting_of
+from resonax.stability import Level, Verdict, level, stability_map, verdict
+from resonax.stability.criteria import MARGIN
+from resonax.stability.multipliers import multipliers
+
+__all__ = ["judge", "make_map", "warm_judge", "warm_map"]
+
+Check = Callable[..., None]
+
+_WHO = {
+    "flow": "the expected weights, in continuous time,",
+    "map": "the expected weights",
+    "mean_square": "the root mean square error",
+    "lyapunov": "the error of almost every single run",
+}
+
+
+def _problem(asked: dict[str, Any]) -> Problem:
+    return setting_of(asked)()[0]
+
+
+def judge(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return what four criteria say of a setting; of an adaptive optimizer, its level."""
+    setting, code = _problem(asked), verdict_code(asked, is_adaptive(asked))
+    check()
+    if not isinstance(setting, Setting):
+        return _settled(level(setting), code)
+    found = verdict(setting)
+    check()
+    return {
+        "verdict": found.verdict,
+        "sentence": f"{found.verdict}: {found.meaning()}.",
+        "criteria": [_criterion(name, found) for name in CRITERIA],
+        "multipliers": _multipliers(setting),
+        "order_proof": f"In every order: {found.order_proof.meaning()}.",
+        "notes": [f"{note}." for note in found.notes],
+        "level": None,
+        "code": code,
+    }
+
+
+def _settled(found: Level, code: dict[str, str]) -> dict[str, Any]:
+    return {
+        "verdict": "level",
+        "sentence": f"{found}.",
+        "criteria": [],
+        "multipliers": None,
+        "order_proof": None,
+        "notes": [f"{note}." for note in found.notes],
+        "level": found.to_dict(),
+        "code": code,
+    }
+
+
+def _word(low: float, high: float) -> str:
+    if low > MARGIN:
+        return "diverges"
+    return "converges" if high < -MARGIN else "marginal"
+
+
+def _criterion(name: str, found: Verdict) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": name, "label": name.replace("_", " "), "about": CRITERIA[name]}
+    growth, exact = getattr(found, name), name != "lyapunov"
+    if growth is None:
+        why = next((note for note in found.notes if note.startswith(f"{name}: ")), "")
+        why = why.partition(": ")[2] or "does not apply, as the inputs never repeat"
+        nothing = {"rate": None, "radius": None, "verdict": None}
+        return told | nothing | {"sentence": f"{why}.", "exact": exact}
+    low, high = (growth.rate, growth.rate) if exact else growth[1:]
+    told |= {"rate": growth.rate, "verdict": _word(low, high), "exact": exact}
+    text = f"{_WHO[name]} {pace(growth.rate)}"
+    if exact:
+        return told | {"radius": growth.radius, "sentence": f"{text}."}
+    text += f" (95% interval of the rate {low:+.2g} to {high:+.2g})"
+    return told | {"radius": None, "low": low, "high": high, "sentence": f"{text}."}
+
+
+def _multipliers(setting: Setting) -> dict[str, Any] | None:
+    found = multipliers(setting)
+    if found is None:
+        return None
+    largest = float(np.max(np.abs(found.values), initial=0.0))
+    side = "outside" if largest > 1 else "inside"
+    values = [{"real": float(one.real), "imag": float(one.imag)} for one in found.values]
+    return plain_values(
+        {
+            "values": values,
+            "steps": found.steps,
+            "turns": found.turns,
+            "sentence": f"The largest multiplier has the modulus {largest:.4g} per period, "
+            f"{side} the unit circle.",
+        }
+    )
+
+
+def make_map(
+    check: Check, asked: dict[str, Any], x: dict[str, Any], y: dict[str, Any], criterion: str
+) -> dict[str, Any]:
+    """Return the growth rate over two axes, rows along y."""
+    values = {axis["name"]: points(axis) for axis in (y, x)}
+    dataset = stability_map(_problem(asked), criterion, advance=check, **values)  # pyright: ignore[reportArgumentType]
+    quantity = "distance" if criterion == "level" else "rate"
+    found = dataset[quantity]
+    lists = {axis["name"]: values[axis["name"]].tolist() for axis in (y, x)}
+    return {
+        "x": lists[x["name"]],
+        "y": lists[y["name"]],
+        "quantity": quantity,
+        "label": LABELS[quantity][0],
+        quantity: plain_values(found.values),
+        "missing": _missing(dataset),
+        "order_proof": _line(dataset, x["name"]),
+        "sentence": _share(found.values, quantity),
+        "code": map_code(asked, (y, x), (lists[y["name"]], lists[x["name"]]), criterion),
+    }
+
+
+def _missing(dataset: Any) -> list[dict[str, Any]]:
+    if "missing" not in dataset:
+        return []
+    flags = dataset.missing
+    names = flags.attrs["flag_meanings"].split()
+    return [
+        {"x": int(i), "y": int(j), "reason": f"{flags.attrs[names[flags.values[j, i]]]}."}
+        for j, i in np.argwhere(flags.values > 0)
+    ]
+
+
+def _line(dataset: Any, x: str) -> dict[str, Any] | None:
+    """Return the largest momentum or step size that every order allows, along the other axis."""
+    if "order_proof" not in dataset:
+        return None
+    line = dataset.order_proof
+    (along,) = line.dims
+    return {
+        "of": line.attrs["of"],
+        "is_height": along == x,
+        "along": dataset[along].values.tolist(),
+        "values": plain_values(line.values),
+    }
+
+
+def _share(values: np.ndarray, quantity: str) -> str:
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return "No cell of this map could be computed."
+    if quantity == "distance":
+        return f"Distances from {known.min():.3g} to {known.max():.3g}."
+    share = float((known > 0).mean())
+    return f"{share:.1%} of {len(known)} cells diverge; the largest rate is {known.max():+.3g}."
+
+
+_WARM = {"first": 20.0, "last": 24.0, "log": False}, {"first": 0.9, "last": 0.99, "log": False}
+
+
+def warm_map(check: Check) -> None:
+    """Load and compile what the first maps of a page need: coarse ones and fine ones."""
+    for count in (20, 100):
+        x, y = ({**axis, "count": count} for axis in _WARM)
+        make_map(check, DEFAULT, {**x, "name": "period"}, {**y, "name": "momentum"}, "map")
+
+
+def warm_judge(check: Check) -> None:
+    """Load and compile what the first verdict of a page needs."""
+    judge(check, DEFAULT)

@@ -1,0 +1,145 @@
+"""Work for requests: threads beside the event loop, where a newer request replaces an older one.
+
+Each lane is one thread. What waits there and is no longer wanted costs nothing; what runs is asked
+between its slices (`Ticket.check`) whether to go on. So ten clients that drag at once leave at most
+one request each, and the event loop never computes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pkgutil import resolve_name
+from typing import Any
+
+from resonax.explore.errors import RequestError, Superseded
+
+__all__ = ["Desk", "Ticket"]
+
+_LANES = ("map", "verdict", "beside")
+_MOST = 64  # requests that may wait in a lane
+
+
+class Ticket:
+    """A request that is wanted until it is dropped, from any thread."""
+
+    def __init__(self) -> None:
+        self._dropped = threading.Event()
+        self._future: Future[Any] | None = None
+
+    def drop(self) -> None:
+        """Give the request up: it ends before it starts, or at its next slice."""
+        self._dropped.set()
+        if self._future is not None:
+            self._future.cancel()
+
+    def check(self, *_: Any) -> None:
+        """Raise `Superseded` if nobody wants the answer any more; called between slices."""
+        if self._dropped.is_set():
+            raise Superseded
+
+    def start(self, pool: ThreadPoolExecutor, function: Callable[[], bytes]) -> Future[bytes]:
+        """Hand the work to a thread."""
+        self._future = pool.submit(function)
+        return self._future
+
+    def call(self, prepare: Callable[[], None], name: str, given: tuple[Any, ...]) -> bytes:
+        """Do the work."""
+        self.check()
+        prepare()
+        found = resolve_name(name)(self.check, *given)
+        self.check()
+        return json.dumps(found, allow_nan=False, separators=(",", ":")).encode()
+
+
+class Desk:
+    """Where requests are handed in; make it inside the event loop that serves them.
+
+    All work begins with ``prepare()``, in its thread.
+    """
+
+    def __init__(self, prepare: Callable[[], None]) -> None:
+        self._prepare = prepare
+        self._pools: dict[str, ThreadPoolExecutor] = {
+            lane: ThreadPoolExecutor(1, f"explore-{lane}") for lane in _LANES
+        }
+        self._waiting: dict[str, int] = dict.fromkeys(_LANES, 0)
+        self._latest: dict[tuple[str, str], Ticket] = {}
+
+    async def do(
+        self,
+        lane: str,
+        name: str,
+        *given: Any,
+        client: str = "",
+        gone: Callable[[], Awaitable[None]] | None = None,
+    ) -> bytes:
+        """Return what ``name(check, *given)`` returns, as JSON.
+
+        Parameters
+        ----------
+        lane
+            The thread that does it.
+        name
+            A function, as ``module:function``: it is imported by that thread.
+        given
+            Its arguments.
+        client
+            Who asks: a newer request of the same client for the same function replaces this one.
+        gone
+            Returns when nobody waits for the answer any more.
+        """
+        if self._waiting[lane] >= _MOST:
+            raise RequestError("Too many requests wait: try again in a moment.", 503)
+        ticket, key = Ticket(), (client, name)
+        if client:
+            if (older := self._latest.get(key)) is not None:
+                older.drop()
+            self._latest[key] = ticket
+        self._waiting[lane] += 1
+        call = partial(ticket.call, self._prepare, name, given)
+        work = asyncio.wrap_future(ticket.start(self._pools[lane], call))
+        leaving = asyncio.ensure_future(gone()) if gone else None
+        try:
+            if leaving is not None:
+                await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                if not work.done():
+                    raise Superseded
+            return await work
+        except asyncio.CancelledError:
+            if work.cancelled() and not _is_cancelling():
+                raise Superseded from None
+            raise
+        finally:
+            ticket.drop()
+            self._waiting[lane] -= 1
+            work.add_done_callback(_forget)
+            if leaving is not None:
+                leaving.cancel()
+            if self._latest.get(key) is ticket:
+                del self._latest[key]
+
+    def warm_up(self, lane: str, name: str) -> None:
+        """Let a lane call ``name(check)`` when it is free, for what it loads and compiles."""
+        call = partial(Ticket().call, self._prepare, name, ())
+        self._pools[lane].submit(call).add_done_callback(_forget)
+
+    def close(self) -> None:
+        """Start nothing more; what runs is left to end."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _forget(work: Any) -> None:
+    """Look at what came of work that nobody waits for, so that it is not told as lost."""
+    if not work.cancelled():
+        work.exception()
+
+
+def _is_cancelling() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
