@@ -135,6 +135,7 @@ LINE = rx.Sinusoid(period=400.0, amplitude=2.0, variance=0.5, swing=0.8)
 ADAM = Training(LINE, adam(0.02, 0.8, 0.9), Network((4,)), batch=3, noise=0.2, reduction="sum")
 NETWORKS = {"mean": NET, "sum": ADAM}
 RATES, RUNS = [0.02, 1e-12, 1e6], 400  # networks that learn, stay and overflow
+OPTIONS = {"runs": RUNS, "steps": 40, "window": 20, "seed": 5, "double": True}
 STREAMS = len(RATES) * RUNS  # the engine adds some, to fill its arrays up
 
 
@@ -149,8 +150,7 @@ def ran(reduction):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(network, "run_networks", spy)
-        options = {"runs": RUNS, "steps": 40, "window": 20, "seed": 5, "double": True}
-        found = simulate(training, {"lr": RATES}, **options)
+        found = simulate(training, {"lr": RATES}, **OPTIONS, lanes=False)
     grid, loop = seen
     with jax.enable_x64(True):
         state = network.begin_networks(training, grid, loop=loop)
@@ -226,6 +226,18 @@ def test_training_is_backpropagation(reduction, move):
         for ours, theirs in zip(of_stream(end, stream), layers, strict=True):
             for one, other in zip(ours, theirs, strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("reduction", NETWORKS)
+def test_lanes_and_jax_train_the_same_networks(reduction):
+    """As far as their roundings allow, which those that overflow magnify."""
+    jax_found = ran(reduction)[0]
+    found = simulate(NETWORKS[reduction], {"lr": RATES}, **OPTIONS, lanes=True)
+    for ours, theirs in zip(found, jax_found, strict=True):
+        np.testing.assert_allclose(ours[:2], theirs[:2], rtol=1e-9, atol=1e-11)
+    over, theirs = (np.isposinf(each.log_response[2]).mean() for each in (found, jax_found))
+    assert abs(over - theirs) < 0.02
+    np.testing.assert_allclose(found.log_start[2], jax_found.log_start[2], rtol=1e-6)
 
 
 def test_networks_start_after_he_and_are_judged_by_the_stationary_law():

@@ -1,5 +1,6 @@
 """Simulation: cells of a grid -> one compiled, vectorised loop -> responses."""
 
+from resonax.simulation.choice import network_loop
 from resonax.simulation.engine import Responses, simulate
 from resonax.simulation.statistics import STATISTICS, summarise
 from resonax.simulation.training import Training
@@ -8,6 +9,7 @@ __all__ = [
     "STATISTICS",
     "Responses",
     "Training",
+    "network_loop",
     "simulate",
     "summarise",
 ]

@@ -49,6 +49,7 @@ def simulate(
     seed: int = 0,
     labels: ArrayLike | None = None,
     double: bool = False,
+    lanes: bool | None = None,
     advance: Advance | None = None,
 ) -> Responses:
     """Simulate a grid of cells, several runs each.
@@ -73,6 +74,11 @@ def simulate(
         the columns are a part of a larger grid.
     double
         Whether to compute in 64 bits.
+    lanes
+        Whether networks are trained by `resonax.lanes`, several times faster on a CPU, or by jax.
+        Both draw the same random numbers, and agree to rounding. If not given, lanes are used
+        where they can be: on a CPU, with llvmlite installed, for any optimizer that treats each
+        weight by itself.
     advance
         Called with the share of the work just finished.
 
@@ -96,6 +102,7 @@ def simulate(
         runs,
         steps,
         window,
+        lanes,
     )
     check_whole("seed", seed, low=0, high=2**63 - 1)
     _check(asked)
@@ -137,6 +144,7 @@ class _Request(NamedTuple):
     runs: int
     steps: int
     window: int
+    lanes: bool | None
 
     @property
     def values(self) -> dict[str, np.ndarray]:
@@ -165,7 +173,7 @@ def _vectors(name: str, values: Mapping[str, ArrayLike]) -> dict[str, np.ndarray
 
 
 def _check(asked: _Request) -> None:
-    training, columns, shared, runs, steps, window = asked
+    training, columns, shared, runs, steps, window, _ = asked
     check_whole("runs", runs, low=1, high=10**6)
     for name, number in (("steps", steps), ("window", window)):
         check_whole(name, number, low=BLOCK)
@@ -233,7 +241,7 @@ def _run(
     asked: _Request, keys: Array, ordered: bool, share_paths: bool, advance: Advance
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run cells that one compiled loop serves."""
-    training, columns, shared, runs, steps, window = asked
+    training, columns, shared, runs, steps, window, _ = asked
     loop = _loop(asked, ordered, share_paths)
     # Vectorised code rounds the last few numbers of an array, which do not fill a vector, another
     # way: copies of the last path fill it up, so that no result depends on their number.
@@ -252,9 +260,9 @@ def _run(
     # The reduction is a number of the grid: one compiled loop serves both.
     training = replace(training, process=process, reduction="mean")
     if isinstance(training.model, Network):
-        from resonax.simulation.network import run_networks
+        from resonax.simulation.choice import run_networks
 
-        logs = run_networks(training, grid, loop, steps, window, advance)
+        logs = run_networks(training, grid, loop, paths, steps, window, advance, asked.lanes)
     else:
         logs = _run_linear(training, grid, loop, steps, window, advance)
     begin, middle, end = (

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 
-from resonax.learners import Momentum, Network
+from resonax.learners import Network
 from resonax.moments import Moments
 from resonax.simulation.batches import (
     CHOICE,
@@ -26,16 +24,27 @@ from resonax.simulation.batches import (
     Needs,
     needs_of,
 )
-from resonax.simulation.position_form import position_form
+from resonax.simulation.position_form import init_state, update_weights
 from resonax.simulation.random_numbers import BEGINNING, normal_array, normals, uniform_array
-from resonax.simulation.schedule import BLOCK, Advance, run_windows
+from resonax.simulation.schedule import BLOCK, Advance, Windowed, run_windows
 from resonax.simulation.training import Training
 from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, vmap_cells, walk
 
-__all__ = ["Layers", "apply_network", "run_networks", "target"]
+__all__ = [
+    "TEST",
+    "TEST_CHOICE",
+    "TEST_ROWS",
+    "Layers",
+    "apply_network",
+    "first_layers",
+    "first_normals",
+    "log_mean_loss",
+    "run_networks",
+    "target",
+]
 
 _FEW_TERMS = 4  # up to which a product of small matrices costs more than its sums
-_TEST_ROWS = 10  # fresh inputs from the stationary law, for the loss of each recorded step
+TEST_ROWS = 10  # fresh inputs from the stationary law, for the loss of each recorded step
 TEST, TEST_CHOICE = 4 * 2**20, 5 * 2**20  # the first of their slots
 
 Layers = tuple[tuple[Array, Array], ...]  # weights (in, out) and bias (out,) of each layer
@@ -107,7 +116,7 @@ def _loss(layers: Layers, inputs: Array, outputs: Array) -> Array:
     return jnp.mean((apply_network(layers, inputs) - outputs) ** 2)
 
 
-def he_layers(given: Array, dim: int, hidden: tuple[int, ...]) -> Layers:
+def first_layers(given: Array, dim: int, hidden: tuple[int, ...]) -> Layers:
     """Return weights of variance 2 / inputs (He et al., 2015); the biases are 0."""
     layers, used = [], 0
     for before, after in itertools.pairwise((dim, *hidden, 1)):
@@ -117,8 +126,10 @@ def he_layers(given: Array, dim: int, hidden: tuple[int, ...]) -> Layers:
     return tuple(layers)
 
 
-def _weights(dim: int, hidden: tuple[int, ...]) -> int:
-    return sum(before * after for before, after in itertools.pairwise((dim, *hidden, 1)))
+def first_normals(grid: Grid, dim: int, hidden: tuple[int, ...]) -> Array:
+    """Return the random numbers of `first_layers`, (paths, weights without biases)."""
+    count = sum(before * after for before, after in itertools.pairwise((dim, *hidden, 1)))
+    return normal_array(grid.keys, BEGINNING, INPUT, count)[:, 0]
 
 
 def _inputs(law: Law, standard: Array, choice: Array) -> Array:
@@ -145,10 +156,10 @@ def begin_networks(training: Training, grid: Grid, *, loop: Loop) -> NetworkStat
     assert isinstance(model, Network)
 
     def begin(values: Any, given: Array) -> Any:
-        layers = he_layers(given, dim, model.hidden)
-        return layers, position_form(cell_at(training, values).optimizer).init(layers)
+        layers = first_layers(given, dim, model.hidden)
+        return layers, init_state(cell_at(training, values).optimizer, layers)
 
-    given = normal_array(grid.keys, BEGINNING, INPUT, _weights(dim, model.hidden))[:, 0]
+    given = first_normals(grid, dim, model.hidden)
     layers, optimizer = vmap_cells(begin, grid, loop._replace(law_varies=True))(given)
     total = jnp.zeros(layers[-1][1].shape[:2])
     return NetworkState(begin_walk(training, grid, loop), layers, optimizer, total)
@@ -180,7 +191,7 @@ def _tests(training: Training, grid: Grid, loop: Loop, steps: Array) -> _Batch:
         inputs = _inputs(cell_at(training, values).process.stationary(), given.input, given.choice)
         return _Batch(inputs, target(inputs))
 
-    needs = Needs(0, _TEST_ROWS * training.process.dim, _TEST_ROWS, 0)
+    needs = Needs(0, TEST_ROWS * training.process.dim, TEST_ROWS, 0)
     given = _draw(grid, steps, needs, (TEST, TEST_CHOICE, NOISE))
     return jax.vmap(vmap_cells(test_of, grid, loop))(given)
 
@@ -195,16 +206,10 @@ def _step(
     state: Any,
 ) -> tuple[Any, Any]:
     """Return layers and optimizer of one cell after one step."""
-    optimizer: Any = cell_at(training, values).optimizer
     slope = jax.grad(_loss)(layers, *batch)
     slope = jax.tree.map(lambda leaf: grid.scale(loop.rows) * leaf, slope)
-    if isinstance(optimizer, Momentum):
-        if loop.decays:
-            decay = optimizer.weight_decay
-            slope = jax.tree.map(lambda g, weight: g + decay * weight, slope, layers)
-        optimizer = replace(optimizer, weight_decay=0.0)
-    moves, state = position_form(optimizer).update(slope, state, layers)
-    return optax.apply_updates(layers, moves), state
+    optimizer = cell_at(training, values).optimizer
+    return update_weights(optimizer, slope, layers, state, decays=loop.decays)
 
 
 @functools.partial(jax.jit, static_argnames="loop", donate_argnames="state")
@@ -266,6 +271,12 @@ def _flat(leaf: Array) -> Array:
     return leaf.reshape(-1, *leaf.shape[2:])
 
 
+def log_mean_loss(state: Windowed, steps: int) -> np.ndarray:
+    """Return the logarithm of the mean loss; it is infinite for a network that overflowed."""
+    mean = np.asarray(state.total, float) / steps
+    return np.log(np.where(np.isfinite(mean), np.maximum(mean, 1e-300), np.inf))
+
+
 def run_networks(
     training: Training,
     grid: Grid,
@@ -276,16 +287,10 @@ def run_networks(
 ) -> list[np.ndarray]:
     """Return the logarithms of the test loss at the start, and over windows in middle and end.
 
-    The loss at the start is that of the first 20 steps. A network that overflowed has an infinite
-    loss.
+    The loss at the start is that of the first 20 steps.
     """
-
-    def log_mean(state: NetworkState, count: int) -> np.ndarray:
-        mean = np.asarray(state.total, float) / count
-        return np.log(np.where(np.isfinite(mean), np.maximum(mean, 1e-300), np.inf))
-
     step_blocks = functools.partial(step_networks, training, grid, loop=loop)
     begin = functools.partial(begin_networks, training, grid, loop=loop)
-    start = log_mean(step_blocks(begin(), 0, 1, True), BLOCK)  # its state is donated
-    measure = functools.partial(log_mean, count=window)
+    start = log_mean_loss(step_blocks(begin(), 0, 1, True), BLOCK)  # its state is donated
+    measure = functools.partial(log_mean_loss, steps=window)
     return [start, *run_windows(begin(), step_blocks, measure, steps, window, advance)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ import optax
 
 from resonax.learners import Momentum
 
-__all__ = ["position_form"]
+__all__ = ["init_state", "position_form", "update_weights"]
 
 
 def position_form(optimizer: Any) -> optax.GradientTransformation:
@@ -34,3 +35,21 @@ def position_form(optimizer: Any) -> optax.GradientTransformation:
         return moves, params
 
     return optax.GradientTransformation(init, update)  # pyright: ignore[reportArgumentType]
+
+
+def init_state(optimizer: Any, weights: Any) -> Any:
+    """Return the state of an optimizer before its first step."""
+    return position_form(optimizer).init(weights)
+
+
+def update_weights(
+    optimizer: Any, slope: Any, weights: Any, state: Any, *, decays: bool
+) -> tuple[Any, Any]:
+    """Return weights and state of an optimizer after a step; ``decays``: whether any cell does."""
+    if isinstance(optimizer, Momentum):
+        if decays:
+            decay = optimizer.weight_decay
+            slope = jax.tree.map(lambda g, weight: g + decay * weight, slope, weights)
+        optimizer = replace(optimizer, weight_decay=0.0)
+    moves, state = position_form(optimizer).update(slope, state, weights)
+    return optax.apply_updates(weights, moves), state

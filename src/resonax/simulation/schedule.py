@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import jax
+import numpy as np
 from jax import Array
 
-__all__ = ["BLOCK", "Advance", "run_windows", "schedule"]
+__all__ = ["BLOCK", "Advance", "Windowed", "run_windows", "schedule"]
 
 BLOCK = 20  # steps drawn at once
 _LONGEST = 1000  # steps between two reports of progress
@@ -49,7 +50,7 @@ class Windowed(Protocol):
     """A state that sums responses up."""
 
     @property
-    def total(self) -> Array:
+    def total(self) -> Array | np.ndarray:
         """Sum of the responses in a window."""
         ...
 

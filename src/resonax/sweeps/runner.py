@@ -57,12 +57,17 @@ class Computation:
     @cached_property
     def _specification(self) -> dict[str, Any]:
         """All that the numbers depend on."""
-        return {
+        found = {
             **self.experiment.specification,
             "seed": self.seed,
             "precision": "double" if self.double else "single",
             "device": self.device,
         }
+        if self.experiment.networks:
+            from resonax.simulation import network_loop
+
+            found["networks"] = network_loop(self.device)
+        return found
 
     @property
     def tasks(self) -> int:

@@ -1,0 +1,162 @@
+"""Networks in memory, and the threads that train them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+
+import numpy as np
+
+from resonax.lanes.compiled import load_program
+from resonax.lanes.program import REAL, WHOLE, WORDS, Plan
+
+__all__ = ["Fleet"]
+
+_LINE = 64  # bytes
+_PARTS = 4  # in which the blocks of a thread are handed out
+
+
+class Fleet:
+    """Networks (paths, cells) in training. The cells of a path share its random numbers.
+
+    Parameters
+    ----------
+    plan
+        What the program is written for.
+    keys
+        Of the random numbers, (paths, 2).
+    weights, states, numbers
+        Of each network, (paths, cells, ...): its weights; the states of its optimizer in the order
+        of the plan; the numbers of its optimizer, the deviation of the noise and the factor of the
+        slope.
+    threads
+        How many share the work. No result depends on it.
+    folder
+        Where compiled programs are kept, if anywhere.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        keys: np.ndarray,
+        weights: np.ndarray,
+        states: Sequence[np.ndarray],
+        numbers: np.ndarray,
+        *,
+        threads: int = 1,
+        folder: Path | None = None,
+    ) -> None:
+        self._plan, self._threads = plan, threads
+        self._paths, self.cells = weights.shape[:2]
+        real = np.float64 if plan.double else np.float32
+        wide = [s for s, (_, is_wide) in zip(states, plan.update.states, strict=True) if is_wide]
+        words = [
+            s for s, (_, is_wide) in zip(states, plan.update.states, strict=True) if not is_wide
+        ]
+        nothing = np.zeros((*weights.shape[:2], 0))
+        blocks = -(-self._paths // plan.lanes)
+        self._memory = {
+            "weights": self._spread(weights, real),
+            "states": self._spread(np.concatenate([nothing, *wide], axis=2), real),
+            "numbers": self._spread(numbers, real),
+            "total": _aligned((blocks, self.cells, 1, plan.lanes), real),
+            "keys": self._spread(keys[:, None], np.uint32),
+            "scalars": self._spread(np.stack([*words], axis=2) if words else nothing, np.int32),
+        }
+        self._blocks = blocks
+        self._program: Callable[..., None] = load_program(plan, folder)
+        size = sum(plan.areas().values()) * plan.lanes
+        self._scratch = [_aligned((size,), real) for _ in range(threads)]
+
+    def _spread(self, array: np.ndarray, kind: type) -> np.ndarray:
+        """Return (paths, cells, n) as (blocks, cells, n, lanes), filled up with copies."""
+        lanes = self._plan.lanes
+        blocks = -(-len(array) // lanes)
+        filled = array[np.minimum(np.arange(blocks * lanes), len(array) - 1)]
+        split = np.moveaxis(filled.reshape(blocks, lanes, *array.shape[1:]), 1, -1)
+        made = _aligned(split.shape, kind)
+        made[...] = split
+        return made
+
+    def _gather(self, name: str) -> np.ndarray:
+        """Return (blocks, cells, n, lanes) as (paths, cells, n)."""
+        whole = np.moveaxis(self._memory[name], -1, 1)
+        return whole.reshape(-1, *whole.shape[2:])[: self._paths]
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The weights, (paths, cells, weights)."""
+        return self._gather("weights")
+
+    @property
+    def total(self) -> np.ndarray:
+        """Sums of the test losses of recorded steps, (paths, cells)."""
+        return self._gather("total")[..., 0]
+
+    def reset(self) -> Fleet:
+        """Begin the sums of test losses anew; return the fleet."""
+        self._memory["total"][...] = 0.0
+        return self
+
+    def advance(
+        self, first: int, steps: int, law: np.ndarray, test_law: np.ndarray, *, record: bool
+    ) -> None:
+        """Take some steps, a multiple of 4.
+
+        Parameters
+        ----------
+        first, steps
+            Number of the first step, and how many.
+        law
+            Of the inputs, (steps or 1, cells or 1, numbers of a law, paths).
+        test_law
+            Of the test inputs, (cells or 1, numbers of a law, paths).
+        record
+            Whether the test losses are summed up.
+        """
+        paths = law.shape[-1]
+        many_steps, many_cells, many_tests = len(law) > 1, law.shape[1] > 1, len(test_law) > 1
+        whole = {
+            "cells": self.cells,
+            "first_step": first,
+            "steps": steps,
+            "record": int(record),
+            "paths": paths,
+            "law_step": law[0].size * many_steps,
+            "law_cell": law[0, 0].size * many_cells,
+            "test_cell": test_law[0].size * many_tests,
+        }
+        memory = {**self._memory, "law": law, "test_law": test_law}
+        assert all(array.flags.c_contiguous for array in memory.values())
+        free: SimpleQueue[np.ndarray] = SimpleQueue()
+        for scratch in self._scratch:
+            free.put(scratch)
+
+        def run(part: range) -> None:
+            scratch = free.get()
+            given = whole | {"first_block": part.start, "blocks": len(part)}
+            places = {
+                name: array.ctypes.data for name, array in (memory | {"scratch": scratch}).items()
+            }
+            self._program(*(given[k] for k in WHOLE), *(places[k] for k in (*REAL, *WORDS)))
+            free.put(scratch)
+
+        if self._threads == 1:
+            return run(range(self._blocks))
+        # A call lets go of the interpreter: threads work side by side.
+        size = max(1, self._blocks // (self._threads * _PARTS))
+        parts = [range(b, min(b + size, self._blocks)) for b in range(0, self._blocks, size)]
+        with ThreadPoolExecutor(self._threads) as pool:
+            list(pool.map(run, parts))
+        return None
+
+
+def _aligned(shape: tuple[int, ...], kind: type) -> np.ndarray:
+    """Return zeros that begin at a line of the cache, so that no vector lies across two."""
+    size = math.prod(shape) * np.dtype(kind).itemsize
+    raw = np.zeros(size + _LINE, np.uint8)
+    first = -raw.ctypes.data % _LINE
+    return raw[first : first + size].view(kind).reshape(shape)

@@ -1,0 +1,83 @@
+"""Elementary functions of vectors, by their series: for 32 and 64 bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from resonax.lanes.vectors import F64, I32, I64, Vector
+
+__all__ = ["cos_sin", "power"]
+
+_EXPONENT = {I32: 23, I64: 52}  # bits of the fraction, which stand below those of the exponent
+_ROOT_HALF = {I32: 0x3F3504F3, I64: 0x3FE6A09E667F3BCD}
+
+
+def _series(x: Vector, coefficients: Sequence[float]) -> Vector:
+    """Return a polynomial, the coefficient of the highest power last."""
+    value = x.full(coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        value = value.fma(x, coefficient)
+    return value
+
+
+def log(x: Vector) -> Vector:
+    r"""Return the natural logarithm of a normal positive number.
+
+    With :math:`x = 2^e m` and :math:`m` between :math:`\sqrt{1/2}` and :math:`\sqrt 2`,
+    :math:`\log x = e\log 2 + 2\operatorname{artanh}\frac{m-1}{m+1}`.
+    """
+    double = x.element == F64
+    word = I64 if double else I32
+    bits = x.bits_as(word)
+    exponent = (bits - _ROOT_HALF[word]).shift_signed(_EXPONENT[word])
+    rest = (bits - (exponent << _EXPONENT[word])).bits_as(x.element) - 1.0
+    ratio = rest / (rest + 2.0)
+    terms = 11 if double else 5  # the next one is below the rounding
+    tail = _series(ratio * ratio, [2 / (2 * k + 1) for k in range(terms)]) * ratio
+    # log 2 in two parts: the first has few digits, so that its product is exact.
+    high = 0.693145751953125
+    whole = exponent.as_type(x.element)
+    return whole.fma(high, whole.fma(math.log(2) - high, tail))
+
+
+def exp(x: Vector) -> Vector:
+    """Return the exponential of a number in 64 bits, at most 700; below -700 it is 0."""
+    safe = (x > -700.0).where(x, 0.0)
+    turns = (safe * (1 / math.log(2))).intrinsic("rint")
+    high = 0.6931471803691238  # the upper 33 bits of log 2
+    rest = turns.fma(-1.9082149292705877e-10, turns.fma(-high, safe))
+    fraction = _series(rest, [1 / math.factorial(k) for k in range(14)])
+    scale = ((turns.as_type(I64) + 1023) << 52).bits_as(F64)
+    return (x > -700.0).where(fraction * scale, 0.0)
+
+
+def power(base: Vector, exponent: Vector) -> Vector:
+    """Return a base of at least 0 to an exponent of at least 0, by way of 64 bits."""
+    kind = base.element
+    base, exponent = base.as_type(F64), exponent.as_type(F64)
+    found = exp(exponent * log(base))
+    found = (base > 0.0).where(found, 0.0)
+    return exponent.compare("==", 0.0).where(1.0, found).as_type(kind)
+
+
+def cos_sin(turns: Vector) -> tuple[Vector, Vector]:
+    """Return cosine and sine of an angle in turns, by their series in a quarter turn."""
+    quarters = turns * 4.0
+    near = quarters.intrinsic("rint")
+    angle = (quarters - near) * (math.pi / 2)
+    square = angle * angle
+    terms = 9 if turns.element == F64 else 5
+    cosine, sine = (
+        _series(square, [(-1) ** k / math.factorial(2 * k + odd) for k in range(terms)])
+        for odd in (0, 1)
+    )
+    sine = sine * angle
+    which = (near * 0.25).intrinsic("floor").fma(-4.0, near)  # 0, 1, 2 or 3, exactly
+    is_odd = which.compare("==", 1.0) | which.compare("==", 3.0)
+    turned = is_odd.where(sine, cosine), is_odd.where(cosine, sine)
+    is_left = which.compare("==", 1.0) | which.compare("==", 2.0)  # a negative cosine
+    return (
+        is_left.where(-turned[0], turned[0]),
+        (which > 1.5).where(-turned[1], turned[1]),
+    )

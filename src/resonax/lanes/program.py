@@ -1,0 +1,271 @@
+"""The whole loop: random numbers, batches, gradients, updates and test losses of all networks."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+from resonax.lanes.emitter import Code, Index, Memory
+from resonax.lanes.inputs import LawForm, target
+from resonax.lanes.network import Network, layers_of
+from resonax.lanes.random_numbers import GROUP, draw, normal_pair, uniform_pair
+from resonax.lanes.update import Update
+from resonax.lanes.vectors import BOOL, F32, F64, I32, Vector
+
+__all__ = ["REAL", "VERSION", "WHOLE", "WORDS", "Plan", "Slots", "write_program"]
+
+VERSION = 1  # of the bits: a program that rounds otherwise has another one
+
+# The arguments of the function, in order. Networks stand in memory as (blocks of lanes, cells of
+# a path, their numbers, lanes), laws as (steps, cells, their numbers, paths).
+WHOLE = ["first_block", "blocks", "cells", "first_step", "steps", "record"]
+WHOLE += ["paths", "law_step", "law_cell", "test_cell"]
+REAL = ["weights", "states", "numbers", "law", "test_law", "total", "scratch"]
+WORDS = ["keys", "scalars"]
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The first slots of the random numbers, by what they are for."""
+
+    input: int
+    choice: int
+    noise: int
+    test: int
+    test_choice: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a program is written for."""
+
+    widths: tuple[int, ...]
+    rows: int  # of a batch
+    test_rows: int
+    law: LawForm
+    test_law: LawForm
+    update: Update
+    slots: Slots
+    double: bool
+    lanes: int
+    sums: int  # held in registers at once
+
+    @property
+    def weights(self) -> int:
+        """How many weights a network has."""
+        return sum(layer.size for layer in layers_of(self.widths))
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a network has: of its optimizer, of the noise, of the slope."""
+        return self.update.numbers + 2
+
+    @property
+    def wide_states(self) -> int:
+        """How many numbers stand beside each weight."""
+        return sum(is_wide for _, is_wide in self.update.states)
+
+    @property
+    def scalar_states(self) -> int:
+        """How many words stand beside each network."""
+        return len(self.update.states) - self.wide_states
+
+    def areas(self) -> dict[str, int]:
+        """Return how many vectors of scratch memory each purpose takes."""
+        rows, tests, dim = self.rows, self.test_rows, self.widths[0]
+        units = sum(self.widths[1:])
+        return {
+            "hidden": max(rows, tests) * units,
+            "slopes": rows * units,
+            "batch": rows * (dim + 1),
+            "test_batch": tests * (dim + 1),
+            # An odd count is followed by one number more.
+            "input": GROUP * (self.law.normals(rows) + 1),
+            "choice": GROUP * (self.law.uniforms(rows) + 1),
+            "noise": GROUP * (rows + 1),
+            "test": GROUP * (self.test_law.normals(tests) + 1),
+            "test_choice": GROUP * (self.test_law.uniforms(tests) + 1),
+        }
+
+    @property
+    def text(self) -> str:
+        """All that the code depends on, beside the processor."""
+        parts = (self.widths, self.rows, self.test_rows, self.law, self.test_law, self.slots)
+        return repr((*parts, self.double, self.lanes, self.sums, self.update.text))
+
+
+class _Writer:
+    """Writes the program of a plan."""
+
+    def __init__(self, plan: Plan, triple: str) -> None:
+        self.plan = plan
+        self.code = Code(plan.lanes, F64 if plan.double else F32, triple)
+        self.given = self.code.function("advance", WHOLE, REAL, WORDS)
+        starts = itertools.accumulate(plan.areas().values(), initial=0)
+        scratch = self.given["scratch"]
+        self.area = {
+            name: scratch.at(start) for name, start in zip(plan.areas(), starts, strict=False)
+        }
+
+    def write(self) -> Code:
+        """Write the loops over blocks of paths, groups of steps, cells and single steps."""
+        code, plan, given = self.code, self.plan, self.given
+        with code.loop(given["blocks"]) as offset:
+            block = given["first_block"] + offset
+            with code.loop(given["steps"], GROUP) as start:
+                self._draw(given["keys"].at(block * 2), given["first_step"] + start)
+                with code.loop(given["cells"]) as cell:
+                    network = block * given["cells"] + cell
+                    law, test_law = (
+                        Memory(code, given[name].pointer, given["paths"])
+                        for name in ("law", "test_law")
+                    )
+                    lane = block * plan.lanes
+                    law = self._moved(law, lane + cell * given["law_cell"])
+                    test_law = self._moved(test_law, lane + cell * given["test_cell"])
+                    with code.loop(GROUP) as ahead:
+                        now = self._moved(law, (start + ahead) * given["law_step"])
+                        self._step(network, ahead, now, test_law)
+        code.end()
+        return code
+
+    def _moved(self, memory: Memory, numbers: Index) -> Memory:
+        return memory._replace(pointer=self.code.move(memory.pointer, numbers))
+
+    def _draw(self, keys: Memory, step: Index) -> None:
+        """Draw the random numbers of a group of steps, which all cells of a path share."""
+        plan, key = self.plan, (keys.load(0), keys.load(1))
+        slots, rows, tests = plan.slots, plan.rows, plan.test_rows
+        kinds = [
+            ("input", normal_pair, slots.input, plan.law.normals(rows)),
+            ("choice", uniform_pair, slots.choice, plan.law.uniforms(rows)),
+            ("noise", normal_pair, slots.noise, rows),
+        ]
+        of_tests = [
+            ("test", normal_pair, slots.test, plan.test_law.normals(tests)),
+            ("test_choice", uniform_pair, slots.test_choice, plan.test_law.uniforms(tests)),
+        ]
+
+        def draw_kind(name: str, pair: Any, first: int, count: int) -> None:
+            area = self.area[name]
+
+            def put(ahead: int, place: Index, number: Vector) -> None:
+                area.store(place + ahead * (count + 1), number)
+
+            draw(self.code, pair, key, step, first, count, put)
+
+        for kind in kinds:
+            if kind[-1]:
+                draw_kind(*kind)
+        with self.code.loop(self.given["record"]):
+            for kind in of_tests:
+                if kind[-1]:
+                    draw_kind(*kind)
+
+    def _step(self, network: Index, ahead: Index, law: Memory, test_law: Memory) -> None:
+        """Take one step of one network, and with ``record`` add its test loss to the total."""
+        code, plan, given, area = self.code, self.plan, self.given, self.area
+        net = self._network(network)
+        numbers = given["numbers"].at(network * plan.numbers)
+        *own, noise, slope = (numbers.load(place) for place in range(plan.numbers))
+        self._batch("input", "choice", plan.law, plan.rows, area["batch"], ahead, law, noise)
+        known = self._begin_update(network, own)
+        outputs = area["batch"].at(plan.rows * plan.widths[0])
+
+        def give(row: Index | int, value: Vector) -> None:
+            net.slopes[-1].store(row, (value - outputs.load(row)) * slope)
+
+        states = given["states"].at(network * (plan.weights * plan.wide_states))
+
+        def move(place: Index | int, gradient: Vector) -> None:
+            held = [place + number * plan.weights for number in range(plan.wide_states)]
+            before = [states.load(where) for where in held]
+            weight, after = plan.update.move(known, gradient, net.weights.load(place), before)
+            net.weights.store(place, weight)
+            for where, state in zip(held, after, strict=True):
+                states.store(where, state)
+
+        net.forward(area["batch"], plan.rows, give)
+        net.backward(area["batch"], plan.rows, move)
+        with code.loop(given["record"]):
+            self._record(net, network, ahead, test_law)
+
+    def _network(self, number: Index) -> Network:
+        """Return the network of a number, in the memory of the program."""
+        plan, layers = self.plan, layers_of(self.plan.widths)
+        units = [0, *itertools.accumulate(layer.outputs for layer in layers[:-1])]
+        most = max(plan.rows, plan.test_rows)
+        return Network(
+            self.code,
+            layers,
+            self.given["weights"].at(number * plan.weights),
+            [self.area["hidden"].at(unit * most) for unit in units],
+            [self.area["slopes"].at(unit * plan.rows) for unit in units],
+            plan.sums,
+        )
+
+    def _begin_update(self, network: Index, numbers: list[Vector]) -> dict[Any, Vector]:
+        """Write what the update of all weights shares, and the scalar states after it."""
+        kinds = [kind for kind, is_wide in self.plan.update.states if not is_wide]
+        scalars = self.given["scalars"].at(network * self.plan.scalar_states)
+        words = [scalars.load(place) for place in range(len(kinds))]
+        before = [
+            word.compare("!=", 0) if kind == "bool" else word
+            for kind, word in zip(kinds, words, strict=True)
+        ]
+        known, after = self.plan.update.begin_step(self.code, numbers, before)
+        for place, scalar in enumerate(after):
+            scalars.store(place, scalar.as_type(I32) if scalar.element == BOOL else scalar)
+        return known
+
+    def _batch(
+        self,
+        normal: str,
+        choice: str,
+        form: LawForm,
+        rows: int,
+        batch: Memory,
+        ahead: Index,
+        law: Memory,
+        noise: Vector | None,
+    ) -> None:
+        """Write inputs (rows, dim) and, after them, targets (rows) of a step into memory."""
+        dim = form.dim
+        standard = self.area[normal].at(ahead * (form.normals(rows) + 1))
+        uniform = self.area[choice].at(ahead * (form.uniforms(rows) + 1))
+        noises = self.area["noise"].at(ahead * (rows + 1))
+        with self.code.loop(rows) as row:
+            if form.rows:
+                inputs = [law.load(row * dim + place) for place in range(dim)]
+            else:
+                numbers = [standard.load(row * dim + place) for place in range(dim)]
+                chosen = uniform.load(row) if form.components > 1 else None
+                inputs = form.draw(law, numbers, chosen)
+            for place, value in enumerate(inputs):
+                batch.store(row * dim + place, value)
+            wanted = target(inputs)
+            if noise is not None:
+                wanted = noise.fma(noises.load(row), wanted)
+            batch.store(row + rows * dim, wanted)
+
+    def _record(self, net: Network, network: Index, ahead: Index, law: Memory) -> None:
+        """Add the mean squared error on fresh inputs, without noise, to the total."""
+        plan, area = self.plan, self.area
+        batch, rows = area["test_batch"], plan.test_rows
+        self._batch("test", "test_choice", plan.test_law, rows, batch, ahead, law, None)
+        outputs = batch.at(rows * plan.widths[0])
+        loss = self.code.variable(self.code.constant(0.0, self.code.real))
+
+        def give(row: Index | int, value: Vector) -> None:
+            gap = value - outputs.load(row)
+            loss.set((gap * (1.0 / rows)).fma(gap, loss.get()))
+
+        net.forward(batch, rows, give)
+        total = self.given["total"]
+        total.store(network, total.load(network) + loss.get())
+
+
+def write_program(plan: Plan, triple: str) -> Code:
+    """Write the function ``advance`` for a plan, for a machine of this name."""
+    return _Writer(plan, triple).write()

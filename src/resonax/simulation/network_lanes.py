@@ -1,0 +1,235 @@
+"""Networks by lanes: laws and first weights by jax, all steps by a program of `resonax.lanes`."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from resonax.lanes import Fleet, LawForm, Plan, Slots, Unsupported, host_machine, trace_update
+from resonax.learners import Network
+from resonax.moments import Moments
+from resonax.simulation.batches import CHOICE, INPUT, NOISE, PROCESS, Gaussian, Law, split
+from resonax.simulation.network import (
+    TEST,
+    TEST_CHOICE,
+    TEST_ROWS,
+    first_layers,
+    first_normals,
+    log_mean_loss,
+)
+from resonax.simulation.position_form import init_state, update_weights
+from resonax.simulation.random_numbers import normals
+from resonax.simulation.schedule import BLOCK, Advance, run_windows
+from resonax.simulation.training import Training
+from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, vmap_cells, walk
+
+__all__ = ["plan_networks", "run_lanes"]
+
+_SLOTS = Slots(INPUT, CHOICE, NOISE, TEST, TEST_CHOICE)
+_MOST_NUMBERS = 2**23  # of the laws that are computed ahead
+_MOST_BLOCKS = 50  # of steps, likewise
+_MOST_COMPONENTS = 256  # of a mixture, which are tried one by one
+_MOST_SCRATCH = 2**20  # numbers beside a network: of its batch, its random numbers, its units
+
+
+class _Start(NamedTuple):
+    """All networks before the first step, with leading axes (paths, cells of a path)."""
+
+    weights: Array
+    states: list[Array]
+    numbers: Array
+
+
+def _form(law: Law, dim: int) -> LawForm:
+    """Return how a law with leading axes is written for lanes."""
+    if isinstance(law, Gaussian):
+        return LawForm(dim)
+    if isinstance(law, Moments) and not law.is_sampled:
+        return LawForm(dim, rows=law.mean.shape[-2])
+    return LawForm(dim, law.mean.shape[-2], not isinstance(law, Moments))
+
+
+def _table(law: Law) -> Array:
+    """Return the numbers of a law (..., paths, cells), as (..., cells, numbers, paths)."""
+    if isinstance(law, Gaussian):
+        numbers = jnp.stack([*law.mean, *law.scale], axis=-1)
+    elif isinstance(law, Moments) and not law.is_sampled:
+        numbers = law.mean.reshape(*law.mean.shape[:-2], -1)
+    else:
+        root = law.root.reshape(*law.mean.shape[:-1], -1) if isinstance(law, Moments) else law.scale
+        each = jnp.concatenate([law.mean, root], axis=-1)
+        sums = jnp.cumsum(law.weight, axis=-1)[..., :-1]
+        numbers = jnp.concatenate([each.reshape(*sums.shape[:-1], -1), sums], axis=-1)
+    return jnp.moveaxis(numbers, -3, -1)
+
+
+def _test_law(training: Training, grid: Grid, loop: Loop) -> Law:
+    """Return the stationary law of each cell."""
+    diagonal = np.ndim(getattr(training.process, "variance", 0.0)) < 2
+
+    def of_cell(values: Any, _: Any) -> Law:
+        return split(cell_at(training, values).process.stationary(), diagonal)
+
+    return vmap_cells(of_cell, grid, loop)([])
+
+
+@functools.partial(jax.jit, static_argnames="loop")
+def _begin(training: Training, grid: Grid, *, loop: Loop) -> tuple[_Start, Any, Array]:
+    """Return all networks and processes before the first step, and the laws of the tests."""
+    dim, model = training.process.dim, training.model
+    assert isinstance(model, Network)
+
+    def begin(values: Any, given: Array) -> _Start:
+        layers = first_layers(given, dim, model.hidden)
+        weights = jnp.concatenate([part.ravel() for layer in layers for part in layer])
+        cell = cell_at(training, values)
+        slope = 2 * grid.scale(loop.rows) / loop.rows
+        numbers = [*jax.tree.leaves(cell.optimizer), jnp.sqrt(cell.noise), slope]
+        states = jax.tree.leaves(init_state(cell.optimizer, weights))
+        return _Start(weights, states, jnp.stack([jnp.asarray(n, float) for n in numbers]))
+
+    given = first_normals(grid, dim, model.hidden)
+    start = vmap_cells(begin, grid, loop._replace(law_varies=True))(given)
+    return start, begin_walk(training, grid, loop)[0], _table(_test_law(training, grid, loop))
+
+
+@functools.partial(jax.jit, static_argnames=("loop", "most"))
+def _laws(
+    training: Training,
+    grid: Grid,
+    process: Any,
+    first: Array,
+    blocks: Array,
+    *,
+    loop: Loop,
+    most: int,
+) -> tuple[Any, Array]:
+    """Return the processes after some blocks of steps, and the laws in these."""
+    needed = training.process.step_normals if loop.ordered else 0
+
+    def of_block(number: Array, process: Any) -> tuple[Any, Array]:
+        steps = first + number * BLOCK + jnp.arange(BLOCK)
+        given = normals(grid.keys, steps, PROCESS, needed)
+        process, law = walk(training, grid, loop, process, steps, given)
+        return process, _table(law)
+
+    if not loop.ordered:
+        process, law = of_block(jnp.zeros((), int), process)
+        return process, law[None]
+    shape = jax.eval_shape(of_block, 0, process)[1]
+
+    def fill(number: Array, state: tuple[Any, Array]) -> tuple[Any, Array]:
+        process, law = of_block(number, state[0])
+        return process, state[1].at[number].set(law)
+
+    laws = jnp.zeros((most, *shape.shape), shape.dtype)
+    process, laws = jax.lax.fori_loop(0, blocks, fill, (process, laws))
+    return process, laws.reshape(-1, *shape.shape[1:])
+
+
+def plan_networks(training: Training, grid: Grid, loop: Loop) -> Plan:
+    """Return the plan of the program that trains these networks, or raise `Unsupported`."""
+    machine, dim, model = host_machine(), training.process.dim, training.model
+    assert isinstance(model, Network)
+    if not machine.bits:
+        raise Unsupported(f"the processor {machine.cpu} has no fused multiply-add")
+
+    def law(process: Any) -> Law:
+        given = [jnp.zeros((BLOCK, len(grid.keys)))] * training.process.step_normals
+        return walk(training, grid, loop, process, jnp.arange(BLOCK), given)[1]
+
+    process = jax.eval_shape(lambda: begin_walk(training, grid, loop)[0])
+    double = jnp.zeros(()).dtype == jnp.float64
+    plan = Plan(
+        widths=(dim, *model.hidden, 1),
+        rows=loop.rows,
+        test_rows=TEST_ROWS,
+        law=_form(jax.eval_shape(law, process), dim),
+        test_law=_form(jax.eval_shape(lambda: _test_law(training, grid, loop)), dim),
+        update=trace_update(
+            functools.partial(update_weights, decays=loop.decays), training.optimizer, init_state
+        ),
+        slots=_SLOTS,
+        double=double,
+        lanes=machine.lanes(double),
+        sums=machine.sums,
+    )
+    if max(plan.law.components, plan.test_law.components) > _MOST_COMPONENTS:
+        raise Unsupported(f"its inputs have a law of more than {_MOST_COMPONENTS} components")
+    if sum(plan.areas().values()) > _MOST_SCRATCH:
+        raise Unsupported("its layers and batches are too large")
+    return plan
+
+
+def _folder() -> Path | None:
+    """Return where compiled programs are kept: with those of jax."""
+    kept = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+    return Path(kept) / "lanes" if kept else None
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class _Runner:
+    """Networks and processes of a grid, on their way."""
+
+    def __init__(self, plan: Plan, training: Training, grid: Grid, loop: Loop, paths: int) -> None:
+        self._known = training, grid
+        self._loop = loop
+        start, self._process, test_law = _begin(training, grid, loop=loop)
+        self._test_law = np.asarray(test_law)
+        arrays = jax.tree.map(lambda leaf: np.asarray(leaf)[:paths], start)
+        keys = np.asarray(grid.keys)[:paths]
+        self.fleet = Fleet(plan, keys, *arrays, threads=_cores(), folder=_folder())
+        cells = self.fleet.cells if loop.law_varies else 1
+        size = BLOCK * cells * plan.law.size * len(grid.keys)
+        self._most = int(np.clip(_MOST_NUMBERS // size, 1, _MOST_BLOCKS))
+
+    @property
+    def total(self) -> np.ndarray:
+        """Sums of the test losses in a window."""
+        return self.fleet.total
+
+    def reset(self) -> _Runner:
+        """Begin a window."""
+        self.fleet.reset()
+        return self
+
+    def advance(self, first: int, blocks: int, record: bool) -> _Runner:
+        """Take some blocks of steps."""
+        for start in range(0, blocks, self._most):
+            count = min(self._most, blocks - start)
+            begin = first + start * BLOCK
+            self._process, laws = _laws(
+                *self._known, self._process, begin, count, loop=self._loop, most=self._most
+            )
+            steps = count * BLOCK
+            self.fleet.advance(begin, steps, np.asarray(laws), self._test_law, record=record)
+        return self
+
+
+def run_lanes(
+    plan: Plan,
+    training: Training,
+    grid: Grid,
+    loop: Loop,
+    paths: int,
+    steps: int,
+    window: int,
+    advance: Advance,
+) -> list[np.ndarray]:
+    """Return what `run_networks` returns, for the first ``paths`` of a grid."""
+    make = functools.partial(_Runner, plan, training, grid, loop, paths)
+    start = log_mean_loss(make().advance(0, 1, True), BLOCK)
+    measure = functools.partial(log_mean_loss, steps=window)
+    return [start, *run_windows(make(), _Runner.advance, measure, steps, window, advance)]
