@@ -84,8 +84,10 @@ from .results.saved import load as load
 from .simulation import (
     Responses as Responses,
     Training as Training,
+    Trajectories as Trajectories,
     simulate as simulate,
     summarise as summarise,
+    trajectories as trajectories,
 )
 from .stability import (
     Branch as Branch,

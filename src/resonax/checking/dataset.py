@@ -20,6 +20,7 @@ from resonax.passes.surrogates import shuffled
 from resonax.probing.replay import replay
 from resonax.processes import Sinusoid
 from resonax.stability import rates
+from resonax.stability.search import growing_bands
 
 __all__ = ["Findings", "check_dataset"]
 
@@ -123,11 +124,7 @@ def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
         return []
     if not np.isfinite(grown).all():
         return []
-    # Edges to the accuracy of a picture: where the line between two neighbours crosses 0.
-    turns = np.flatnonzero((grown[:-1] > 0) != (grown[1:] > 0))
-    edges = periods[turns] - grown[turns] * np.diff(periods)[turns] / np.diff(grown)[turns]
-    edges = [low] * bool(grown[0] > 0) + edges.tolist() + [float(periods[-1])] * bool(grown[-1] > 0)
-    return list(zip(edges[::2], edges[1::2], strict=True))
+    return growing_bands(periods, grown)
 
 
 def _orders(part: Subject) -> dict[str, np.ndarray]:

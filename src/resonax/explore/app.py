@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from resonax.checks import ResonaxError
-from resonax.explore.asked import asked_map, asked_setting, take
+from resonax.explore.asked import asked_map, asked_runs, asked_setting, take
 from resonax.explore.errors import RequestError, answer_of
 from resonax.explore.page_files import page_file, plotly_file
 from resonax.explore.schema import describe
@@ -29,7 +29,7 @@ from resonax.explore.work import Desk
 
 __all__ = ["build_app"]
 
-_THEORY = "resonax.explore.theory"
+_THEORY, _BESIDE = "resonax.explore.theory", "resonax.explore.beside"
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -43,6 +43,7 @@ def build_app(site: Site) -> Starlette:
         if site.warm:
             desk.warm_up("map", f"{_THEORY}:warm_map")
             desk.warm_up("verdict", f"{_THEORY}:warm_judge")
+            desk.warm_up("beside", f"{_BESIDE}:warm_beside")
         try:
             yield
         finally:
@@ -59,6 +60,9 @@ def build_app(site: Site) -> Starlette:
             Route("/api/schema", _answering(schema)),
             Route("/api/verdict", _answering(_verdict), methods=["POST"]),
             Route("/api/map", _answering(_map), methods=["POST"]),
+            Route("/api/spectrum", _answering(_spectrum), methods=["POST"]),
+            Route("/api/safe", _answering(_safe), methods=["POST"]),
+            Route("/api/runs", _answering(_runs), methods=["POST"]),
             Route("/{name}", _answering(page_file)),
         ],
         middleware=[Middleware(Guarded, token=site.token, port=site.port)],
@@ -67,10 +71,25 @@ def build_app(site: Site) -> Starlette:
     )
 
 
+async def _setting(request: Request) -> dict[str, Any]:
+    return asked_setting(take(await _body(request), ("setting",))["setting"])
+
+
 async def _verdict(request: Request) -> Response:
-    given = take(await _body(request), ("setting",))
-    asked = asked_setting(given["setting"])
-    return await _computed(request, "verdict", f"{_THEORY}:judge", asked)
+    return await _computed(request, "verdict", f"{_THEORY}:judge", await _setting(request))
+
+
+async def _spectrum(request: Request) -> Response:
+    return await _computed(request, "beside", f"{_BESIDE}:find_spectrum", await _setting(request))
+
+
+async def _safe(request: Request) -> Response:
+    return await _computed(request, "beside", f"{_BESIDE}:find_safe", await _setting(request))
+
+
+async def _runs(request: Request) -> Response:
+    asked = asked_runs(await _body(request))
+    return await _computed(request, "beside", f"{_BESIDE}:follow_runs", *asked)
 
 
 async def _map(request: Request) -> Response:

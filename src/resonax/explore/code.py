@@ -9,7 +9,7 @@ from typing import Any
 from resonax.registry import KINDS, without_zeros
 from resonax.request import AXES, numbers
 
-__all__ = ["Axis", "map_code", "python_setting", "setting_options", "verdict_code"]
+__all__ = ["Axis", "map_code", "python_setting", "runs_code", "setting_options", "verdict_code"]
 
 Axis = dict[str, Any]  # name, first, last, count, log
 _WORDS = ("process", "optimizer", "basis", "bias", "width", "batch", "noise")
@@ -46,8 +46,8 @@ def _dim(asked: Mapping[str, Any]) -> int:
     return asked.get("dim") or len(asked.get("direction") or [0])
 
 
-def python_setting(asked: Mapping[str, Any]) -> str:
-    """Return the expression that builds a setting.
+def python_setting(asked: Mapping[str, Any], made: str | None = None) -> str:
+    """Return the expression that builds a setting, or what else is ``made`` of the same parts.
 
     Examples
     --------
@@ -70,9 +70,9 @@ def python_setting(asked: Mapping[str, Any]) -> str:
     ]
     if features := _features(asked):
         lines.append(f"model={features}")
-    if not kind.is_linear and "noise" not in asked:
+    made = made or ("Setting" if kind.is_linear else "Problem")
+    if made != "Setting" and "noise" not in asked:
         lines.append("noise=1.0")
-    made = "Setting" if kind.is_linear else "Problem"
     return f"rx.{made}(\n" + "".join(f"    {line},\n" for line in lines) + ")"
 
 
@@ -117,6 +117,18 @@ def verdict_code(asked: Mapping[str, Any], adaptive: bool) -> dict[str, str]:
             f"print(rx.{'level' if adaptive else 'verdict'}(setting))",
         ),
         "command": shlex.join(["resonax", "stability", *setting_options(asked)]),
+    }
+
+
+def runs_code(asked: Mapping[str, Any], steps: int, runs: int, seed: int) -> dict[str, str | None]:
+    """Return the code that follows some runs; no command does."""
+    return {
+        "python": _program(
+            f"training = {python_setting(asked, 'Training')}",
+            f"found = rx.trajectories(training, runs={runs}, steps={steps}, seed={seed})",
+            "print(found.steps[-1], found.in_order[:, -1], found.shuffled[:, -1])",
+        ),
+        "command": None,
     }
 
 

@@ -13,7 +13,15 @@ from resonax.stability.cells import Values, check_values
 from resonax.stability.criteria import rates
 from resonax.stability.missing import why_missing
 
-__all__ = ["Best", "Tongue", "best_momentum", "critical_lr", "critical_momentum", "tongues"]
+__all__ = [
+    "Best",
+    "Tongue",
+    "best_momentum",
+    "critical_lr",
+    "critical_momentum",
+    "growing_bands",
+    "tongues",
+]
 
 # Momenta from 0 to 1 - 1e-5, dense near 1, where the tongues are.
 _MOMENTA = 1.0 - np.geomspace(1.0, 1e-5, 241)
@@ -139,3 +147,20 @@ def tongues(
         peak = start + int(np.argmax(found[start:stop]))
         bands.append(Tongue(edges[0], edges[1], float(periods[peak]), float(found[peak])))
     return bands
+
+
+def growing_bands(values: np.ndarray, rate: np.ndarray) -> list[tuple[float, float]]:
+    """Return the bands of increasing values in which a rate is above 0, to a picture's accuracy.
+
+    An edge lies where the line between two neighbours crosses 0.
+
+    Examples
+    --------
+    >>> growing_bands(np.arange(5.0), np.array([-1.0, 1.0, 1.0, -3.0, 1.0]))
+    [(0.5, 2.25), (3.75, 4.0)]
+    """
+    turns = np.flatnonzero((rate[:-1] > 0) != (rate[1:] > 0))
+    edges = values[turns] - rate[turns] * np.diff(values)[turns] / np.diff(rate)[turns]
+    first, last = [float(values[0])] * bool(rate[0] > 0), [float(values[-1])] * bool(rate[-1] > 0)
+    every = first + edges.tolist() + last
+    return list(zip(every[::2], every[1::2], strict=True))

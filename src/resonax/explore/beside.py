@@ -1,0 +1,167 @@
+"""What stands beside a map, for one setting: its spectrum, what would be safe, and single runs.
+
+Functions here run in a thread of `work`: their first argument is asked between slices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from resonax.dynamics import Problem, Setting
+from resonax.explore.code import runs_code
+from resonax.explore.schema import DEFAULT
+from resonax.labels import LABELS
+from resonax.objects import plain_values
+from resonax.processes import Iid, Sinusoid, Switching
+from resonax.request import setting_of
+from resonax.simulation import Training
+from resonax.simulation.trajectories import trajectories
+from resonax.stability import rates
+from resonax.stability.nearest import Nearest, nearest_safe
+from resonax.stability.search import growing_bands
+
+__all__ = ["find_safe", "find_spectrum", "follow_runs", "warm_beside"]
+
+Check = Callable[..., None]
+_FREQUENCIES = np.arange(1, 513) / 1024
+_PERIODS = np.arange(4, 257) / 2  # whole and half ones: the product of the updates is short
+
+
+def find_spectrum(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the spectrum of the inputs, and the frequencies in which a rhythm like this grows."""
+    problem: Problem = setting_of(asked)()[0]
+    density = problem.process.spectrum(_FREQUENCIES)
+    bands, why = _bands(check, problem)
+    lines = zip(density.line_frequency, density.line_power, strict=True)
+    return plain_values(
+        {
+            "frequencies": _FREQUENCIES,
+            "power": density.input_density,
+            "mean_power": density.mean_density,
+            "lines": [{"frequency": place, "power": power} for place, power in lines if place > 0],
+            "bands": bands,
+            "missing": why,
+            "sentence": why or _said(bands or [], problem),
+        }
+    )
+
+
+def _bands(check: Check, problem: Problem) -> tuple[list[dict[str, float]] | None, str | None]:
+    """Return the bands of frequencies in which a rhythm of this strength makes an error grow.
+
+    A random rhythm is replaced by a sinusoid with the same variance of the mean.
+    """
+    process = problem.process
+    if not isinstance(problem, Setting):
+        return None, "An adaptive optimizer settles at a level: no band of it grows."
+    if isinstance(process, Iid):
+        return None, "Independent inputs have no rhythm."
+    if process.random_mean:
+        strength = math.sqrt(2) * float(process.amplitude)  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(process, Switching):
+            strength *= math.sqrt(process.dim)
+        moving = Sinusoid(22.0, strength, process.variance, dim=process.dim)  # pyright: ignore[reportAttributeAccessIssue]
+        problem = replace(problem, process=moving)
+    found = rates(problem, {"period": _PERIODS}, "map", check)
+    known = np.where(np.isfinite(found), found, -1.0)
+    return [_band(low, high, known) for low, high in growing_bands(_PERIODS, known)][::-1], None
+
+
+def _band(low: float, high: float, rate: np.ndarray) -> dict[str, float]:
+    inside = np.flatnonzero((low <= _PERIODS) & (high >= _PERIODS))
+    peak = inside[np.argmax(rate[inside])]
+    return {
+        "first": 1 / high,
+        "last": 1 / low,
+        "peak": 1 / float(_PERIODS[peak]),
+        "rate": float(rate[peak]),
+    }
+
+
+def _said(bands: list[dict[str, float]], problem: Problem) -> str:
+    if not bands:
+        return "No period of such a rhythm makes an error grow."
+    widest = max(bands, key=lambda band: band["rate"])
+    text = f"Rhythms of {1 / widest['last']:.3g} to {1 / widest['first']:.3g} steps grow most"
+    period = getattr(problem.process, "period", None)
+    if period is None or problem.process.random_mean:
+        return f"{text}."
+    inside = any(band["first"] <= 1 / period <= band["last"] for band in bands)
+    return f"{text}; the period of {period:.4g} lies {'in' if inside else 'outside'} a band."
+
+
+def find_safe(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the nearest momentum, step size and batch with which training converges."""
+    problem: Problem = setting_of(asked)()[0]
+    names = ("momentum", "lr", "batch")
+    if not isinstance(problem, Setting):
+        why = "An adaptive optimizer settles at a level: there is no boundary to look for."
+        changes = [{"name": name, "missing": why} for name in names]
+        return {"safe": None, "criterion": "level", "changes": changes, "sentence": why}
+    found = nearest_safe(problem, check)
+    changes = [_change(name, found, asked) for name in names]
+    word = "safe" if found.is_safe else "not safe"
+    said = f"By the {found.criterion.replace('_', ' ')} criterion this setting is {word}."
+    return {
+        "safe": found.is_safe,
+        "criterion": found.criterion,
+        "changes": changes,
+        "sentence": said,
+    }
+
+
+def _change(name: str, found: Nearest, asked: dict[str, Any]) -> dict[str, Any]:
+    label = LABELS[name][0]
+    if name not in found.values:
+        why = {
+            "momentum": "This optimizer has no momentum to lower.",
+            "batch": "Where the inputs never repeat, each batch would be a simulation of its own.",
+        }
+        return {"name": name, "missing": why[name]}
+    value = found.values[name]
+    if value is None:
+        return {"name": name, "missing": f"No {label} alone makes this setting converge."}
+    value = int(value) if name == "batch" else value
+    if found.is_safe:
+        said = f"The {label} {value:.6g} is safe as it is."
+    else:
+        said = f"The nearest safe {label} is {value:.6g}."
+    return {"name": name, "value": value, "sentence": said, "setting": {**asked, name: value}}
+
+
+def follow_runs(
+    check: Check, asked: dict[str, Any], steps: int, runs: int, seed: int
+) -> dict[str, Any]:
+    """Return a few runs over time, in order and with shuffled inputs."""
+    training = Training.of(setting_of(asked)()[0])
+    check()
+    found = trajectories(training, runs=runs, steps=steps, seed=seed)
+    ends = [float(np.median(part[:, -1])) for part in (found.in_order, found.shuffled)]
+    return plain_values(
+        {
+            "steps": found.steps,
+            "in_order": found.in_order,
+            "shuffled": found.shuffled,
+            "sentence": f"After {steps:,} steps the runs in order are {_far(ends[0])} from the "
+            f"best weights, shuffled ones {_far(ends[1])}.",
+            "code": runs_code(asked, steps, runs, seed),
+        }
+    )
+
+
+def _far(log: float) -> str:
+    if not math.isfinite(log) or abs(log) > 300:
+        return "beyond all numbers" if log > 0 else "at 0"
+    return f"{10**log:.2g}"
+
+
+def warm_beside(check: Check) -> None:
+    """Load and compile what the first page needs beside its map."""
+    follow_runs(check, DEFAULT, 2000, 4, 0)
+    find_spectrum(check, DEFAULT)
+    find_safe(check, DEFAULT)

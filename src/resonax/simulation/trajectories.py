@@ -1,0 +1,137 @@
+"""Single runs over time, in the order of the process and shuffled."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from resonax.algebra import double_precision
+from resonax.checks import ArgumentError, check_whole
+from resonax.learners import Features
+from resonax.moments import Moments
+from resonax.processes import Recorded, shuffled
+from resonax.simulation.training import Training
+
+__all__ = ["Trajectories", "trajectories"]
+
+_POINTS = 200
+_MOST_ROWS = 2**12  # inputs of a step
+_LANES = 4  # the number of runs is filled up to a multiple of this
+
+
+class Trajectories(NamedTuple):
+    """Runs over time: logarithms of distances from the best weights, base 10."""
+
+    steps: np.ndarray  # (points,)
+    in_order: np.ndarray  # (runs, points); infinite where a run left all numbers
+    shuffled: np.ndarray  # (runs, points)
+
+
+def trajectories(
+    training: Training, *, runs: int = 4, steps: int = 2000, seed: int = 0
+) -> Trajectories:
+    """Return how far some runs are from the best weights over time, about 200 points of each.
+
+    Parameters
+    ----------
+    training
+        What is simulated: a linear model, by any optimizer.
+    runs, steps
+        Independent runs, and steps of each.
+    seed
+        Seed of all random numbers. The runs in order and the shuffled ones, whose inputs are
+        independent draws from the same stationary law, begin at the same weights.
+
+    Examples
+    --------
+    >>> from resonax import Sinusoid, heavy_ball
+    >>> training = Training(Sinusoid(period=22.0), heavy_ball(0.01, 0.98), batch=20)
+    >>> found = trajectories(training)
+    >>> bool(found.in_order[:, -1].min() > found.shuffled[:, -1].max() + 3)  # a thousand fold
+    True
+    """
+    check_whole("runs", runs, low=1, high=10**4)
+    check_whole("steps", steps, low=1, high=10**7)
+    check_whole("seed", seed, low=0, high=2**63 - 1)
+    check_whole("batch", int(training.batch), low=1, high=_MOST_ROWS)
+    if not isinstance(training.model, Features) or isinstance(training.process, Recorded):
+        raise ArgumentError("trajectories are of linear models on inputs that are drawn")
+    stride = -(-steps // _POINTS)
+    kept = steps // stride + 1
+    rows = 1 << (int(training.batch) - 1).bit_length()  # few programs serve every batch
+    keys = -(-runs // _LANES) * _LANES
+    still = replace(training, process=shuffled(training.process))
+    in_order, at_random = (
+        _follow(one, seed, keys, rows, stride)[:runs, :kept] for one in (training, still)
+    )
+    return Trajectories(stride * np.arange(kept), in_order, at_random)
+
+
+@double_precision
+def _follow(training: Training, seed: int, runs: int, rows: int, stride: int) -> np.ndarray:
+    numbers = jax.random.split(jax.random.key(seed), runs)
+    summed = float(training.gradient_scale)
+    plain = replace(training, reduction="mean", batch=float(training.batch))
+    distances = _distances(plain, numbers, jnp.asarray(stride), summed, rows=rows)
+    with np.errstate(divide="ignore"):
+        found = np.log10(np.asarray(distances))
+    return np.where(np.isnan(found), np.inf, found)
+
+
+@functools.partial(jax.jit, static_argnames="rows")
+def _distances(
+    training: Training, keys: Array, stride: Array, scale: Array | float, *, rows: int
+) -> Array:
+    """Return the distance of each run before the first step and after every stride."""
+
+    def one(key: Array) -> Array:
+        start_key, init_key, walk_key, draw_key = jax.random.split(key, 4)
+        weights, target = _start(training, start_key)
+        optimizer: Any = training.optimizer.transform()
+        state = (weights, optimizer.init(weights), training.process.draw_init(init_key))
+
+        def step(index: Array, now: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+            weights, moved, law = now
+            law, moments = training.process.draw_step(
+                jax.random.fold_in(walk_key, index), law, index
+            )
+            key = jax.random.fold_in(draw_key, index)
+            gradient = scale * _gradient(training, key, moments, weights - target, rows)
+            moves, moved = optimizer.update(gradient, moved, weights)
+            return weights + moves, moved, law
+
+        def leg(now: tuple[Any, Any, Any], number: Array) -> tuple[Any, Array]:
+            first = number * stride
+            after = jax.lax.fori_loop(first, first + stride, step, now)
+            return after, jnp.linalg.norm(after[0] - target)
+
+        _, distances = jax.lax.scan(leg, state, jnp.arange(_POINTS))
+        return jnp.concatenate([jnp.linalg.norm(weights - target)[None], distances])
+
+    return jax.vmap(one)(keys)
+
+
+def _start(training: Training, key: Array) -> tuple[Array, Array]:
+    """Return the first weights and the best ones."""
+    shape = (2, training.size)
+    if training.start_law == "normal":
+        drawn = jnp.sqrt(jnp.asarray(training.start)) * jax.random.normal(key, shape)
+    else:
+        drawn = training.start * jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
+    return drawn[0], drawn[1]
+
+
+def _gradient(training: Training, key: Array, moments: Moments, error: Array, rows: int) -> Array:
+    """Return the mean gradient of a batch; of the rows drawn the first ``batch`` count."""
+    inputs_key, noise_key = jax.random.split(key)
+    assert isinstance(training.model, Features)
+    features = training.model.apply(moments.sample(inputs_key, (rows,)))
+    noise = jnp.sqrt(jnp.asarray(training.noise)) * jax.random.normal(noise_key, (rows,))
+    gaps = jnp.where(jnp.arange(rows) < training.batch, features @ error - noise, 0.0)
+    return 2 * gaps @ features / training.batch
