@@ -52,16 +52,15 @@ function read() {
   const { view, tour, ...words } = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
   state.view = VIEWS.includes(view) ? view : "map";
   state.tour = Number(tour) || 0;
-  if (view) state[state.view] = words;
+  state[state.view] = words;
 }
 
 function tell(source) {
   for (const listener of listeners) listener(state, source);
 }
 
-/** Take the state from the address, now and whenever the address changes. */
+/** Take the state from the address whenever that changes, and tell it now. */
 export function start() {
-  read();
   window.addEventListener("popstate", () => {
     read();
     last = { source: null, time: -Infinity };
@@ -69,3 +68,5 @@ export function start() {
   });
   tell("start");
 }
+
+read();

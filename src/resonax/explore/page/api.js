@@ -3,6 +3,7 @@
 const token = new URLSearchParams(location.search).get("token") ?? "";
 const client = [...crypto.getRandomValues(new Uint8Array(8))]
   .map((byte) => byte.toString(16).padStart(2, "0")).join("");
+const HEARTBEAT = 5000; // milliseconds
 const watchers = new Set();
 let connected = true;
 
@@ -15,6 +16,9 @@ export class Refusal extends Error {
   }
 }
 
+/** A request that did not reach the server: the banner tells of it, and views ask again later. */
+export class Unreachable extends Error {}
+
 /** Call a function with true or false when the server answers again or no more. */
 export function onConnection(watcher) {
   watchers.add(watcher);
@@ -25,6 +29,13 @@ function reached(now, why = "") {
   connected = now;
   for (const watcher of watchers) watcher(now, why);
   if (!now) setTimeout(retry, 700);
+}
+
+/** Ask now and then whether the server is there, so that the page tells before somebody waits. */
+export function watchServer() {
+  setInterval(() => {
+    if (connected && document.visibilityState === "visible") request("schema").catch(() => {});
+  }, HEARTBEAT);
 }
 
 async function retry() {
@@ -57,10 +68,12 @@ export async function request(path, { body, method, signal } = {}) {
       signal,
     });
   } catch (error) {
-    if (error.name !== "AbortError") reached(false);
-    throw error;
+    if (error.name === "AbortError") throw error;
+    reached(false);
+    throw new Unreachable("The server does not answer.");
   }
-  reached(true);
+  if (answer.status === 403) reached(false, "token");
+  else reached(true);
   if (answer.status === 204) return null;
   const found = await answer.json().catch(() => ({}));
   if (answer.ok) return found;
@@ -70,7 +83,7 @@ export async function request(path, { body, method, signal } = {}) {
 
 /** Whether an error only says that nobody waits for the answer any more. */
 export function isDropped(error) {
-  return error.name === "AbortError" || error.status === 409 || error instanceof TypeError;
+  return error.name === "AbortError" || error.status === 409 || error instanceof Unreachable;
 }
 
 /** Return the address of something that is fetched by the browser itself. */
@@ -99,7 +112,8 @@ export function listen(job, handlers) {
  * newest subject waits.
  * @param {string} path of the request
  * @param {{show: Function, fail: Function, pause?: number}} given what to do with answers; `pause`
- *   is how long the subject has to rest before it is asked about, in milliseconds
+ *   is how long the subject has to rest before it is asked about, in milliseconds, and a question
+ *   with a pause gives up the answer to an older subject
  */
 export function question(path, { show, fail, pause = 0 }) {
   let key = null;
@@ -109,30 +123,35 @@ export function question(path, { show, fail, pause = 0 }) {
 
   async function run() {
     const subject = waiting;
+    const mine = key;
     waiting = null;
     running = new AbortController();
     try {
-      const answer = await request(path, { body: subject, signal: running.signal });
-      running = null;
-      show(answer, subject);
+      show(await request(path, { body: subject, signal: running.signal }), subject);
     } catch (error) {
-      running = null;
-      if (!isDropped(error)) fail(error, subject);
-      else if (error.status === 409 || error instanceof TypeError) key = null;
+      if (error.status === 503) { // too many wait: a little later, if it still matters
+        await new Promise((resolve) => { setTimeout(resolve, 1000); });
+        if (key === mine) waiting ??= subject;
+      } else if (!isDropped(error)) fail(error, subject);
+      else if (key === mine) key = null; // so that it can be asked again
     }
+    running = null;
     if (waiting) run();
   }
 
   return {
+    /** Ask about a subject; return whether it is another than before. */
     ask(subject) {
       const now = JSON.stringify(subject);
-      if (now === key) return;
+      if (now === key) return false;
       key = now;
       clearTimeout(timer);
+      if (pause) running?.abort(); // a slow answer to what nobody asks any more
       timer = setTimeout(() => {
         waiting = subject;
         if (!running) run();
       }, pause);
+      return true;
     },
     drop() {
       clearTimeout(timer);
@@ -143,5 +162,6 @@ export function question(path, { show, fail, pause = 0 }) {
     forget() {
       key = null;
     },
+    isBusy: () => Boolean(running || waiting),
   };
 }

@@ -4,7 +4,6 @@ import { figure, look } from "./figure.js";
 import { ticks } from "./scale.js";
 import { colours } from "./theme.js";
 
-const LONGEST = 200; // steps of a period that is shown
 
 /** Return the power of ten as a label of an axis. */
 function powers(values) {
@@ -94,7 +93,9 @@ export function spectrumFigure() {
     show({ frequencies, power, lines = [], bands, sentence, missing }) {
       fig.draw(() => {
         const { ink, band, red } = colours();
-        const inside = frequencies.map((each) => each > 0 && 1 / each <= LONGEST);
+        const ends = around([...(bands ?? []).flatMap(({ first, last }) => [1 / first, 1 / last]),
+          ...lines.filter((each) => each.frequency > 0).slice(0, 1).map((each) => 1 / each.frequency)]);
+        const inside = frequencies.map((each) => each > 0 && 1 / each <= 1.05 * ends[1]);
         const kept = (values) => values.filter((_, index) => inside[index]);
         const most = Math.max(...kept(power).filter(Number.isFinite), 1e-300);
         const strongest = Math.max(...lines.map((each) => each.power), 1e-300);
@@ -116,14 +117,22 @@ export function spectrumFigure() {
                 line: { color: red, width: 2 },
               })),
             ],
-            xaxis: { title: "period (steps)", ...periodAxis(2, LONGEST) },
+            xaxis: { title: "period (steps)", ...periodAxis(...ends) },
             yaxis: { title: "power", range: [0, 1.08], showticklabels: false, ticks: "", showgrid: false },
           }),
         };
       });
-      fig.caption([sentence, missing].filter(Boolean).join(" "));
+      const shaded = bands?.length ? "Shaded: periods at which a rhythm like this one grows." : "";
+      fig.caption([sentence, missing, shaded].filter(Boolean).join(" "));
     },
   };
+}
+
+/** Return the ends of an axis of periods around those that matter. */
+function around(periods) {
+  const known = periods.filter(Number.isFinite);
+  if (!known.length) return [4, 100];
+  return [Math.max(2, Math.min(...known) / 2.5), Math.min(1000, Math.max(...known) * 2.5)];
 }
 
 /** Return the shading of the periods in which a rhythm grows. */

@@ -37,7 +37,8 @@ export function controls(schema, changed) {
 
   function sliderOf(name) {
     if (!sliders.has(name)) {
-      sliders.set(name, slider(name, schema.numbers[name], (value) => changed({ [name]: value }, name)));
+      const make = schema.numbers[name].flag ? flag : slider;
+      sliders.set(name, make(name, schema.numbers[name], (value) => changed({ [name]: value }, name)));
     }
     return sliders.get(name);
   }
@@ -140,3 +141,15 @@ export function slider(name, number, changed) {
   };
 }
 
+/** Return a box to tick. */
+function flag(name, { label, about }, changed) {
+  const id = unique(name);
+  const box = el("input", { type: "checkbox", id, "data-flag": name, title: about });
+  box.addEventListener("change", () => changed(box.checked));
+  return {
+    root: el("div", { class: "tick" }, box, el("label", { for: id }, label)),
+    show(value) { box.checked = value; },
+    badge() {},
+    refuse() {},
+  };
+}

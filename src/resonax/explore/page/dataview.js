@@ -54,9 +54,9 @@ export function dataView(schema) {
     el("div", { class: "lead verdict" }, head.root, said, error, progress),
     el("div", { class: "panel card" }, el("h2", {}, "Your data"), form.root),
     el("div", { class: "main-map" }, map.root),
-    el("div", { class: "beside" }, cures,
+    el("div", { class: "row" }, training.root, rhythms.root),
+    el("div", { class: "beside" }, cures, orders.root,
       el("section", { class: "card" }, el("h2", {}, "What was done"), facts, notes, links)),
-    el("div", { class: "row" }, training.root, rhythms.root, orders.root),
     code.root);
 
   async function takeFile(chosen) {

@@ -55,7 +55,7 @@ function merged(axis, own = {}) {
  *   `size` its class, `zoom` whether it can be zoomed into and read point by point
  */
 export function figure(title, { name, size = "", zoom = false, empty = "" }) {
-  const heading = el("h3", { id: unique("figure") }, title);
+  const heading = el("h2", { id: unique("figure") }, title);
   const plot = el("div", { class: "plot", role: "img", "aria-labelledby": heading.id });
   const note = el("p", { class: "empty" }, empty);
   const caption = el("figcaption", {});

@@ -1,7 +1,7 @@
 /** The page: its views, and what connects them with the address, the colours and the server. */
 
 import { addressOf, change, current, start as startAddress, subscribe } from "./address.js";
-import { onConnection, request } from "./api.js";
+import { Unreachable, onConnection, request, watchServer } from "./api.js";
 import { dataView } from "./dataview.js";
 import { say } from "./dom.js";
 import { plotly } from "./figure.js";
@@ -18,6 +18,8 @@ const GONE = "The server does not answer. Start it again with resonax explore on
 const OTHER = "The server on this port was started anew, with another token: open the address that "
   + "it printed.";
 
+const guide = tour(document.getElementById("tour"), document.getElementById("tour-start"));
+guide.show(current()); // before the server is asked, so that nothing moves down later
 startTheme(document.getElementById("theme"));
 onConnection((isThere, why) => {
   banner.hidden = isThere;
@@ -39,12 +41,12 @@ async function begin() {
   try {
     schema = await request("schema");
   } catch (error) {
-    if (error instanceof TypeError) return setTimeout(begin, 1200);
+    if (error instanceof Unreachable) return setTimeout(begin, 1200);
     return say(document.getElementById("starting"), error.message);
   }
   plotly().catch(() => {}); // fetched now, while the first questions are answered
   views = {};
-  const guide = tour(document.getElementById("tour"), document.getElementById("tour-start"));
+  watchServer();
   subscribe(show);
   subscribe(guide.show);
   startAddress();

@@ -7,7 +7,7 @@ import { codeBox } from "./code.js";
 import { controls } from "./controls.js";
 import { announce, el, say } from "./dom.js";
 import { rateMap } from "./ratemap.js";
-import { axesIn, criteriaOf, settingOf } from "./setting.js";
+import { axesIn, compact, criteriaOf, settingOf } from "./setting.js";
 import { criteriaTable, headline, safeButtons } from "./verdict.js";
 import { sentence } from "./words.js";
 
@@ -44,7 +44,7 @@ export function mapView(schema) {
     }),
     safe: question("safe", {
       pause: REST, fail: (problem) => safe.show({ changes: [], sentence: problem.message }),
-      show: (found) => { safe.ready(); safe.show(found); },
+      show: safe.show,
     }),
     runs: question("runs", {
       pause: REST, fail: (problem) => runs.clear(problem.message),
@@ -58,8 +58,8 @@ export function mapView(schema) {
     el("div", { class: "lead" }, head.root, error),
     el("div", { class: "main-map" }, map.root),
     el("div", { class: "panel card" }, el("h2", {}, "Setting"), panel.root),
-    el("div", { class: "beside" }, criteria.root, safe.root),
-    el("div", { class: "row" }, runs.root, multipliers.root, spectrum.root),
+    el("div", { class: "row" }, runs.root, spectrum.root),
+    el("div", { class: "beside" }, criteria.root, safe.root, multipliers.root),
     code.root);
 
   function keep(title, found) {
@@ -90,11 +90,11 @@ export function mapView(schema) {
       const criterion = possible.includes(words.criterion) ? words.criterion : possible[0];
       panel.show(setting, axes);
       map.show(setting, axes, criterion, possible);
-      safe.wait();
-      asked.verdict.ask({ setting });
-      asked.safe.ask({ setting });
-      asked.spectrum.ask({ setting });
-      asked.runs.ask({ setting, ...RUNS });
+      const short = compact(schema, setting);
+      asked.verdict.ask({ setting: short });
+      if (asked.safe.ask({ setting: short })) safe.wait();
+      asked.spectrum.ask({ setting: short });
+      asked.runs.ask({ setting: short, ...RUNS });
     },
     again() {
       for (const each of Object.values(asked)) each.forget();

@@ -4,8 +4,8 @@ import { question } from "./api.js";
 import { choice, el, fill, say, unique } from "./dom.js";
 import { figure, look } from "./figure.js";
 import { growthTraces } from "./growth.js";
-import { scale, ticks, tidy, wayOf } from "./scale.js";
-import { axesOf, axisWord, rangeOf } from "./setting.js";
+import { scale, ticks, tidy, wayOfAxis } from "./scale.js";
+import { axesOf, axisWord, compact, rangeOf } from "./setting.js";
 import { colours, sequential } from "./theme.js";
 import { pace, short } from "./words.js";
 import { you } from "./you.js";
@@ -25,6 +25,7 @@ export function rateMap(schema, { moved, refuse }) {
   const readout = el("p", { class: "readout" });
   let now = null; // what is shown: setting, axes, criterion
   let rest;
+  let finer = null; // what to ask for when the coarse map is there
   let keepCode = () => {};
   let answer = null;
   const marker = you(fig, {
@@ -39,7 +40,13 @@ export function rateMap(schema, { moved, refuse }) {
     },
     looked: (shares) => say(readout, shares ? read(shares) : rests()),
   });
-  const coarse = question("map", { show, fail: refuse });
+  const coarse = question("map", {
+    show(found, asked) {
+      show(found, asked);
+      setTimeout(refine);
+    },
+    fail: refuse,
+  });
   const fine = question("map", { show, fail: refuse });
   const bar = axisBar(schema, moved, () => now);
   fig.frame.after(readout);
@@ -48,7 +55,7 @@ export function rateMap(schema, { moved, refuse }) {
   function parts(name) {
     const axis = now.axes[name];
     const number = schema.numbers[axis.name];
-    return { axis, number, along: scale(axis.first, axis.last, wayOf(number)) };
+    return { axis, number, along: scale(axis.first, axis.last, wayOfAxis(axis)) };
   }
 
   function place(x, y) {
@@ -81,10 +88,16 @@ export function rateMap(schema, { moved, refuse }) {
 
   function show(found, asked) {
     answer = { ...found, asked };
-    keepCode(found.code);
+    if (asked.x.count === FINE) keepCode(found.code);
     fig.draw(() => drawing(schema, answer, now, fig.plot.clientWidth < 480));
     say(readout, rests());
     fig.caption("");
+  }
+
+  function refine() {
+    if (!finer || coarse.isBusy()) return;
+    fine.ask(finer);
+    finer = null;
   }
 
   return {
@@ -99,9 +112,9 @@ export function rateMap(schema, { moved, refuse }) {
         const { axis, along } = parts(name);
         return along.share(setting[axis.name]);
       }));
-      const others = Object.fromEntries(Object.entries(setting)
-        .map(([name, value]) => [name, name === axes.x.name ? axes.x.first
-          : name === axes.y.name ? axes.y.first : value]));
+      const others = compact(schema, {
+        ...setting, [axes.x.name]: axes.x.first, [axes.y.name]: axes.y.first,
+      });
       const body = (count) => ({
         setting: others, criterion, x: { ...axes.x, count }, y: { ...axes.y, count },
       });
@@ -109,9 +122,13 @@ export function rateMap(schema, { moved, refuse }) {
       if (key === fig.root.dataset.key) return;
       fig.root.dataset.key = key;
       fine.drop();
+      finer = null;
       coarse.ask(body(COARSE));
       clearTimeout(rest);
-      rest = setTimeout(() => fine.ask(body(FINE)), REST);
+      rest = setTimeout(() => {
+        finer = body(FINE);
+        refine();
+      }, REST);
     },
     again() {
       delete fig.root.dataset.key;
@@ -125,7 +142,7 @@ export function rateMap(schema, { moved, refuse }) {
 function drawing(schema, answer, now, narrow) {
   const { x, y } = answer.asked;
   const [a, b] = [x, y].map((axis) => ({ axis, number: schema.numbers[axis.name] }));
-  for (const each of [a, b]) each.along = scale(each.axis.first, each.axis.last, wayOf(each.number));
+  for (const each of [a, b]) each.along = scale(each.axis.first, each.axis.last, wayOfAxis(each.axis));
   const [columns, rows] = [answer.x.map(a.along.place), answer.y.map(b.along.place)];
   const traces = answer.quantity === "distance" ? levelTraces(columns, rows, answer.distance)
     : growthTraces(columns, rows, answer.rate, { narrow });
@@ -142,7 +159,7 @@ function drawing(schema, answer, now, narrow) {
   const axisLayout = ({ axis, number, along }) => ({
     title: `${number.label} ${number.symbol ?? ""}${number.unit && number.unit !== "1"
       ? ` (${number.unit})` : ""}`,
-    range: [along.low, along.high], showgrid: false, ...ticks(axis.first, axis.last, wayOf(number)),
+    range: [along.low, along.high], showgrid: false, ...ticks(axis.first, axis.last, wayOfAxis(axis)),
   });
   return {
     traces,
@@ -212,7 +229,7 @@ function axisBar(schema, moved, current) {
       }
       fill(by.select, possible.map((name) => ({
         value: name,
-        label: `${name}: ${schema.criteria.find((each) => each.name === name)?.label ?? ""}`,
+        label: `${name.replace("_", " ")}: ${schema.criteria.find((each) => each.name === name)?.about ?? ""}`,
       })));
       by.select.value = criterion;
     },

@@ -12,6 +12,11 @@ export function wayOf(number) {
   return number?.log ? "log" : "linear";
 }
 
+/** Return the way in which the server lays the points of an axis of a map. */
+export function wayOfAxis(axis) {
+  return axis.log ? "log" : "linear";
+}
+
 /**
  * Return a scale from `first` to `last`.
  * @returns {{share: Function, value: Function, place: Function}} share of the way at a value, the

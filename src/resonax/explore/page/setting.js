@@ -30,8 +30,9 @@ export function settingOf(schema, words) {
   const { process: own, optimizer: rates, basis: shape } =
     numbersOf(schema, { process, optimizer, basis });
   for (const name of [...own, ...rates, ...shape]) {
-    const given = words[name] === undefined ? NaN : Number(words[name]);
-    setting[name] = Number.isFinite(given) ? given : usual(schema, name);
+    const given = schema.numbers[name].flag ? { true: true, false: false }[words[name]]
+      : Number(words[name] ?? NaN);
+    setting[name] = given === undefined || Number.isNaN(given) ? usual(schema, name) : given;
     if (setting[name] === null || setting[name] === undefined) delete setting[name];
   }
   return setting;
@@ -87,4 +88,10 @@ export function rangeOf(schema, name) {
 /** Return an axis as a word of the address. */
 export function axisWord({ name, first, last }) {
   return `${name}:${first}:${last}`;
+}
+
+/** Return a setting without the numbers that are as usual: what is asked, and shown as code. */
+export function compact(schema, setting) {
+  return Object.fromEntries(Object.entries(setting).filter(([name, value]) => name in schema.default
+    || value !== schema.numbers[name]?.default));
 }

@@ -5,7 +5,7 @@ import { el } from "./dom.js";
 
 const TONGUE = {
   process: "sinusoid", period: 22, amplitude: 0.5, variance: 1, optimizer: "heavy_ball",
-  lr: 0.01, momentum: 0.97, batch: 20, basis: "linear", x: "period:12:60", y: "momentum:0.9:0.999",
+  lr: 0.01, momentum: 0.97, batch: 20, basis: "linear", x: "period:12:60", y: "momentum:0.95:0.999",
 };
 
 export const STEPS = [
@@ -26,9 +26,10 @@ export const STEPS = [
   {
     name: "Noise", view: "map", point: "verdict",
     words: { ...TONGUE, momentum: 0.96, batch: 1, criterion: "mean_square" },
-    text: "A batch is a small sample, and its noise shakes the pendulum too. With one sample per step "
-      + "the mean square error judges more strictly than the expected weights do: compare the four "
-      + "criteria, then move the slider of the batch.",
+    text: "Just below the tongue the expected weights converge. But a batch of one sample is noisy, and "
+      + "noise that grows with the weights shakes the pendulum too: single runs converge, while rare ones "
+      + "grow so large that the mean square diverges. Three criteria point down, one points up. Move the "
+      + "slider of the batch to 20, and it turns.",
   },
   {
     name: "Real data", view: "data", point: "verdict",
@@ -39,11 +40,14 @@ export const STEPS = [
   },
   {
     name: "Cure", view: "map", point: "cures", words: { ...TONGUE, momentum: 0.95 },
-    text: "A little less momentum, a smaller step, a larger batch or a shuffle buffer takes the setting "
-      + "out of the tongue: the buttons say how far you have to go. In a run that you do not know "
-      + "beforehand, resonax.torch.Guard and resonax.jax do it while you train.",
+    text: "Back in the tongue's place, with a momentum of 0.95 in place of 0.97: it converges. The nearest "
+      + "safe momentum, step size and batch are buttons; shuffling would help as well. In a run whose "
+      + "data you do not know beforehand, the guards in resonax.torch and resonax.jax do it while you "
+      + "train.",
   },
 ];
+
+const wide = matchMedia("(min-width: 48rem) and (min-height: 40rem)"); // where the story stays in sight
 
 /** Make the tour in its place; the button starts and ends it. */
 export function tour(place, button) {
@@ -87,9 +91,11 @@ export function tour(place, button) {
       }
       const { name, point } = STEPS[index - 1];
       const view = document.getElementById(`view-${state.view}`);
-      view?.querySelector(`.${point}, [data-name="${point}"]`)?.classList.add("pointed");
+      const target = view?.querySelector(`.${point}, [data-name="${point}"]`);
+      target?.classList.add("pointed");
       if (shown === index) return;
       shown = index;
+      if (target && wide.matches) target.scrollIntoView({ block: "nearest" });
       heading.textContent = `${index} of ${STEPS.length}: ${name}`;
       text.textContent = STEPS[index - 1].text;
       [...dots.querySelectorAll("button")].forEach((dot, k) => {

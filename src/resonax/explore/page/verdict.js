@@ -42,20 +42,19 @@ export function criteriaTable(schema) {
 function row({ label, about }) {
   const mark = el("span", { class: "mark", "aria-hidden": "true" });
   const words = el("p", { class: "words" }, "…");
-  const rate = el("span", { class: "rate" });
+  const rate = el("p", { class: "rate" });
   const root = el("li", {},
-    mark, el("div", {}, el("div", { class: "name", title: about ?? "" }, label, rate), words));
+    mark, el("div", {}, el("div", { class: "name" }, label, about ? el("small", {}, about) : null), words,
+      rate));
   return {
     root,
     show(found) {
       root.dataset.verdict = found.verdict ?? "";
       say(mark, MARKS[found.verdict] ?? "–");
       say(words, sentence(found.sentence));
-      const interval = found.low === undefined || found.low === null ? ""
-        : ` (${signed(found.low)} to ${signed(found.high)})`;
       const radius = found.radius === null || found.radius === undefined ? ""
         : ` · ρ ${short(found.radius)}`;
-      say(rate, found.rate === null ? "" : `${signed(found.rate)} per step${interval}${radius}`);
+      say(rate, found.rate === null ? "" : `${signed(found.rate)} per step${radius}`);
     },
   };
 }
@@ -68,15 +67,13 @@ export function safeButtons(take) {
   return {
     root,
     show({ changes, sentence: text }) {
+      root.classList.remove("stale");
       say(said, sentence(text ?? ""));
       list.replaceChildren(...changes.map((change) => el("li", {},
         change.missing ? el("p", { class: "missing" }, sentence(change.missing)) : offer(change))));
     },
     wait() {
       root.classList.add("stale");
-    },
-    ready() {
-      root.classList.remove("stale");
     },
   };
 
