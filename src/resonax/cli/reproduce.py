@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["reproduce"]
 
+_LIBRARIES = "resonax.cli.libraries"
+
 
 def reproduce(
     ids: tuple[str, ...],
@@ -46,7 +48,7 @@ def reproduce(
     with holding(out):
         words = f"{count} of the paper's {len(EXPERIMENTS)} figures, {scale} scale, into {out}"
         print(f"{words}; what is stored is kept", file=sys.stderr, flush=True)
-        with start_executor(count_workers(count), prepare) as executor:
+        with start_executor(count_workers(count), prepare, _LIBRARIES) as executor:
             from resonax.sweeps.runner import run_experiments
 
             experiments = [item for item in catalogue(ids, scale) if networks or not item.networks]

@@ -96,7 +96,8 @@ def save_figures(figure: Figure, out: Path, name: str) -> None:
     png = figure_path(out, name)
     make_folder(png.parent)
     save_figure(figure, png)
-    figure.set_layout_engine("none")  # everything has its place now
+    # Everything has its place now: to write a figure with a layout is to draw it twice.
+    figure.set_layout_engine(None)
     save_figure(figure, png.with_suffix(".svg"))
     darken(figure)
     save_figure(figure, figure_path(out, name, dark=True))

@@ -4,6 +4,10 @@ jax compiles and runs most of a sweep on one core, and two threads of one proces
 once. So experiments are shared out among processes, each with a jax of its own. Each talks with the
 caller through a pipe of its own: there is no lock that a killed process could keep, and nothing
 that would be left behind.
+
+Libraries take seconds to load. Where processes can be forked, one that does nothing else loads them
+once, and all workers are copies of it: jax is loaded there, but not yet used, which is safe. The
+cores are shared out too: each process has as many threads as there are cores for it.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import traceback
 from collections import deque
@@ -30,12 +35,17 @@ from resonax.executors.interrupts import defer_interrupts
 __all__ = ["Workers", "count_workers", "start_executor", "worker_processes"]
 
 _MOST = 16  # more would ask for more memory than they save time
+_THREADS = ("PJRT_NPROC", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")  # of jax, NumPy and SciPy
+
+
+def _cores() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return cores or 1
 
 
 def count_workers(jobs: int) -> int:
     """Return how many processes to share some jobs among."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(jobs, cores or 1, _MOST)
+    return min(jobs, _cores(), _MOST)
 
 
 def _serve(pipe: Connection) -> None:
@@ -63,6 +73,10 @@ def _serve(pipe: Connection) -> None:
                 pipe.send(answer)
             except Exception:  # it cannot be sent
                 pipe.send(("failed", RuntimeError(traceback.format_exc())))
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(0)  # nothing is left to do, and to unload libraries takes a while
 
 
 def _prepare(function: Callable[[], None], _: Advance) -> None:
@@ -139,14 +153,20 @@ def _told_of_its_end() -> Iterator[None]:
 
 
 @contextmanager
-def worker_processes(count: int) -> Iterator[Workers]:
-    """Give an executor of so many processes; whatever goes wrong ends them at once."""
-    # Not forked: a process that has begun to use jax cannot be copied.
-    context = multiprocessing.get_context("spawn")
+def worker_processes(count: int, libraries: str = "") -> Iterator[Workers]:
+    """Give an executor of so many processes; whatever goes wrong ends them at once.
+
+    ``libraries`` names a module that loads what they need, but starts no threads.
+    """
+    # Not forked from this process: one that has begun to use jax cannot be copied.
+    context: Any = multiprocessing.get_context("spawn")
+    if libraries and sys.platform == "linux":
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([libraries])
     workers: list[_Worker] = []
     try:
         # A worker that is half started would complain.
-        with defer_interrupts():
+        with defer_interrupts(), _limited_threads(max(_cores() // count, 1)):
             _start(context, workers, count)
         yield Workers(workers)
     except BaseException:
@@ -160,17 +180,29 @@ def worker_processes(count: int) -> Iterator[Workers]:
             worker.process.join()
 
 
+@contextmanager
+def _limited_threads(count: int) -> Iterator[None]:
+    """Let processes that are started now have so many threads, unless the user says otherwise."""
+    ours = [name for name in _THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(ours, str(count)))
+    try:
+        yield
+    finally:
+        for name in ours:
+            del os.environ[name]
+
+
 def _nothing() -> None:
     """Prepare nothing: a name, as it is sent to other processes."""
 
 
 @contextmanager
 def start_executor(
-    processes: int, prepare: Callable[[], None] = _nothing
+    processes: int, prepare: Callable[[], None] = _nothing, libraries: str = ""
 ) -> Iterator[Workers | Serial]:
     """Give an executor of so many processes, or of this one; all that work call ``prepare`` first.
 
-    The caller does so too, at the same time.
+    The caller does so too, at the same time. ``libraries`` is that of `worker_processes`.
     """
     if processes < 2:
         prepare()
@@ -178,7 +210,7 @@ def start_executor(
         return
     # On a GPU every process takes the memory it needs, and not three quarters of all.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    with worker_processes(processes) as workers:
+    with worker_processes(processes, libraries) as workers:
         workers.prepare(prepare)
         prepare()
         yield workers

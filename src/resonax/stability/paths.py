@@ -25,7 +25,7 @@ from resonax.student import mean_interval, tail_of
 __all__ = ["MAP_PATHS", "MAP_STEPS", "Interval", "lyapunov", "lyapunov_rates"]
 
 MAP_PATHS, MAP_STEPS = 32, 2048  # for each cell of a map
-_CHUNK, _RECORDED_CHUNK = 64, 1024  # cells that are followed together
+_CHUNK, _RECORDED_CHUNK = 512, 1024  # cells that are followed together
 _LEAST_STEPS, _MAX_STEPS = 4096, 2**17
 _MAX_DRAWS = 2**33  # paths x steps x weights^2, above which a call would take hours
 
@@ -81,7 +81,8 @@ def _averages(
     def path(values: dict[str, Array], cycle: Array, window: Array, key: Array) -> Array:
         cell = setting.at(values)
         start = _start(cell, jax.random.fold_in(key, 1), cycle, limit)
-        return window @ _growth(cell, key, batch, window.shape[1], start)
+        growth = _growth(cell, key, batch, window.shape[1], start)
+        return jnp.sum(window * growth, axis=1)  # a product would round by the number of threads
 
     over_paths = jax.vmap(path, in_axes=(None, None, None, 0))
     return jax.vmap(over_paths, in_axes=(0, 0, 0, None))(values, cycles, windows, keys)
