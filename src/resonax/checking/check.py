@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resonax.checking.basis import choose_basis
-from resonax.checking.examine import Stage, examine
+from resonax.checking.examine import Stage, Tell, examine
 from resonax.checking.limits import check_asked
 from resonax.checking.optimizers import build_optimizer
 from resonax.checking.result import Check
@@ -56,6 +56,7 @@ def check(
     seed: int = 0,
     learner: Any = None,
     stage: Stage | None = None,
+    tell: Tell | None = None,
 ) -> Check:
     r"""Say whether a linear model trained by SGD with momentum diverges on these rows, and why.
 
@@ -116,6 +117,10 @@ def check(
         shuffled, and its curves are drawn over the prediction.
     stage
         ``stage(name, steps)`` gives a context in which progress is shown.
+    tell
+        ``tell(name, finding)`` is told what is found as soon as it is: ``verdict`` (on these rows,
+        and on more), ``shuffled`` (the growth of random orders), ``rhythm`` (its period and kind)
+        and ``remedies``.
 
     Examples
     --------
@@ -174,4 +179,4 @@ def check(
         return replace(made, level=level, seed=seed, loss=loss)
 
     series = worst_series(recording, make, batch * max(8, math.ceil(LEAST_STEPS / epochs)))
-    return examine(series, recording, name=name, grid=grid, learner=learner, stage=stage)
+    return examine(series, recording, name=name, grid=grid, learner=learner, stage=stage, tell=tell)

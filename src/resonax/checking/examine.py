@@ -22,9 +22,10 @@ from resonax.passes.intervals import measure
 from resonax.passes.subject import Advance
 from resonax.recordings.recording import Recording
 
-__all__ = ["Stage", "examine", "silent"]
+__all__ = ["Stage", "Tell", "examine", "silent"]
 
 Stage = Callable[[str, int], AbstractContextManager[Advance | None]]
+Tell = Callable[[str, Any], None]  # told what was found, by its name
 
 _WIDE = 32.0  # the map reaches from the user's step size over this factor, both ways
 
@@ -37,9 +38,10 @@ def examine(
     grid: int,
     learner: Any = None,
     stage: Stage | None = None,
+    tell: Tell | None = None,
 ) -> Check:
     """Return the check of the worst of some series; ``name`` is what the optimizer is called."""
-    stage, subject = stage or silent, series.worst
+    stage, tell, subject = stage or silent, tell or _untold, series.worst
     lr = float(subject.optimizer.lr)
     momenta, lrs = 1 - np.geomspace(1.0, 1e-3, grid), lr * np.geomspace(1 / _WIDE, _WIDE, grid)
     along = line_cells(subject)
@@ -53,18 +55,22 @@ def examine(
     found = measure(passed, subject.level, subject.epochs)
     with stage("multiplying the updates", 0):
         exact, on_rows, on_more = judge(subject)
+    tell("verdict", (on_rows, on_more))
     rows = strongest_stretch(subject, passed)
     with stage("shuffling", 0):
         shuffles = shuffle(subject)
+    tell("shuffled", shuffles.rates)
     rhythm = None
     if on_rows.verdict == "diverges" and shuffles.low <= 0 and shuffles.above:
         with stage("looking for the rhythm", 0):
             rhythm = find_rhythm(subject, rows)
+    tell("rhythm", (rhythm.period, rhythm.kind) if rhythm else (None, None))
     cause = _cause(on_rows, shuffles, rhythm)
     with stage("looking for what would help", 3 * subject.steps) as advance:
         lines = found[grid * grid :]
         own = holds(exact) and bool(safe(lines)[-1])
         remedies = find_remedies(subject, lines, own, shuffles, rows, advance)
+    tell("remedies", remedies)
     with stage("drawing", 0):
         findings = Findings(momenta, lrs, found[: grid * grid], shuffles, rhythm, rows)
         dataset = check_dataset(subject, findings, learner)
@@ -94,6 +100,10 @@ def silent(name: str, steps: int) -> AbstractContextManager[None]:
     """Show no progress."""
     del name, steps
     return contextlib.nullcontext()
+
+
+def _untold(name: str, finding: Any) -> None:
+    """Tell nobody."""
 
 
 def _cause(found: OnTheseRows, shuffles: Shuffles, rhythm: Rhythm | None) -> str:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from resonax.checks import ArgumentError
-from resonax.cli.build import check_optimizer, features_of
 from resonax.cli.cache import keep_compiled
-from resonax.cli.groups import single, with_groups
+from resonax.cli.groups import given, single, with_groups
 from resonax.cli.options import Data, Learner, Plot, Reading, Seed, option
 from resonax.cli.parsers import number, spelled, whole
 from resonax.cli.show import check_path, progress, show_line
@@ -93,7 +92,7 @@ def check_command(
 
     resonax check --example
     """
-    from resonax.checking.limits import check_asked
+    from resonax.checking.asked import asked_check
 
     if example:
         if data is not None:
@@ -106,43 +105,26 @@ def check_command(
     elif data is None:
         raise ArgumentError("name a data file, or try --example: resonax check data.csv --lr 0.01")
     single(learner)
-    _, numbers = check_optimizer(learner, "check")
-    basis = features_of(learner)
-    asked: dict[str, Any] = {
-        "momentum": 0.0,
-        **numbers,
-        "batch": learner.batch,
-        "epochs": epochs,
-        "loss": loss,
-        "optimizer": learner.optimizer,
-        "intercept_lr": intercept_lr,
-        "grid": grid,
-        "seed": seed,
-    }
-    check_asked(**asked)
+    options = {"epochs": epochs, "loss": loss, "intercept_lr": intercept_lr, "grid": grid}
+    options |= {"seed": seed, "group_by": group_by, "horizon": horizon}
+    read, asked = asked_check(given(reading) | given(learner) | options, spelled)
     check_path("--html", html, ".html", ".htm")
     check_path("--plot", plot, ".png", ".svg", ".pdf")
     check_path("--out", out, ".json")
     from resonax.recordings.recording import read_recording
 
-    recording = read_recording(
-        data, **asdict(reading), group_by=group_by, horizon=horizon, labels=loss == "logistic"
-    )
+    recording = read_recording(data, **read)
     if example:
         chosen = {"target": reading.target, "horizon": horizon, "order_by": reading.order_by}
-        chosen |= {name: numbers[name] for name in ("lr", "momentum") if name in numbers}
+        numbers = {name: getattr(learner, name) for name in ("lr", "momentum")}
+        chosen |= {name: number for name, number in numbers.items() if number is not None}
         taken = " ".join(f"{spelled(name)} {value}" for name, value in chosen.items())
         note = f"example of {EXAMPLE.title} ({EXAMPLE.licence}), checked with {taken}"
         recording = replace(recording, notes=(note, *recording.notes))
     keep_compiled()
     from resonax.checking.check import check
 
-    found = check(
-        recording,
-        basis=basis,
-        stage=lambda name, steps: progress(name, steps, "steps"),
-        **asked,
-    )
+    found = check(recording, stage=lambda name, steps: progress(name, steps, "steps"), **asked)
     _write(found, html, plot)
     if out is not None:
         found.save(out)

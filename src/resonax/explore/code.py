@@ -9,7 +9,18 @@ from typing import Any
 from resonax.registry import KINDS, without_zeros
 from resonax.request import AXES, numbers
 
-__all__ = ["Axis", "map_code", "python_setting", "runs_code", "setting_options", "verdict_code"]
+__all__ = [
+    "Axis",
+    "features_code",
+    "map_code",
+    "option_words",
+    "program",
+    "python_setting",
+    "runs_code",
+    "setting_options",
+    "tidy",
+    "verdict_code",
+]
 
 Axis = dict[str, Any]  # name, first, last, count, log
 _WORDS = ("process", "optimizer", "basis", "bias", "width", "batch", "noise")
@@ -22,13 +33,31 @@ def _own(asked: Mapping[str, Any], family: str, name: str) -> dict[str, Any]:
     return without_zeros(kind, {key: asked[key] for key in asked if key in known})
 
 
+def tidy(value: Any) -> str:
+    """Return a value as it is typed, whole numbers without a point.
+
+    Examples
+    --------
+    >>> tidy(22.0), tidy(0.97), tidy([1.0, 0.5]), tidy("np.eye(2)")
+    ('22', '0.97', '[1, 0.5]', 'np.eye(2)')
+    """
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(tidy, value))}]"
+    if isinstance(value, float) and value == int(value) and abs(value) < 1e15:
+        return str(int(value))
+    return str(value)
+
+
 def _call(maker: str, given: Mapping[str, Any]) -> str:
-    inner = ", ".join(f"{name}={value}" for name, value in given.items())
+    inner = ", ".join(f"{name}={tidy(value)}" for name, value in given.items())
     return f"rx.{maker.partition(':')[2]}({inner})"
 
 
-def _features(asked: Mapping[str, Any]) -> str | None:
-    """Return the call that makes the features; None for those that a setting has by itself."""
+def features_code(asked: Mapping[str, Any], dim: int | None = None) -> str | None:
+    """Return the call that makes the features; None for those that a setting has by itself.
+
+    Without the number of inputs they are written as a function of ``dim``.
+    """
     name, _, text = asked.get("basis", "linear").partition(":")
     kind = KINDS["model"][name]
     given: dict[str, Any] = {key: asked[key] for key in ("bias", "width") if key in asked}
@@ -37,8 +66,7 @@ def _features(asked: Mapping[str, Any]) -> str | None:
         given[own] = int(text)
     if kind.fields[own].needed:
         column = [[point] for point in numbers("basis", text or "1")]
-        dim = _dim(asked)
-        given[own] = f"np.kron(np.eye({dim}), {column})" if dim > 1 else column
+        given[own] = column if dim == 1 else f"np.kron(np.eye({dim or 'dim'}), {column})"
     return None if name == "linear" and not given else _call(kind.maker, given)
 
 
@@ -66,9 +94,9 @@ def python_setting(asked: Mapping[str, Any], made: str | None = None) -> str:
     lines = [
         _call(KINDS["process"][asked["process"]].maker, process),
         _call(kind.maker, _own(asked, "optimizer", name)),
-        *(f"{key}={asked[key]}" for key in ("batch", "noise") if key in asked),
+        *(f"{key}={tidy(asked[key])}" for key in ("batch", "noise") if key in asked),
     ]
-    if features := _features(asked):
+    if features := features_code(asked, _dim(asked)):
         lines.append(f"model={features}")
     made = made or ("Setting" if kind.is_linear else "Problem")
     if made != "Setting" and "noise" not in asked:
@@ -87,23 +115,33 @@ def setting_options(asked: Mapping[str, Any], ranges: Mapping[str, str] | None =
     ranges = ranges or {}
     words = [asked["process"]]
     for name, value in asked.items():
-        option = f"--{name.replace('_', '-')}"
         if name == "process" or name in ranges:
             continue
         if name == "bias":
             words += [] if value else ["--no-bias"]
         elif isinstance(value, list | tuple):
-            text = ",".join(map(str, value))
-            words += [f"{option}={text}"] if text.startswith("-") else [option, text]
+            words += option_words(name, ",".join(map(tidy, value)))
         else:
-            words += [f"{option}={value}"] if str(value).startswith("-") else [option, str(value)]
+            words += option_words(name, tidy(value))
     for name, text in ranges.items():
-        option = f"--{name.replace('_', '-')}"
-        words += [f"{option}={text}"] if text.startswith("-") else [option, text]
+        words += option_words(name, text)
     return words
 
 
-def _program(*lines: str) -> str:
+def option_words(name: str, text: str) -> list[str]:
+    """Return an option with its value; one that begins with a dash must not look like another.
+
+    Examples
+    --------
+    >>> option_words("weight_decay", "1"), option_words("phase", "-1")
+    (['--weight-decay', '1'], ['--phase=-1'])
+    """
+    option = f"--{name.replace('_', '-')}"
+    return [f"{option}={text}"] if text.startswith("-") else [option, text]
+
+
+def program(*lines: str) -> str:
+    """Return a program with the imports that it needs."""
     text = "\n".join(lines)
     needed = [line for sign, line in _IMPORTS.items() if sign in text]
     return "\n".join([*needed, "", text, ""])
@@ -112,7 +150,7 @@ def _program(*lines: str) -> str:
 def verdict_code(asked: Mapping[str, Any], adaptive: bool) -> dict[str, str]:
     """Return the code that judges one setting."""
     return {
-        "python": _program(
+        "python": program(
             f"setting = {python_setting(asked)}",
             f"print(rx.{'level' if adaptive else 'verdict'}(setting))",
         ),
@@ -123,7 +161,7 @@ def verdict_code(asked: Mapping[str, Any], adaptive: bool) -> dict[str, str]:
 def runs_code(asked: Mapping[str, Any], steps: int, runs: int, seed: int) -> dict[str, str | None]:
     """Return the code that follows some runs; no command does."""
     return {
-        "python": _program(
+        "python": program(
             f"training = {python_setting(asked, 'Training')}",
             f"found = rx.trajectories(training, runs={runs}, steps={steps}, seed={seed})",
             "print(found.steps[-1], found.in_order[:, -1], found.shuffled[:, -1])",
@@ -136,11 +174,12 @@ def _points(axis: Axis, values: list[float]) -> str:
     if axis["name"] == "batch":
         return str([int(value) for value in values])
     maker = "geomspace" if axis["log"] else "linspace"
-    return f"np.{maker}({axis['first']}, {axis['last']}, {axis['count']})"
+    return f"np.{maker}({tidy(axis['first'])}, {tidy(axis['last'])}, {axis['count']})"
 
 
 def _range(axis: Axis) -> str:
-    return f"{axis['first']}:{axis['last']}:{axis['count']}{':log' if axis['log'] else ''}"
+    ends = f"{tidy(axis['first'])}:{tidy(axis['last'])}"
+    return f"{ends}:{axis['count']}{':log' if axis['log'] else ''}"
 
 
 def map_code(
@@ -165,7 +204,7 @@ def map_code(
     words = ["resonax", "map", *setting_options(asked, ranges)]
     words += ["--criterion", criterion] if criterion != "map" else []
     return {
-        "python": _program(
+        "python": program(
             f"setting = {python_setting(asked)}",
             f'found = rx.stability_map(setting, "{criterion}", {given})',
             'rx.plot_map(found).savefig("map.png")',

@@ -25,8 +25,8 @@ DEFAULT: dict[str, Any] = {
     "basis": "linear",
 }
 _DEFAULT_AXES = {
-    "x": {"name": "period", "first": 10.0, "last": 60.0, "log": False},
-    "y": {"name": "momentum", "first": 0.9, "last": 0.999, "log": False},
+    "x": {"name": "period", "first": 12.0, "last": 60.0, "log": False},
+    "y": {"name": "momentum", "first": 0.95, "last": 0.999, "log": False},
 }
 LIMITS = {
     "cells": 40_000,  # of a map

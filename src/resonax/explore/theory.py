@@ -27,8 +27,8 @@ __all__ = ["judge", "make_map", "warm_judge", "warm_map"]
 Check = Callable[..., None]
 
 _WHO = {
-    "flow": "the expected weights, in continuous time,",
-    "map": "the expected weights",
+    "flow": "the error of the expected weights, in continuous time,",
+    "map": "the error of the expected weights",
     "mean_square": "the root mean square error",
     "lyapunov": "the error of almost every single run",
 }

@@ -1,0 +1,94 @@
+"""How an endpoint answers: JSON in, JSON out, and errors as JSON of one sentence."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from resonax.checks import ResonaxError
+from resonax.explore.errors import RequestError, answer_of
+from resonax.explore.security import MOST_JSON, limited
+
+__all__ = ["answering", "body_of", "client_of", "computed", "failed", "refused"]
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+async def body_of(request: Request) -> Any:
+    """Return the JSON of a request: numbers that are none, and anything too deep, are refused."""
+    text = await Request(request.scope, limited(request.scope, request.receive, MOST_JSON)).body()
+
+    def refuse(word: str) -> None:
+        raise RequestError(f"The request is not JSON: {word} is no number there.")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError):
+        raise RequestError(
+            "The request is not JSON: give one object of names and values."
+        ) from None
+
+
+async def computed(request: Request, lane: str, name: str, *given: Any) -> Response:
+    """Answer with what a function of `work` returns."""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    desk = request.app.state.desk
+    found = await desk.do(lane, name, *given, client=client_of(request), gone=gone)
+    return Response(found, media_type="application/json")
+
+
+def answering(endpoint: Endpoint) -> Endpoint:
+    """Turn what an endpoint raises into an answer; a defect of ours is told on the error stream."""
+
+    @functools.wraps(endpoint)
+    async def answered(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except HTTPException:
+            raise
+        except Exception as error:
+            return failed(request, error)
+
+    return answered
+
+
+def failed(_: Request, error: Exception) -> Response:
+    """Answer with what went wrong."""
+    status, told = answer_of(error)
+    if status == 500 and not isinstance(error, ResonaxError):
+        traceback.print_exception(error, file=sys.stderr)
+    headers = {"connection": "close"} if status == 413 else {}
+    if status == 503:
+        headers["retry-after"] = "1"
+    return JSONResponse(told, status, headers)
+
+
+_REFUSALS = {
+    404: "There is no such page here.",
+    405: "This page is not asked in this way: see /api/docs.",
+}
+
+
+def refused(_: Request, error: Exception) -> Response:
+    """Answer to a path or a method that there is not."""
+    assert isinstance(error, HTTPException)
+    text = _REFUSALS.get(error.status_code, "The request cannot be answered.")
+    status, told = answer_of(RequestError(text, error.status_code))
+    return JSONResponse(told, status, error.headers)
+
+
+def client_of(request: Request) -> str:
+    """Return who asks: a tab of a browser, by a number that it made up."""
+    return request.headers.get("x-resonax-client", "")[:64]

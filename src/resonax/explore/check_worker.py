@@ -1,0 +1,130 @@
+"""A check in a process of its own, which can be ended at any moment: what is found goes up a pipe.
+
+A worker is started before it is needed. It loads what a check needs, then waits for one request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from resonax.checks import ResonaxError
+from resonax.explore.check_options import check_code
+from resonax.explore.errors import answer_of
+
+__all__ = ["CheckRequest", "work"]
+
+_OFTEN = 0.1  # seconds between two reports of progress
+# The share of a usual check that is done when each stage begins.
+_BEGINS = {
+    "reading": 0.0,
+    "following the rows": 0.05,
+    "multiplying the updates": 0.3,
+    "shuffling": 0.35,
+    "looking for the rhythm": 0.45,
+    "looking for what would help": 0.6,
+    "drawing the map": 0.8,
+    "drawing": 0.92,
+}
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """A file and the options of its check."""
+
+    path: Path
+    name: str  # of the file, as its owner calls it
+    asked: dict[str, Any]
+    example: bool = False
+
+
+def work(pipe: Connection, prepare: Callable[[], None] | None) -> None:
+    """Load, wait for a request, and send what comes of it: (kind, content) each."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
+    threading.Thread(target=_follow_parent, daemon=True).start()
+    with contextlib.suppress(EOFError, OSError):
+        try:
+            if prepare is not None:
+                prepare()
+            import resonax.checking.check
+            import resonax.explore.check_result  # noqa: F401
+
+            request = pipe.recv()
+            _check(request, lambda kind, content: pipe.send((kind, content)))
+        except Exception as error:
+            if not isinstance(error, ResonaxError | MemoryError):
+                traceback.print_exception(error, file=sys.stderr)
+            pipe.send(("failed", answer_of(error)[1]))
+
+
+def _follow_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _check(request: CheckRequest, send: Callable[[str, Any], None]) -> None:
+    from resonax.checking.asked import asked_check
+    from resonax.checking.check import check
+    from resonax.explore.check_result import describe_check, describe_finding
+    from resonax.recordings.recording import read_recording
+    from resonax.reports.check import render_check
+
+    stage = _stages(send)
+    reading, asked = asked_check(request.asked)
+    with stage("reading", 0):
+        recording = read_recording(request.path, **reading)
+    send("read", None)  # the file is not needed any more
+    code = check_code(request.asked, request.name, request.example)
+
+    def tell(name: str, finding: Any) -> None:
+        send("partial", describe_finding(name, finding))
+
+    found = check(recording, stage=stage, tell=tell, **asked)
+    send("partial", describe_check(found, request.name, code, whole=False))
+    send("result", describe_check(found, request.name, code))
+    send("report", render_check(found, code["command"] or ""))
+    send("done", None)
+
+
+def _stages(send: Callable[[str, Any], None]) -> Callable[[str, int], Any]:
+    """Return the ``stage`` of a check, which tells how far it is and how long it may take."""
+    began = time.monotonic()
+
+    @contextlib.contextmanager
+    def stage(name: str, total: int) -> Iterator[Callable[[int], None]]:
+        begin = _BEGINS.get(name, 0.95)
+        end = min((share for share in _BEGINS.values() if share > begin), default=1.0)
+        done, told = 0, 0.0
+
+        def tell() -> None:
+            nonlocal told
+            told = time.monotonic()
+            share = min(done / total, 1.0) if total else 0.0
+            fraction = begin + share * (end - begin)
+            left = (told - began) * (1 - fraction) / fraction if fraction > 0.1 else None
+            progress = {"stage": name, "fraction": fraction, "seconds_left": left}
+            send("progress", progress | {"done": done, "total": total or None})
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += int(count)
+            if time.monotonic() - told > _OFTEN:
+                tell()
+
+        tell()
+        yield advance
+
+    return stage

@@ -1,0 +1,211 @@
+"""The paths for data: columns of a file, checks and their events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from resonax.data.example import EXAMPLE
+from resonax.explore.answering import answering, client_of, computed
+from resonax.explore.check_options import EXAMPLE_OPTIONS, parse_options
+from resonax.explore.check_worker import CheckRequest
+from resonax.explore.errors import RequestError
+from resonax.explore.jobs import Job, Jobs
+from resonax.explore.schema import LIMITS
+from resonax.explore.security import MOST_JSON, limited
+from resonax.explore.site import Site
+from resonax.labels import plain
+
+__all__ = ["data_routes"]
+
+_COLUMNS = "resonax.explore.columns:describe_columns"
+_WAIT = 120  # seconds for a report that is being drawn
+_MOST_FIELDS = 40
+
+
+def data_routes(site: Site) -> list[Route]:
+    """Return the routes; a file that the command line named is read where it is."""
+
+    async def given_columns(request: Request) -> Response:
+        _jobs(request).start_spare()
+        if _is_on(request.query_params.get("example", "")):
+            return await computed(
+                request, "beside", _COLUMNS, str(EXAMPLE.path), None, None, EXAMPLE_OPTIONS
+            )
+        return await computed(request, "beside", _COLUMNS, str(_named(site)))
+
+    async def check(request: Request) -> Response:
+        fields, upload = await _form(request)
+        example, given = (_is_on(fields.pop(name, "")) for name in ("example", "given"))
+        if upload is not None:
+            asked = parse_options(fields)
+            folder = _jobs(request).new_folder()
+            path = await _save(upload, folder)
+            order = CheckRequest(path, plain(path.name), asked)
+        elif example and not given:
+            folder = None
+            usual = {name: str(value) for name, value in EXAMPLE_OPTIONS.items()}
+            asked = parse_options({**usual, **fields})
+            order = CheckRequest(EXAMPLE.path, EXAMPLE.path.name, asked, example=True)
+        else:
+            folder, path = None, _named(site)
+            order = CheckRequest(path, plain(path.name), parse_options(fields))
+        job = _jobs(request).start(order, client_of(request), folder)
+        return JSONResponse({"job": job.id}, 202)
+
+    return [
+        Route("/api/columns", answering(given_columns), methods=["GET"]),
+        Route("/api/columns", answering(_upload_columns), methods=["POST"]),
+        Route("/api/example", answering(_example), methods=["GET"]),
+        Route("/api/check", answering(check), methods=["POST"]),
+        Route("/api/jobs/{id}", answering(_show_job), methods=["GET"]),
+        Route("/api/jobs/{id}", answering(_cancel), methods=["DELETE"]),
+        Route("/api/jobs/{id}/events", answering(_events), methods=["GET"]),
+        Route("/api/jobs/{id}/report", answering(_report), methods=["GET"]),
+        Route("/api/jobs/{id}/check.json", answering(_download), methods=["GET"]),
+    ]
+
+
+def _jobs(request: Request) -> Jobs:
+    return request.app.state.jobs
+
+
+def _job(request: Request) -> Job:
+    return _jobs(request).find(request.path_params["id"])
+
+
+def _is_on(word: str) -> bool:
+    return word.lower() in ("1", "true", "on")
+
+
+def _named(site: Site) -> Path:
+    if site.data is None:
+        raise RequestError("There is no data: send a file, or name one on the command line.", 404)
+    return site.data
+
+
+async def _example(request: Request) -> Response:
+    _jobs(request).start_spare()
+    told = {"name": EXAMPLE.path.name, "title": EXAMPLE.title, "licence": EXAMPLE.licence}
+    return JSONResponse(told | {"options": EXAMPLE_OPTIONS})
+
+
+async def _upload_columns(request: Request) -> Response:
+    fields, upload = await _form(request)
+    if upload is None:
+        raise RequestError("There is no file in the request: send one as the field file.")
+    folder = _jobs(request).new_folder()
+    try:
+        path = await _save(upload, folder)
+        _jobs(request).start_spare()
+        marks = [fields.get(name) or None for name in ("separator", "decimal")]
+        return await computed(request, "beside", _COLUMNS, str(path), *marks)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _form(request: Request) -> tuple[dict[str, str], UploadFile | None]:
+    """Return the text fields of a form and its one file, within the limits."""
+    kind = request.headers.get("content-type", "")
+    if not kind.startswith(("multipart/form-data", "application/x-www-form-urlencoded")):
+        raise RequestError("The request must be a form, multipart/form-data.", 415)
+    receive = limited(request.scope, request.receive, LIMITS["upload_bytes"] + MOST_JSON)
+    limits: dict[str, Any] = {"max_files": 1, "max_fields": _MOST_FIELDS}
+    try:
+        form = await Request(request.scope, receive).form(**limits)
+    except (MultiPartException, UnicodeDecodeError, ValueError, KeyError, IndexError):
+        raise RequestError("The form cannot be read: send it as multipart/form-data.") from None
+    except Exception as error:
+        if isinstance(error, RequestError) or not hasattr(error, "status_code"):
+            raise
+        raise RequestError("The form cannot be read: send fewer fields and one file.") from None
+    return _sorted(form)
+
+
+def _sorted(form: FormData) -> tuple[dict[str, str], UploadFile | None]:
+    fields: dict[str, str] = {}
+    upload = None
+    for name, value in form.multi_items():
+        if isinstance(value, str):
+            if name in fields:
+                raise RequestError(f"The field {plain(name, 60)} is given twice.")
+            fields[name] = value
+        elif name != "file":
+            raise RequestError("The file must be sent as the field file.")
+        else:
+            upload = value
+    return fields, upload
+
+
+async def _save(upload: UploadFile, folder: Path) -> Path:
+    """Write an upload into a folder of its own, under the end of its name and nothing else."""
+    name = re.split(r"[/\\]", upload.filename or "")[-1].replace("\0", "")
+    name = "".join(letter for letter in name if letter.isprintable()).lstrip(".")[-80:]
+    path = folder / (name or "upload")
+    with path.open("xb") as file:
+        while part := await upload.read(2**20):
+            file.write(part)
+    await upload.close()
+    return path
+
+
+async def _show_job(request: Request) -> Response:
+    job = _job(request)
+    return JSONResponse({"state": job.state, "result": job.result})
+
+
+async def _cancel(request: Request) -> Response:
+    _jobs(request).cancel(_job(request))
+    return Response(status_code=204)
+
+
+async def _events(request: Request) -> Response:
+    last = request.headers.get("last-event-id", "0")
+    after = int(last) if last.isdecimal() and len(last) < 10 else 0
+    return StreamingResponse(
+        _job(request).follow(after),
+        media_type="text/event-stream",
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+    )
+
+
+def _attached(body: str, name: str, kind: str) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(body, media_type=kind, headers=headers)
+
+
+async def _report(request: Request) -> Response:
+    job = _job(request)
+    if job.result is None:
+        raise RequestError("The check is not finished: its report comes after it.", 409)
+    async with job.news:
+        try:
+            await asyncio.wait_for(
+                job.news.wait_for(lambda: job.report is not None or not _is_drawing(job)), _WAIT
+            )
+        except TimeoutError:
+            raise RequestError("The report takes too long: try again.", 503) from None
+    if job.report is None:
+        raise RequestError("The report could not be drawn: run the command instead.", 500)
+    return _attached(job.report, "report.html", "text/html; charset=utf-8")
+
+
+def _is_drawing(job: Job) -> bool:
+    return job.process is not None and job.process.is_alive()
+
+
+async def _download(request: Request) -> Response:
+    job = _job(request)
+    if job.result is None:
+        raise RequestError("The check is not finished: its numbers come after it.", 409)
+    return _attached(json.dumps(job.result["check"]), "check.json", "application/json")

@@ -1,0 +1,250 @@
+"""Checks under way: each in a process, with the events that a page may follow and come back to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import multiprocessing
+import os
+import secrets
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from resonax.explore.check_worker import CheckRequest, work
+from resonax.explore.errors import RequestError
+
+__all__ = ["Job", "Jobs"]
+
+_AT_ONCE = 2  # checks that run; others wait
+_MOST = 16  # that are waiting or running
+_KEPT = 8  # whose results are kept
+_ENDS = ("result", "failed", "cancelled")
+_UPLOADS = "resonax-explore-"  # what folders of uploads are called, with the id of their process
+
+
+@dataclass(eq=False)
+class Job:
+    """One check: its events so far, and who waits for more."""
+
+    id: str
+    client: str
+    request: CheckRequest
+    folder: Path | None  # of an upload, to be removed
+    state: str = "waiting"
+    events: list[tuple[int, str, str]] = field(default_factory=list)  # number, name, JSON
+    result: dict[str, Any] | None = None
+    report: str | None = None
+    process: BaseProcess | None = None
+    news: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _count: int = 0
+
+    async def add(self, name: str, content: Any) -> None:
+        """Add an event; of progress only the last is kept."""
+        async with self.news:
+            if self.events and self.events[-1][1] == name == "progress":
+                self.events.pop()
+            self._count += 1
+            self.events.append((self._count, name, json.dumps(content, allow_nan=False)))
+            self.news.notify_all()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come but the report."""
+        return self.state in ("done", "failed", "cancelled")
+
+    async def follow(self, after: int) -> AsyncIterator[str]:
+        """Yield the events after a number, as server-sent events, until the last one."""
+        while True:
+            async with self.news:
+                new = [event for event in self.events if event[0] > after]
+                if not new:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self.news.wait(), 15)
+                    new = [event for event in self.events if event[0] > after]
+            if not new:
+                yield ": still here\n\n"  # so that a closed connection is noticed
+            for number, name, content in new:
+                after = number
+                yield f"id: {number}\nevent: {name}\ndata: {content}\n\n"
+                if name in _ENDS:
+                    return
+
+    def discard(self) -> None:
+        """Remove the upload."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = None
+
+
+class Jobs:
+    """All checks of a server; make it inside the event loop that serves them."""
+
+    def __init__(self, prepare: Callable[[], None] | None) -> None:
+        self._prepare = prepare
+        self._jobs: dict[str, Job] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._spare: tuple[BaseProcess, Connection] | None = None
+        self._is_closed = False
+        _remove_stale()
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{_UPLOADS}{os.getpid()}-"))
+
+    def new_folder(self) -> Path:
+        """Return a new folder for an upload; only this user can look into it."""
+        return Path(tempfile.mkdtemp(dir=self._folder))
+
+    def start_spare(self) -> None:
+        """Start a worker for the next check, unless one waits already."""
+        if self._spare is None or not self._spare[0].is_alive():
+            self._spare = self._start_worker()
+
+    def start(self, request: CheckRequest, client: str, folder: Path | None) -> Job:
+        """Begin a check; an older one of the same client is given up."""
+        for job in [job for job in self._jobs.values() if client and job.client == client]:
+            self.cancel(job)
+        if sum(not job.is_over for job in self._jobs.values()) >= _MOST:
+            raise RequestError("Too many checks are under way: try again in a moment.", 503)
+        job = Job(secrets.token_urlsafe(12), client, request, folder)
+        self._jobs[job.id] = job
+        over = [old for old in self._jobs.values() if old.is_over]
+        for old in over[: max(0, len(over) - _KEPT)]:
+            del self._jobs[old.id]
+        task = asyncio.ensure_future(self._run(job))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return job
+
+    def find(self, name: str) -> Job:
+        """Return a job by its id."""
+        if name not in self._jobs:
+            raise RequestError("There is no such check here: it may have been replaced.", 404)
+        return self._jobs[name]
+
+    def cancel(self, job: Job) -> None:
+        """End a check, wherever it is; one that is over stays as it is."""
+        if job.is_over:
+            return
+        job.state = "cancelled"
+        if job.process is not None:
+            job.process.kill()
+        job.discard()
+        task = asyncio.ensure_future(job.add("cancelled", {}))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        """End all checks, and leave nothing behind."""
+        self._is_closed = True
+        for job in self._jobs.values():
+            if job.process is not None and job.process.is_alive():
+                job.process.kill()
+        if self._spare is not None:
+            self._spare[0].kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _run(self, job: Job) -> None:
+        await job.add("progress", {"stage": "waiting", "fraction": 0.0, "seconds_left": None})
+        async with self._places:
+            if job.is_over:
+                return
+            job.state = "running"
+            process, pipe = self._take_worker()
+            job.process = process
+            news: asyncio.Queue[tuple[str, Any] | None] = asyncio.Queue()
+            _listen(pipe, news)
+            with contextlib.suppress(OSError):
+                pipe.send(job.request)
+            try:
+                while (found := await news.get()) is not None:
+                    await self._take(job, *found)
+            finally:
+                process.kill()
+                job.discard()
+                pipe.close()
+                if not self._is_closed:
+                    self.start_spare()
+            if not job.is_over:  # it ended without a word
+                await self._fail(job, {"error": "The check was ended, perhaps for want of memory."})
+
+    async def _take(self, job: Job, kind: str, content: Any) -> None:
+        """Take what a worker sends; what comes after a cancel is not looked at."""
+        if job.state == "cancelled":
+            return
+        if kind == "read":
+            job.discard()
+        elif kind == "report":
+            job.report = content
+            async with job.news:
+                job.news.notify_all()
+        elif kind == "failed":
+            await self._fail(job, content)
+        elif kind == "result":
+            job.result, job.state = content, "done"
+            await job.add("result", content)
+        elif kind in ("progress", "partial"):
+            await job.add(kind, content)
+
+    async def _fail(self, job: Job, content: dict[str, str]) -> None:
+        if job.result is None:  # else only its report failed
+            job.state = "failed"
+            job.discard()
+            await job.add("failed", content)
+
+    def _take_worker(self) -> tuple[BaseProcess, Connection]:
+        spare, self._spare = self._spare, None
+        return spare if spare is not None and spare[0].is_alive() else self._start_worker()
+
+    def _start_worker(self) -> tuple[BaseProcess, Connection]:
+        # Not forked: a process that has begun to use jax cannot be copied.
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=work, args=(theirs, self._prepare), daemon=True)
+        # Interrupts from the keyboard reach all processes: they are blocked until it ignores them.
+        old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, old)
+        theirs.close()
+        return process, ours
+
+
+def _remove_stale() -> None:
+    """Remove the uploads of servers that were killed before they could."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_UPLOADS}*-*"):
+        number = folder.name.removeprefix(_UPLOADS).partition("-")[0]
+        try:
+            if number.isdecimal() and folder.stat().st_uid == os.getuid():
+                os.kill(int(number), 0)
+        except ProcessLookupError:
+            shutil.rmtree(folder, ignore_errors=True)
+        except (OSError, KeyError, OverflowError):
+            continue
+
+
+def _listen(pipe: Connection, news: asyncio.Queue[tuple[str, Any] | None]) -> None:
+    """Put what comes through a pipe into a queue of this event loop, and None at its end."""
+    loop = asyncio.get_running_loop()
+
+    def listen() -> None:
+        found: tuple[str, Any] | None = None
+        while True:
+            try:
+                found = pipe.recv()
+            except (EOFError, OSError):
+                found = None
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(news.put_nowait, found)
+            if found is None:
+                return
+
+    threading.Thread(target=listen, daemon=True).start()
