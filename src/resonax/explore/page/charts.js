@@ -5,8 +5,8 @@ import { ticks } from "./scale.js";
 import { colours } from "./theme.js";
 
 
-/** Return the power of ten as a label of an axis. */
-function powers(values) {
+/** Return an axis of logarithms, with powers of ten as its labels. */
+export function powers(values) {
   const known = values.flat().filter((value) => value !== null);
   const low = Math.floor(Math.min(...known));
   const high = Math.max(Math.ceil(Math.max(...known)), low + 1);

@@ -5,7 +5,7 @@ import { announce, el, say } from "./dom.js";
 /** Return a box with the code of a view; `show` takes `[{title, code: {python, command}}]`. */
 export function codeBox() {
   const body = el("div", { class: "codes" });
-  const root = el("section", { class: "code" }, el("h2", {}, "The same without this page"), body);
+  const root = el("section", { class: "code", hidden: true }, el("h2", {}, "The same without this page"), body);
   let key = "";
   return {
     root,
@@ -13,6 +13,7 @@ export function codeBox() {
       const now = JSON.stringify(parts);
       if (now === key) return;
       key = now;
+      root.hidden = !parts.length;
       body.replaceChildren(...parts.flatMap(({ title, code }) => [
         code?.command ? block(`${title}: command line`, code.command) : null,
         code?.python ? block(`${title}: Python`, code.python) : null,

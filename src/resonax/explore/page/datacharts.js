@@ -1,12 +1,15 @@
 /** The figures of a check: map with "you", rhythms, training in order and shuffled, orders. */
 
-import { bandShape, periodAxis } from "./charts.js";
+import { bandShape, periodAxis, powers } from "./charts.js";
 import { figure, look } from "./figure.js";
 import { growthTraces } from "./growth.js";
 import { scale, ticks, tidy } from "./scale.js";
 import { colours } from "./theme.js";
 import { pace, short, signed } from "./words.js";
 import { you } from "./you.js";
+
+const DECADES = 4; // of power that are shown
+const BINS = 60; // in each decade of periods
 
 /** The map of a recording over step size and momentum; `moved({lr, momentum})` when "you" moves. */
 export function dataMap(moved) {
@@ -40,6 +43,8 @@ export function dataMap(moved) {
     show(found) {
       map = found;
       fig.draw(() => drawing(map, here, fig.plot.clientWidth < 480));
+      fig.caption("The line: an error neither grows nor falls. Dashed: below it every order of these rows "
+        + "is safe.");
       place();
     },
     at(point) {
@@ -101,39 +106,56 @@ export function rhythmsFigure() {
   });
   return {
     ...fig,
-    show({ periods, power, power_products: products, tongues = [] }, rhythm) {
+    show({ periods, power, power_products: products, tongues }, guilty) {
       fig.draw(() => {
         const { ink, soft, band, red } = colours();
-        const most = Math.max(...power.filter((value) => value !== null), 1e-300);
-        const line = (y, color, name) => ({
-          x: periods, y: y.map((value) => (value === null ? null : value / most)), type: "scatter",
-          mode: "lines", line: { color, width: 1.4 }, name, hoverinfo: "skip",
-        });
-        const shapes = (tongues ?? []).map(([low, high]) => bandShape(low, high, band));
-        const marks = rhythm?.period ? [{
-          x: rhythm.period, y: 1, xref: "x", yref: "paper", yanchor: "bottom", showarrow: false,
-          text: `${short(rhythm.period, 3)} steps`, font: { color: red, size: 13 },
+        const line = (values, color, name) => {
+          const [x, y] = octaves(periods, values);
+          return { x, y, type: "scatter", mode: "lines", line: { color, width: 1.4 }, name,
+            hoverinfo: "skip" };
+        };
+        const shapes = (tongues ?? []).map(([first, last]) => bandShape(first, last, band));
+        const marks = guilty ? [{
+          x: Math.log10(guilty), y: 1, xref: "x", yref: "paper", yanchor: "bottom", showarrow: false,
+          text: `${short(guilty, 3)} steps`, font: { color: red, size: 13 },
         }] : [];
         if (marks.length) {
-          shapes.push({ type: "line", xref: "x", yref: "paper", x0: rhythm.period, x1: rhythm.period,
+          shapes.push({ type: "line", xref: "x", yref: "paper", x0: guilty, x1: guilty,
             y0: 0, y1: 1, line: { color: red, width: 2 } });
         }
-        for (const mark of marks) mark.x = Math.log10(mark.x);
-        const ends = [periods[0], periods.at(-1)].sort((p, q) => p - q);
+        const ends = [Math.min(...periods), Math.max(...periods)];
         return {
           traces: [...(products ? [line(products, soft, "size")] : []), line(power, ink, "values")],
           layout: look({
             shapes, annotations: marks, margin: { l: 40, r: 12, t: 28, b: 44 },
             xaxis: { title: "period (steps)", ...periodAxis(...ends) },
-            yaxis: { title: "power", range: [0, 1.08], showticklabels: false, ticks: "", showgrid: false },
+            yaxis: { title: "power per octave", showticklabels: false, ticks: "", showgrid: false,
+              range: [-DECADES, 0.2] },
           }),
         };
       });
-      fig.caption(rhythm?.period
-        ? `The rhythm of ${short(rhythm.period, 3)} steps is to blame. Shaded: periods that resonate.`
-        : "Shaded: periods that resonate with this learner.");
+      fig.caption([guilty ? `The rhythm of ${short(guilty, 3)} steps is to blame.` : "",
+        tongues?.length ? "Shaded: periods that resonate with this learner." : ""].join(" ").trim());
     },
   };
+}
+
+/** Return the logarithm of the power per octave, so that areas count, in even bins of periods. */
+function octaves(periods, power) {
+  const bins = new Map();
+  periods.forEach((period, index) => {
+    if (power[index] === null || !(period > 0)) return;
+    const place = Math.floor(Math.log10(period) * BINS);
+    const bin = bins.get(place) ?? { sum: 0, count: 0 };
+    bin.sum += power[index] / period;
+    bin.count += 1;
+    bins.set(place, bin);
+  });
+  const places = [...bins.keys()].sort((p, q) => p - q);
+  const means = places.map((place) => bins.get(place).sum / bins.get(place).count);
+  const most = Math.max(...means, 1e-300);
+  return [places.map((place) => 10 ** ((place + 0.5) / BINS)),
+    means.map((mean) => (mean > 0 ? Math.log10(mean / most) : null))];
 }
 
 /** Training on the rows in order, and on the same rows shuffled. */
@@ -161,7 +183,7 @@ export function trainingFigure() {
             showlegend: true, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
             margin: { l: 56, r: 12, t: 30, b: 44 },
             xaxis: { title: "step", nticks: 5, tickformat: "~s" },
-            yaxis: { nticks: 6, tickprefix: "10<sup>", ticksuffix: "</sup>", tickformat: "d" },
+            yaxis: powers([...inOrder, ...shuffled]),
           }),
         };
       });

@@ -10,7 +10,8 @@ import { headline } from "./verdict.js";
 import { pace, sentence, short } from "./words.js";
 
 const START = "Will training on your rows, in their order, diverge?";
-const SOURCES = { example: { example: "true" }, given: {}, file: {} };
+const NEEDED = ["lr", "momentum"];
+const SOURCES = { example: { example: "1" }, given: { given: "1" }, file: {} };
 
 /** Make the view. */
 export function dataView(schema) {
@@ -46,6 +47,7 @@ export function dataView(schema) {
   let words = {};
   let checked = null; // the options that were checked last
   let job = null;
+  let rate = null; // in order, as it is known before the rest
   let silence = () => {};
 
   const cures = el("section", { class: "card cures" }, el("h2", {}, "What would help"), remedies, here,
@@ -74,7 +76,7 @@ export function dataView(schema) {
       const body = new FormData();
       if (source === "file") body.append("file", file);
       const found = await (source === "file" ? request("columns", { body })
-        : request(source === "example" ? "columns?example=true" : "columns"));
+        : request(source === "example" ? "columns?example=1" : "columns"));
       if (tableOf !== source) return;
       table = found;
       const rows = found.rows ? `${found.rows.toLocaleString("en")} rows` : "rows not counted";
@@ -91,7 +93,8 @@ export function dataView(schema) {
   /** Return the options that the words of the address mean, with those of the example. */
   function optionsIn(given) {
     const { source, name, run, ...options } = given;
-    const usual = source === "example" ? table?.options ?? {} : {};
+    const usual = Object.fromEntries(Object.entries(table?.options ?? {})
+      .map(([key, value]) => [key.replaceAll("-", "_"), value]));
     const whole = { ...USUAL, ...usual, ...options };
     return Object.fromEntries(Object.entries(whole).map(([key, value]) => [key, String(value)])
       .filter(([, value]) => value !== ""));
@@ -110,7 +113,7 @@ export function dataView(schema) {
     const body = new FormData();
     if (words.source === "file") body.append("file", file);
     for (const [name, value] of Object.entries({ ...SOURCES[words.source], ...options })) {
-      body.append(name, value);
+      if (NEEDED.includes(name) || value !== USUAL[name]) body.append(name, value);
     }
     silence();
     reset();
@@ -118,7 +121,7 @@ export function dataView(schema) {
       const { job: id } = await request("check", { body });
       job = id;
       silence = listen(id, {
-        progress: showProgress, partial: (found) => showFound(found, options), result: finish,
+        progress: showProgress, partial: showFound, result: finish,
         failed: ({ error: text }) => failed(text), cancelled: () => failed("The check was stopped."),
       });
     } catch (problem) {
@@ -126,7 +129,7 @@ export function dataView(schema) {
     }
 
     function finish(found) {
-      showFound(found, options);
+      showFound(found);
       progress.classList.add("idle");
       stop.disabled = true;
       links.replaceChildren(
@@ -134,7 +137,7 @@ export function dataView(schema) {
         " · ", el("a", { href: address(`jobs/${id()}/check.json`), download: "check.json" },
           "the numbers as JSON"));
       code.show([{ title: "Check", code: found.code }]);
-      announce(`${found.sentence} ${found.explanation ?? ""}`);
+      announce(found.sentence);
       job = null;
     }
 
@@ -144,6 +147,7 @@ export function dataView(schema) {
   }
 
   function reset() {
+    rate = null;
     say(error, "");
     head.show("", "Checking these rows …");
     say(said, "");
@@ -175,32 +179,29 @@ export function dataView(schema) {
   }
 
   /** Show what is known by now of a check. */
-  function showFound(found, options) {
-    const verdict = found.check?.verdict ?? found.verdict;
-    if (found.sentence) head.show(verdict, sentence(found.sentence));
+  function showFound(found) {
+    if (found.sentence) head.show(found.verdict, sentence(found.sentence));
     if (found.explanation) say(said, sentence(`cause: ${found.explanation}`));
-    if (found.you) map.at(found.you);
     if (found.map) map.show(found.map);
-    if (found.spectrum) rhythms.show(found.spectrum, found.rhythm);
-    if ("trajectories" in found) training.show(found.trajectories);
-    if (found.shuffled && (found.check || found.rate !== undefined)) {
-      orders.show(found.check?.rate ?? found.rate, found.shuffled);
-    }
+    if (found.spectrum) rhythms.show(found.spectrum, found.rhythm?.period);
+    if (found.trajectories !== undefined) training.show(found.trajectories);
+    if (found.rate !== undefined) rate = found.rate;
+    if (found.shuffled && rate !== null) orders.show(rate, found.shuffled);
     if (found.remedies) showRemedies(found.remedies);
     if (found.notes) notes.replaceChildren(...found.notes.map((note) => el("li", {}, sentence(note))));
     if (found.facts) {
       facts.replaceChildren(...Object.entries(found.facts)
         .map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))));
     }
-    showHere(optionsIn(words), options);
+    showHere(optionsIn(words));
   }
 
   function showRemedies(found) {
-    remedies.replaceChildren(...found.map(({ value, sentence: text, changes }) => el("li", {},
-      value === null || !changes || !Object.keys(changes).length
+    remedies.replaceChildren(...found.map(({ name, value, sentence: text, changes }) => el("li", {},
+      value === null || !Object.keys(changes ?? {}).length
         ? el("p", { class: "missing" }, sentence(text))
         : el("button", {
-          type: "button", "data-remedy": Object.keys(changes)[0],
+          type: "button", "data-remedy": name,
           onclick: () => change("data", { ...changes, run: null }, "remedy"),
         }, el("span", {}, sentence(text))))));
   }
@@ -209,9 +210,9 @@ export function dataView(schema) {
     map.at({ lr: Number(options.lr), momentum: Number(options.momentum ?? 0) });
     const moved = checked !== null && JSON.stringify([words.source, words.name, options]) !== checked;
     checkHere.hidden = !moved;
-    const rate = moved ? map.rate() : null;
-    say(here, rate === null ? "" : `You moved to step size ${short(Number(options.lr))}, momentum `
-      + `${short(Number(options.momentum))}: by the map an error ${pace(rate)}.`);
+    const there = moved ? map.rate() : null;
+    say(here, there === null ? "" : `You moved to step size ${short(Number(options.lr))}, momentum `
+      + `${short(Number(options.momentum))}: by the map an error ${pace(there)}.`);
   }
 
   return {

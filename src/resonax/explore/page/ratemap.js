@@ -148,12 +148,14 @@ function drawing(schema, answer, now, narrow) {
     : growthTraces(columns, rows, answer.rate, { narrow });
   const { ink, paper } = colours();
   if (answer.order_proof) {
-    const { of, values } = answer.order_proof;
-    const along = of === "y" ? b.along : a.along;
-    const line = values.map((value) => (value === null ? null : along.place(value)));
+    const { of, along: points, values } = answer.order_proof;
+    const isUp = of === y.name;
+    const [free, bound] = isUp ? [a.along, b.along] : [b.along, a.along];
+    const line = values.map((value) => (value === null ? null : bound.place(value)));
+    const places = points.map(free.place);
     traces.push({
       type: "scatter", mode: "lines", hoverinfo: "skip", line: { color: ink, width: 1.4, dash: "dash" },
-      ...(of === "y" ? { x: columns, y: line } : { x: line, y: rows }),
+      ...(isUp ? { x: places, y: line } : { x: line, y: places }),
     });
   }
   const axisLayout = ({ axis, number, along }) => ({

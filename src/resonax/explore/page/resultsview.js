@@ -75,7 +75,7 @@ export function resultsView(schema) {
 
   function showPanels(found) {
     for (const fig of figures) fig.close();
-    figures = found.map((panel) => panelFigure(panel, shown));
+    figures = found.map((panel, index) => panelFigure(panel, shown, index));
     panels.replaceChildren(...figures.map((fig) => fig.root));
   }
 
@@ -98,15 +98,10 @@ export function resultsView(schema) {
   };
 }
 
-function claim({ id, statement, outcome, quantity, worst, note }) {
-  const number = worst && worst.measured !== null
-    ? `${quantity}: ${short(worst.measured)}${worst.threshold !== null && worst.threshold !== undefined
-      ? ` (${worst.comparison ?? ""} ${typeof worst.threshold === "number"
-        ? short(worst.threshold) : worst.threshold})` : ""}`
-      + (worst.interval ? `, interval ${worst.interval.map((end) => short(end)).join(" to ")}` : "")
-    : quantity;
+function claim({ id, claim: statement, outcome, measured, sentence: text, note }) {
+  const number = typeof measured === "number" ? `measured ${short(measured)}` : measured;
   return el("li", { "data-outcome": outcome },
     el("p", {}, el("strong", {}, OUTCOMES[outcome] ?? outcome), " ", el("code", {}, id)),
-    el("p", {}, statement), number ? el("p", { class: "measured" }, number) : null,
-    note ? el("p", { class: "measured" }, note) : null);
+    el("p", {}, statement),
+    ...[text ?? number, note].filter(Boolean).map((each) => el("p", { class: "measured" }, sentence(each))));
 }
