@@ -12,6 +12,7 @@ import pytest
 
 import resonax as rx
 from resonax.learners import Linear, Momentum
+from resonax.objects import is_deferred
 from resonax.passes.feed import principal_axes
 from resonax.passes.growth import Pass
 from resonax.passes.intervals import TRANSIENT, measure
@@ -24,6 +25,7 @@ from resonax.passes.surrogates import (
     without_rhythm,
     without_size_rhythm,
 )
+from resonax.processes import Process
 from resonax.recordings.recording import Recording
 
 ROWS = 700
@@ -154,6 +156,7 @@ def test_a_compiled_pass_is_the_product_of_its_matrices(name):
     start = asked.model.basis @ np.random.default_rng(asked.seed).normal(size=4)
     state = np.concatenate([start, np.zeros(4)])[:, None]
     begun = energies(X, optimizer, intercept_lr, np.stack([state, state]))
+    last = state
     for matrix in matrices(X, optimizer, batch, intercept_lr):
         state, last = matrix @ state, state
     ended = energies(X, optimizer, intercept_lr, np.stack([last, state]))
@@ -162,14 +165,19 @@ def test_a_compiled_pass_is_the_product_of_its_matrices(name):
 
 
 def test_long_passes_are_compiled_and_the_same(monkeypatch):
-    """Beyond 2^14 steps a compiled loop takes over from a plain one."""
-    X, _ = data(17_000, columns=2)
-    asked = subject(X, None, rx.nesterov(0.01, 0.9, weight_decay=0.01))
-    compiled = asked.follow_exactly()
+    """Beyond 2^10 steps a compiled loop takes over, whatever is left of a block or of a chunk."""
+    asked = [
+        subject(data(rows, columns=2)[0], None, rx.nesterov(0.01, 0.9, weight_decay=0.01))
+        for rows in (1025, 2048, 2050, 3072)
+    ]
+    compiled = [one.follow_exactly() for one in asked]
     monkeypatch.setattr("resonax.passes.exact._PLAIN_STEPS", 10**9)
-    plain = asked.follow_exactly()
-    assert compiled.passes == pytest.approx(plain.passes, rel=1e-9)
-    assert compiled.log_rise == pytest.approx(plain.log_rise, abs=1e-9)
+    for one, other in zip(asked, compiled, strict=True):
+        plain = one.follow_exactly()
+        assert len(other.path) == one.rows
+        np.testing.assert_allclose(other.path, plain.path, rtol=1e-9, atol=1e-9)
+        assert other.passes == pytest.approx(plain.passes, rel=1e-9)
+        assert other.log_rise == pytest.approx(plain.log_rise, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -205,7 +213,8 @@ def test_violent_growth_is_never_mistaken_for_rest():
     X = X.copy()
     X[::50, 1] = 50.0
     lrs = np.geomspace(0.01, 1e4, 30)
-    found = subject(X, None, Momentum(lrs, np.full(30, 0.9))).measure()
+    optimizer = Momentum(lrs, np.full(30, 0.9))  # pyright: ignore[reportArgumentType]
+    found = subject(X, None, optimizer).measure()
     for values in (found.rate, found.low, found.high):
         assert np.isfinite(values).all()
     assert (np.diff(found.rate[10:]) > 0).all()
@@ -343,7 +352,7 @@ def test_false_alarms_on_independent_rows_are_rarer_than_the_level():
     assert alarms <= 16
 
 
-def stream(process: rx.Sinusoid, steps: int = 12000) -> np.ndarray:
+def stream(process: Process, steps: int = 12000) -> np.ndarray:
     return np.asarray(process.sample(jax.random.key(1), steps, 1)).reshape(steps, -1)
 
 
@@ -392,6 +401,7 @@ def test_a_daily_rhythm_is_the_order_and_plain_json():
     assert found.low < found.rate < found.high
     again = rx.check(x, np.roll(x, -1), lr=0.01, momentum=0.95, grid=4)
     assert json.dumps(found.to_dict(), allow_nan=False) == json.dumps(again.to_dict())
+    assert is_deferred(found, "dataset")  # words and numbers need no picture
     wanted = {"rate", "low", "high", "verdict", "cause", "period", "shuffled_rate", "pass_radius"}
     assert wanted <= found.to_dict().keys()
     assert set(found.safe) == {"momentum", "lr", "batch", "shuffle_buffer", "fastest_momentum"}

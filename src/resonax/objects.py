@@ -19,9 +19,48 @@ from resonax.markup import render
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Result", "call", "plain_values", "short"]
+__all__ = ["Result", "call", "deferred", "is_deferred", "plain_values", "short"]
 
 _WIDTH = 88
+
+
+class _Deferred:
+    """What stands behind a `deferred` field."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            raise AttributeError(self.name)  # so that the field has no default
+        value = instance.__dict__[self.name]
+        if callable(value):
+            value = instance.__dict__[self.name] = value()
+        return value
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.name] = value
+
+
+def deferred() -> Any:
+    """Declare a field that may be given as a function, which is called when it is first read.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Answer:
+    ...     picture: str = deferred()
+    >>> answer = Answer(lambda: "drawn")
+    >>> is_deferred(answer, "picture"), answer.picture, is_deferred(answer, "picture")
+    (True, 'drawn', False)
+    """
+    return _Deferred()
+
+
+def is_deferred(instance: Any, name: str) -> bool:
+    """Whether a field was given as a function and has not been read yet."""
+    return callable(instance.__dict__[name])
 
 
 class Result:

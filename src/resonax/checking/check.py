@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resonax.checking.basis import choose_basis
-from resonax.checking.examine import Stage, Tell, examine
+from resonax.checking.examine import examine
 from resonax.checking.limits import check_asked
 from resonax.checking.optimizers import build_optimizer
 from resonax.checking.result import Check
 from resonax.checking.series import worst_series
+from resonax.checking.stages import Stage, Tell
 from resonax.checks import ArgumentError
 from resonax.learners import Features, Momentum
 from resonax.passes.intervals import LEAST_STEPS

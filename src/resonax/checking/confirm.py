@@ -105,7 +105,7 @@ def confirmed(
             found = subject.measure_orders(buffer_orders(int(remedy.value), 4, passes))
             return bool(np.all((found.total < 0) & (found.rise < math.log(BURST))))
         if remedy.name == "batch":
-            return holds(replace(subject, batch=int(remedy.value)).follow_exactly())
+            return holds(subject.with_batch(int(remedy.value)).follow_exactly())
         name = "lr" if remedy.name == "lr" else "momentum"
         return holds(subject.at({name: float(remedy.value)}).follow_exactly())
 
@@ -118,7 +118,7 @@ def confirmed(
             if not ok or not trained:
                 continue
             if remedy.name == "batch":
-                outcome["batch"] = bool(bounded(replace(subject, batch=int(remedy.value)))[0])
+                outcome["batch"] = bool(bounded(subject.with_batch(int(remedy.value)))[0])
             elif remedy.name == "shuffle_buffer":
                 outcome["shuffle_buffer"] = bool(
                     bounded(subject, buffer_orders(int(remedy.value), 5, training)).all()

@@ -5,25 +5,24 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from resonax.checking.cause import STRETCHES, Rhythm, Shuffles, spectrum, stretch_of
 from resonax.checking.every_order import order_proof_line
+from resonax.checking.stages import Stage
 from resonax.checks import ArgumentError
-from resonax.dynamics import Setting
-from resonax.passes.intervals import Measured
-from resonax.passes.subject import Subject
+from resonax.passes.intervals import measure
+from resonax.passes.subject import Advance, Subject
 from resonax.passes.surrogates import shuffled
-from resonax.probing.replay import replay
-from resonax.processes import Sinusoid
-from resonax.stability import rates
-from resonax.stability.search import growing_bands
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = ["Findings", "check_dataset"]
 
+_WIDE = 32.0  # the map reaches from the user's step size over this factor, both ways
 _POINTS = 300  # of a training curve
 _PRODUCTS = 300  # of columns, whose spectra are added
 
@@ -32,24 +31,45 @@ _PRODUCTS = 300  # of columns, whose spectra are added
 class Findings:
     """What the pictures show."""
 
-    momenta: np.ndarray
-    lrs: np.ndarray
-    map: Measured  # (momenta x lrs,)
+    grid: int  # points along each axis of the map
     shuffles: Shuffles
     rhythm: Rhythm | None
     rows: tuple[int, int]
 
 
-def check_dataset(subject: Subject, found: Findings, learner: Any = None) -> xr.Dataset:
+def check_dataset(subject: Subject, found: Findings, learner: Any, stage: Stage) -> xr.Dataset:
     """Return map, spectra, surrogates and training curves, those of a given learner too."""
-    shape = (len(found.momenta), len(found.lrs))
-    data: dict[str, Any] = {
-        name: (("momentum", "lr"), getattr(found.map, name).reshape(shape))
-        for name in ("rate", "low", "high")
-    }
-    data["order_proof"] = ("lr", order_proof_line(subject, found.lrs))
-    data["shuffled"] = ("shuffle", found.shuffles.rates)
-    coordinates: dict[str, Any] = {"momentum": found.momenta, "lr": found.lrs}
+    import xarray as xr
+
+    with stage("drawing the map", subject.steps) as advance:
+        axes, rates = _map(subject, found.grid, advance)
+    with stage("drawing", 0):
+        data, coordinates, attributes = _beside_the_map(subject, found, learner)
+    data |= {name: (("momentum", "lr"), values) for name, values in rates.items()}
+    data["order_proof"] = ("lr", order_proof_line(subject, axes["lr"]))
+    return xr.Dataset(data, axes | coordinates, attributes)
+
+
+def _map(
+    subject: Subject, grid: int, advance: Advance | None
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the axes of the map over momentum and step size, and the rates with their ends."""
+    momenta = 1 - np.geomspace(1.0, 1e-3, grid)
+    lrs = float(subject.optimizer.lr) * np.geomspace(1 / _WIDE, _WIDE, grid)
+    cells = (axis.ravel() for axis in np.meshgrid(momenta, lrs, indexing="ij"))
+    everywhere = subject.at(dict(zip(("momentum", "lr"), cells, strict=True)))
+    passed = everywhere.follow(everywhere.feed(), advance)
+    found = measure(passed, subject.level, subject.epochs)
+    rates = {name: getattr(found, name).reshape(grid, grid) for name in ("rate", "low", "high")}
+    return {"momentum": momenta, "lr": lrs}, rates
+
+
+def _beside_the_map(
+    subject: Subject, found: Findings, learner: Any
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return the variables, coordinates and attributes of the other pictures."""
+    data: dict[str, Any] = {"shuffled": ("shuffle", found.shuffles.rates)}
+    coordinates: dict[str, Any] = {}
     part = stretch_of(subject, found.rows)
     frequency, columns, products = _spectra(part)
     coordinates["period"] = 1 / frequency  # in steps
@@ -79,7 +99,7 @@ def check_dataset(subject: Subject, found: Findings, learner: Any = None) -> xr.
             replayed, bounded = _replayed(part, orders, learner, step)
             data["learner_error"] = (("order", "step"), replayed)
             data["learner_bounded"] = ("order", bounded)
-    return xr.Dataset(data, coordinates, attributes)
+    return data, coordinates, attributes
 
 
 def _spectra(part: Subject) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -103,6 +123,11 @@ def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
     The strength is that of the line in the spectrum, in one column of variance 1: the paper's
     first experiment with the data's own numbers.
     """
+    from resonax.dynamics import Setting
+    from resonax.processes import Sinusoid
+    from resonax.stability import rates
+    from resonax.stability.search import growing_bands
+
     rows = part.recording.inputs.astype(float)
     rows = rows / np.sqrt(np.mean(rows**2, axis=0))
     phase = np.exp(-2j * np.pi * np.arange(len(rows)) / (period * part.batch))
@@ -153,6 +178,8 @@ def _replayed(
 
     A curve ends, with NaN, where its run did.
     """
+    from resonax.probing.replay import replay
+
     inputs, target = part.recording.inputs, part.recording.target
     assert target is not None
     edges = np.linspace(0, part.steps, len(step) + 1).round().astype(int)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import functools
 from typing import Any
-
-import numpy as np
 
 from resonax.checking.cause import Rhythm, Shuffles, find_rhythm, shuffle, strongest_stretch
 from resonax.checking.confirm import holds
@@ -17,17 +13,12 @@ from resonax.checking.every_order import in_every_order
 from resonax.checking.remedies import find_remedies, line_cells, safe
 from resonax.checking.result import Check
 from resonax.checking.series import Series
+from resonax.checking.stages import Stage, Tell, silent, untold
 from resonax.passes.answers import OnTheseRows, judge
 from resonax.passes.intervals import measure
-from resonax.passes.subject import Advance
 from resonax.recordings.recording import Recording
 
-__all__ = ["Stage", "Tell", "examine", "silent"]
-
-Stage = Callable[[str, int], AbstractContextManager[Advance | None]]
-Tell = Callable[[str, Any], None]  # told what was found, by its name
-
-_WIDE = 32.0  # the map reaches from the user's step size over this factor, both ways
+__all__ = ["examine"]
 
 
 def examine(
@@ -41,18 +32,11 @@ def examine(
     tell: Tell | None = None,
 ) -> Check:
     """Return the check of the worst of some series; ``name`` is what the optimizer is called."""
-    stage, tell, subject = stage or silent, tell or _untold, series.worst
-    lr = float(subject.optimizer.lr)
-    momenta, lrs = 1 - np.geomspace(1.0, 1e-3, grid), lr * np.geomspace(1 / _WIDE, _WIDE, grid)
-    along = line_cells(subject)
-    cells = [
-        np.concatenate([axis.ravel(), line])
-        for axis, line in zip(np.meshgrid(momenta, lrs, indexing="ij"), along, strict=True)
-    ]
-    everywhere = subject.at({"momentum": cells[0], "lr": cells[1]})
+    stage, tell, subject = stage or silent, tell or untold, series.worst
+    along = subject.at(line_cells(subject))
     with stage("following the rows", subject.steps) as advance:
-        passed = everywhere.follow(everywhere.feed(), advance)
-    found = measure(passed, subject.level, subject.epochs)
+        passed = along.follow(along.feed(), advance)
+    lines = measure(passed, subject.level, subject.epochs)
     with stage("multiplying the updates", 0):
         exact, on_rows, on_more = judge(subject)
     tell("verdict", (on_rows, on_more))
@@ -67,13 +51,12 @@ def examine(
     tell("rhythm", (rhythm.period, rhythm.kind) if rhythm else (None, None))
     cause = _cause(on_rows, shuffles, rhythm)
     with stage("looking for what would help", 3 * subject.steps) as advance:
-        lines = found[grid * grid :]
         own = holds(exact) and bool(safe(lines)[-1])
         remedies = find_remedies(subject, lines, own, shuffles, rows, advance)
     tell("remedies", remedies)
-    with stage("drawing", 0):
-        findings = Findings(momenta, lrs, found[: grid * grid], shuffles, rhythm, rows)
-        dataset = check_dataset(subject, findings, learner)
+    dataset = functools.partial(
+        check_dataset, subject, Findings(grid, shuffles, rhythm, rows), learner, stage
+    )
     return Check(
         on_these_rows=on_rows,
         on_more=on_more,
@@ -92,18 +75,8 @@ def examine(
             *notes_of(subject, on_rows, on_more, rows),
             *series.notes_on(remedies),
         ),
-        dataset=dataset,
+        dataset=dataset if learner is None else dataset(),  # pyright: ignore[reportArgumentType]
     )
-
-
-def silent(name: str, steps: int) -> AbstractContextManager[None]:
-    """Show no progress."""
-    del name, steps
-    return contextlib.nullcontext()
-
-
-def _untold(name: str, finding: Any) -> None:
-    """Tell nobody."""
 
 
 def _cause(found: OnTheseRows, shuffles: Shuffles, rhythm: Rhythm | None) -> str:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from resonax.checking.basis import choose_basis
-from resonax.checking.examine import Stage, silent
 from resonax.checking.limits import check_asked
 from resonax.checking.optimizers import build_optimizer
 from resonax.checking.order_result import STILL, RowOrder
+from resonax.checking.stages import Stage, silent
 from resonax.checks import ArgumentError
 from resonax.learners import Features, Momentum
 from resonax.passes.beam import beam_search, repeating_parts

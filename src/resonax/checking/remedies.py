@@ -43,17 +43,17 @@ def settled(found: Measured) -> np.ndarray:
     return (found.rise < math.log(BURST)) & (found.total < 0)
 
 
-def line_cells(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
+def line_cells(subject: Subject) -> dict[str, np.ndarray]:
     """Return momentum and step size of the cells along both axes through the user's point.
 
     The last cell is that point.
     """
     momentum, lr = float(subject.optimizer.momentum), float(subject.optimizer.lr)
     momenta, lrs = _momenta(momentum), lr * _LRS
-    return (
-        np.concatenate([momenta, np.full(len(lrs), momentum), [momentum]]),
-        np.concatenate([np.full(len(momenta), lr), lrs, [lr]]),
-    )
+    return {
+        "momentum": np.concatenate([momenta, np.full(len(lrs), momentum), [momentum]]),
+        "lr": np.concatenate([np.full(len(momenta), lr), lrs, [lr]]),
+    }
 
 
 def _momenta(own: float) -> np.ndarray:
@@ -183,7 +183,7 @@ def _batch(subject: Subject, own: bool) -> Remedy:
     """Return the least batch that is safe: the next one above the own, or how far below it."""
 
     def judge(batch: int) -> Measured:
-        return replace(subject, batch=batch, filled=True).measure()
+        return subject.with_batch(batch).measure()
 
     found, batch, unsafe = judge(subject.batch), subject.batch, 0
     ladder = [size for size in _BATCHES if (size < batch if own else size > batch)]

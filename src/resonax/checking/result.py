@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
-
-import xarray as xr
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from resonax.checking.confirm import Remedy
-from resonax.objects import Result
+from resonax.objects import Result, deferred, is_deferred
 from resonax.passes.answers import OnMore, OnTheseRows, number, pace
-from resonax.stability import OrderProof
+from resonax.stability.circle import OrderProof
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = ["REMEDIES", "Check", "sentence"]
 
@@ -32,7 +33,7 @@ class Check(Result):
     settings: dict[str, Any]  # lr, momentum, batch, optimizer and what else was asked for
     facts: tuple[tuple[str, str], ...]  # what was read and done, as name and text
     notes: tuple[str, ...]  # what a reader has to know before relying on it
-    dataset: xr.Dataset  # the numbers behind the pictures
+    dataset: xr.Dataset = deferred()  # noqa: RUF009 - the numbers behind the pictures
 
     figure: ClassVar[str] = "resonax.figures.check:plot_check"
 
@@ -74,7 +75,8 @@ class Check(Result):
     @property
     def learner_bounded(self) -> dict[str, bool] | None:
         """Whether the learner that was given stayed bounded, in each order."""
-        if "learner_bounded" not in self.dataset:
+        # The curves of a learner are not put off.
+        if is_deferred(self, "dataset") or "learner_bounded" not in self.dataset:
             return None
         kept = self.dataset.learner_bounded
         return {str(order): bool(kept.sel(order=order)) for order in kept.order.values}

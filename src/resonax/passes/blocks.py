@@ -50,9 +50,17 @@ def update(weights: Any, velocity: Any, gradient: Any, numbers: Numbers) -> tupl
 
 
 @functools.partial(jax.jit, static_argnames="steps")
-def _compiled(run: Any, rows: Array, numbers: Numbers, *, steps: Steps) -> tuple[Any, Any]:
-    shaped = rows.reshape(-1, BLOCK, *rows.shape[1:])
-    return jax.lax.scan(lambda now, part: steps(now, part, numbers, jnp), run, shaped)
+def _compiled(
+    run: Any, rows: Array, live: Array, numbers: Numbers, *, steps: Steps
+) -> tuple[Any, Any]:
+    """Make the updates of a chunk; a block that is not live leaves the run as it is."""
+
+    def block(now: Any, given: tuple[Array, Array]) -> tuple[Any, Any]:
+        part, is_live = given
+        then, found = steps(now, part, numbers, jnp)
+        return jax.tree.map(functools.partial(jnp.where, is_live), then, now), found
+
+    return jax.lax.scan(block, run, (rows.reshape(-1, BLOCK, *rows.shape[1:]), live))
 
 
 def follow_blocks(
@@ -60,19 +68,22 @@ def follow_blocks(
 ) -> Iterator[tuple[Any, ...]]:
     """Follow runs over one pass: yield them, their growth in each step, and what else was found.
 
-    Up to ``plain_steps`` compiling would take longer than a plain loop; beyond, only the steps that
-    do not fill a chunk are made by one.
+    Up to ``plain_steps`` compiling would take longer than a plain loop; beyond, only the first
+    steps, which do not fill a block, are made by one. Blocks of zeros before the others fill the
+    first chunk.
     """
-    odd = feed.steps % CHUNK if feed.steps > plain_steps else feed.steps
-    for first in range(0, odd, CHUNK):
-        rows = feed.factors(first, min(first + CHUNK, odd), float)
+    plain = feed.steps if feed.steps <= plain_steps else feed.steps % BLOCK
+    for first in range(0, plain, CHUNK):
+        rows = feed.factors(first, min(first + CHUNK, plain), float)
         blocks = []
         for start in range(0, len(rows), BLOCK):
             run, (sizes, *rest) = steps(run, rows[start : start + BLOCK], numbers, np)
             blocks.append((np.diff(sizes, axis=0, prepend=0.0), *(part[None] for part in rest)))
         yield run, *(np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    for first in range(odd, feed.steps, CHUNK):
-        rows = feed.factors(first, first + CHUNK, float)
-        run, found = _compiled(run, rows, numbers, steps=steps)  # pyright: ignore[reportArgumentType]
-        sizes, *rest = (np.asarray(part) for part in found)
-        yield run, np.diff(sizes, axis=1, prepend=0.0).reshape(CHUNK, -1), *rest
+    for first in range(plain - (plain - feed.steps) % CHUNK, feed.steps, CHUNK):
+        rows = feed.factors(max(first, plain), first + CHUNK, float)
+        rows = np.concatenate([np.zeros((CHUNK - len(rows), *rows.shape[1:])), rows])
+        live = np.arange(first, first + CHUNK, BLOCK) >= plain
+        run, found = _compiled(run, rows, live, numbers, steps=steps)  # pyright: ignore[reportArgumentType]
+        sizes, *rest = (np.asarray(part)[live] for part in found)
+        yield run, np.diff(sizes, axis=1, prepend=0.0).reshape(-1, sizes.shape[-1]), *rest

@@ -14,19 +14,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
 from resonax.algebra import double_precision
 from resonax.learners import Momentum
 from resonax.passes.blocks import Numbers, follow_blocks, numbers_of, update
 from resonax.passes.feed import Feed
-from resonax.passes.growth import SEGMENTS, Pass
+from resonax.passes.growth import SEGMENTS, Pass, log_sum_exp
 from resonax.passes.update import Weights, energy, pull, residuals, sizes_along
 
 __all__ = ["PASSES", "Exact", "follow_rows"]
 
 PASSES = 20  # over which an error must not grow where something is called safe
-_PLAIN_STEPS = 2**12  # up to here compiling takes longer than a plain loop
+_PLAIN_STEPS = 2**10  # up to here compiling takes longer than a plain loop
 _MOST_WORK = 1e10  # steps x weights^2 up to which runs from all starts are followed
 _SOME = 8  # runs that are followed otherwise
 _STILL = 1e-6  # of a pass: weights that nothing moves have a radius of 1, up to rounding
@@ -100,7 +99,7 @@ def _follow(
     energies = []
     for state, grown in follow_blocks(_steps, run, feed, numbers, _PLAIN_STEPS):
         path = scale + np.cumsum(grown, axis=0)
-        energies.append(logsumexp(2 * path[:, :rest], axis=1))
+        energies.append(log_sum_exp(2 * path[:, :rest]))
         run, scale = state, path[-1]
     return _Run(*(np.asarray(part) for part in run)), scale, np.concatenate(energies)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["SEGMENTS", "Pass", "Tally"]
+__all__ = ["SEGMENTS", "Pass", "Tally", "log_sum_exp"]
 
 SEGMENTS = 512  # of a pass, for which the growth is kept
 
@@ -48,3 +48,15 @@ class Tally:
         low = np.minimum(np.minimum.accumulate(path, axis=0), self._lowest)
         self.rise = np.maximum(self.rise, np.max(path - low, axis=0))
         self._reached, self._lowest = path[-1], low[-1]
+
+
+def log_sum_exp(logs: np.ndarray) -> np.ndarray:
+    """Return the logarithm of a sum over the last axis, from the logarithms of its terms.
+
+    Examples
+    --------
+    >>> print(log_sum_exp(np.array([1000.0, 1000.0])) - 1000 - np.log(2))
+    0.0
+    """
+    largest = logs.max(axis=-1)
+    return largest + np.log(np.exp(logs - largest[..., None]).sum(axis=-1))

@@ -19,14 +19,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
 from resonax.algebra import double_precision
 from resonax.learners import Momentum
 from resonax.passes.blocks import Numbers, follow_blocks, numbers_of, update
 from resonax.passes.exact import Exact
 from resonax.passes.feed import Feed
-from resonax.passes.growth import SEGMENTS, Pass, Tally
+from resonax.passes.growth import SEGMENTS, Pass, Tally, log_sum_exp
 from resonax.passes.update import Weights, energy, pull, residuals, sizes_along
 
 __all__ = ["BOUND", "follow_rows_logistic", "walk_logistic"]
@@ -134,6 +133,6 @@ def follow_rows_logistic(
         for reached, grown, *_ in follow_blocks(_steps, run, feed, numbers):
             path = scale + np.cumsum(grown, axis=0)
             run, scale = reached, path[-1]
-            paths.append((np.asarray(logsumexp(2 * path, axis=1)) - begun) / 2)
+            paths.append((log_sum_exp(2 * path) - begun) / 2)
         ends.append(paths[-1][-1])
     return Exact(np.concatenate(paths), np.array(ends), epochs, None)

@@ -186,7 +186,7 @@ def walk(
         stiff = weights.curvature[:, None] + weights.moved[:, None] * optimizer.weight_decay
         here = here / np.sqrt(np.sum(stiff * here**2, axis=0))
     with jax.enable_x64(dtype is np.float64):
-        return _walk(here, feed, optimizer, weights, record, advance, dtype, block).first(wanted)
+        return _walk(here, feed, optimizer, weights, record, advance, dtype, block, wanted)
 
 
 def is_small(feed: Feed) -> bool:
@@ -217,23 +217,25 @@ def _walk(
     advance: Callable[[int], None] | None,
     dtype: type,
     block: int,
+    wanted: int,
 ) -> Pass:
-    """Follow pairs that are at rest at the start, (size, lanes)."""
+    """Follow pairs that are at rest at the start, (size, lanes); return the first ``wanted``."""
     lanes, cells = start.shape[1], _cells(optimizer)
     assert 1 in (cells, feed.sequences)
     gains = tuple(
         np.broadcast_to(np.asarray(number, dtype), (cells,)) for number in _gains(optimizer)
     )
     chunk = _CHUNKS[feed.steps > 4 * _CHUNKS[0]]
-    here = jnp.asarray(start, dtype)
-    last = jnp.zeros((feed.rank, feed.size, feed.sequences), dtype)
-    state = here, here, jnp.zeros((feed.rank, lanes), dtype), last
+    # Of numpy: each operation of jax outside of compiled code is a program of its own.
+    here = np.asarray(start, dtype)
+    last = np.zeros((feed.rank, feed.size, feed.sequences), dtype)
+    state = here, here, np.zeros((feed.rank, lanes), dtype), last
     # Rows of zeros before the first one fill the chunks: without decay, a pair at rest stays.
     padding = -feed.steps % chunk
     skipped = padding // block
     blocks = (feed.steps + padding) // block - skipped
     per = math.ceil(blocks / SEGMENTS)  # blocks of a segment
-    tally = Tally(math.ceil(blocks / per), lanes)
+    tally = Tally(math.ceil(blocks / per), wanted)
     records: list[tuple[np.ndarray, ...]] = []
     for first in range(-padding, feed.steps, chunk):
         factors = feed.factors(max(first, 0), first + chunk, dtype)
@@ -252,7 +254,7 @@ def _walk(
             terms=Terms.of(optimizer, weights),
             record=record,
         )
-        logs, *rest = (np.asarray(part, dtype=float) for part in found)
+        logs, *rest = (np.asarray(part)[:, :wanted].astype(float) for part in found)
         segment = (np.arange(len(logs)) + (first + padding) // block - skipped) // per
         tally.add(segment[segment >= 0], logs[segment >= 0])
         if record:

@@ -26,6 +26,7 @@ Advance = Callable[[int], None]
 Order = np.ndarray  # indices of rows, one for each row that is trained on
 
 _MOST_WEIGHTS = 2000
+_MOST_FILLED = 64  # weights: up to here rows of zeros take less time than to compile
 _TOGETHER = 16  # sequences of rows in one pass: all passes of this kind share one compiled loop
 
 
@@ -205,6 +206,11 @@ class Subject(Problem):
         weights = self.weights(target=True)
         found = walk(feed, self.optimizer, weights, start=start, record=True, advance=advance)
         return found if orders is None else found.first(lanes)
+
+    def with_batch(self, batch: int) -> Subject:
+        """Return the subject with another batch; a small model needs no other compiled loop."""
+        small = self.model.size(self.recording.inputs.shape[1]) <= _MOST_FILLED
+        return replace(self, batch=batch, filled=small)
 
     def enough(self, batch: int) -> bool:
         """Whether batches of this size leave enough steps to judge."""
