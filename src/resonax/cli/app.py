@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import re
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -162,10 +163,16 @@ def main() -> None:
         raise SystemExit(status)
 
 
+@functools.cache
+def _commands() -> Any:
+    """Return all commands with their options, which takes typer as long as all the rest."""
+    return typer.main.get_command(app)
+
+
 def _run(arguments: list[str]) -> tuple[int, str]:
     """Return the exit status, and what to say of a failure."""
     try:
-        status = app(arguments, standalone_mode=False) or 0
+        status = _commands()(arguments, standalone_mode=False) or 0
         return status, SENTENCE if status == STATUS else ""
     except (KeyboardInterrupt, typer.Abort):
         return STATUS, SENTENCE
@@ -180,7 +187,7 @@ def _as_options(sentence: str) -> str:
 
     In Python an argument is named as the first word of a sentence, or between backticks.
     """
-    commands = typer.main.get_command(app).commands.values()  # pyright: ignore[reportAttributeAccessIssue]
+    commands = _commands().commands.values()
     names = {name for command in commands for item in command.params for name in item.opts}
     words = {name[2:].replace("-", "_"): name for name in names if name.startswith("--")}
     first, space, rest = sentence.partition(" ")
