@@ -16,10 +16,12 @@ from starlette.routing import Route
 
 from resonax.checks import ResonaxError
 from resonax.explore.answering import answering, body_of, computed, failed, refused
+from resonax.explore.api_docs import PATHS
 from resonax.explore.asked import asked_map, asked_runs, asked_setting, take
 from resonax.explore.data_routes import data_routes
 from resonax.explore.jobs import Jobs
 from resonax.explore.page_files import page_file, plotly_file
+from resonax.explore.results_routes import results_routes
 from resonax.explore.schema import describe
 from resonax.explore.security import Guarded
 from resonax.explore.site import Site
@@ -57,18 +59,24 @@ def build_app(site: Site) -> Starlette:
             Route("/", answering(page_file)),
             Route("/plotly.min.js", plotly_file),
             Route("/api/schema", answering(schema)),
+            Route("/api/docs", answering(_docs)),
             Route("/api/verdict", answering(_verdict), methods=["POST"]),
             Route("/api/map", answering(_map), methods=["POST"]),
             Route("/api/spectrum", answering(_spectrum), methods=["POST"]),
             Route("/api/safe", answering(_safe), methods=["POST"]),
             Route("/api/runs", answering(_runs), methods=["POST"]),
             *data_routes(site),
+            *results_routes(site),
             Route("/{name}", answering(page_file)),
         ],
         middleware=[Middleware(Guarded, token=site.token, port=site.port)],
         exception_handlers={HTTPException: refused, ResonaxError: failed},
         lifespan=lifespan,
     )
+
+
+async def _docs(_: Request) -> Response:
+    return JSONResponse({"paths": [path._asdict() for path in PATHS]})
 
 
 async def _setting(request: Request) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from resonax.reports.page import write_page
 from resonax.results import make_folder
 from resonax.sweeps.judgement import Case, Claim, interval_text, measured_text
 
-__all__ = ["claims_table", "plain_claims", "write_claims"]
+__all__ = ["claims_table", "plain_claims", "read_claims", "write_claims"]
 
 
 def plain_claims(claims: Iterable[Claim], *, scale: str, seed: int) -> list[dict[str, Any]]:
@@ -31,13 +31,14 @@ def write_claims(claims: Iterable[Mapping[str, Any]], folder: Path) -> Path:
     ``claims.md``.
     """
     path = make_folder(folder) / "claims.json"
-    merged = {claim["id"]: claim for claim in [*_read_claims(path), *claims]}
+    merged = {claim["id"]: claim for claim in [*read_claims(path), *claims]}
     text = json.dumps(list(merged.values()), indent=2, ensure_ascii=False, allow_nan=False)
     write_page(claims_table(merged.values()), path.with_suffix(".md"))
     return write_page(text + "\n", path)
 
 
-def _read_claims(path: Path) -> list[dict[str, Any]]:
+def read_claims(path: Path) -> list[dict[str, Any]]:
+    """Return the plain claims of a file, none where it is not there."""
     try:
         stored = json.loads(path.read_bytes())
     except FileNotFoundError:
