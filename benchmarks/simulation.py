@@ -1,6 +1,6 @@
 """The engine against a loop of torch.optim.SGD, a vectorised NumPy loop and torch.func.vmap.
 
-Run: python benchmarks/simulation.py [--quick]
+Run: python benchmarks/simulation.py [--quick] [--networks]
 
 All contestants train the same cells in one run, so that the ratios hold on a noisy machine: cells
 of the map of Fig. 2a (regression in two weights, sinusoidal mean, 20 samples a step) and networks
@@ -11,11 +11,14 @@ The whole command is timed as a process of its own, with figure and theory, from
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
@@ -84,12 +87,12 @@ def engine(columns: int = 100, cells: int = 100, steps: int = STEPS, **changes: 
     )
 
 
-def command() -> float:
-    """Return seconds of the whole command for Fig. 2a at the paper's scale, from a warm cache."""
+def command(figure: str) -> float:
+    """Return seconds of the whole command for a figure at the paper's scale, from a warm cache."""
 
     def run() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            words = ["reproduce", "sinusoid-map", "--scale", "paper", "--out", folder]
+            words = ["reproduce", figure, "--scale", "paper", "--out", folder]
             subprocess.run(
                 [sys.executable, "-m", "resonax", *words], check=True, capture_output=True
             )
@@ -124,26 +127,72 @@ def vmap_networks(count: int = 512, steps: int = 50) -> float:
     return seconds(train) / steps / count
 
 
-def our_networks(columns: int = 26, steps: int = 2000) -> float:
-    """Return seconds per network and step of the engine, 20 runs of each column."""
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Let networks in lanes be trained by so many threads; None: by all cores."""
+    before = os.environ.pop("OMP_NUM_THREADS", None)
+    os.environ |= {} if count is None else {"OMP_NUM_THREADS": str(count)}
+    yield
+    os.environ.pop("OMP_NUM_THREADS", None)
+    os.environ |= {} if before is None else {"OMP_NUM_THREADS": before}
+
+
+def our_networks(lanes: bool, columns: int = 26, steps: int = 2000) -> float:
+    """Return seconds per network and step of the engine, 20 runs of each column.
+
+    All is in it: first weights, laws, random numbers, and the test losses of a tenth of the steps
+    in the middle and at the end, as in Fig. 5.
+    """
     process = rx.Switching(period=6.0, dim=2, variance=0.1, amplitude=0.63)
     training = rx.Training(
         process, rx.heavy_ball(0.01, 0.95), model=rx.Network(), batch=10, noise=0.1
     )
     axes = {"period": np.arange(1.0, columns + 1)}
-    rx.simulate(training, axes, runs=20, steps=200, window=20)
-    taken = seconds(lambda: rx.simulate(training, axes, runs=20, steps=steps, window=200))
+    run = partial(rx.simulate, training, axes, runs=20, lanes=lanes)
+    run(steps=200, window=20)  # compiles
+    taken = min(seconds(lambda: run(steps=steps, window=steps // 10)) for _ in range(3))
     return taken / steps / (20 * columns)
+
+
+def networks_command() -> tuple[float, float]:
+    """Return seconds of the whole command for Fig. 5, and per network and step."""
+    cells, runs, steps = 4 * 101, 20, 20_000  # three values of v, and one again with less noise
+    taken = command("switching-network")
+    return taken, taken / (cells * runs * steps)
+
+
+def compare_networks(quick: bool) -> None:
+    """Print what a step of a network takes."""
+    by_vmap, by_jax, all_cores = vmap_networks(), our_networks(False), our_networks(True)
+    with threads(1):
+        one_core = our_networks(True)
+    print("Networks of Fig. 5, 2-20-20-1 with 10 samples, about 512 at once")
+    print(f"  torch.func.vmap    {by_vmap * 1e6:7.3f} us per network and step")
+    for name, taken in (
+        ("jax", by_jax),
+        ("lanes, one core", one_core),
+        ("lanes, all cores", all_cores),
+    ):
+        ratios = f"{by_vmap / taken:.1f} x torch.func.vmap, {by_jax / taken:.1f} x jax"
+        print(f"  {name:18s} {taken * 1e6:7.3f} us, {ratios}")
+    if not quick:
+        whole, per = networks_command()
+        ratio = f"{by_vmap / per:.1f} x torch.func.vmap"
+        print(f"  whole command      {per * 1e6:7.3f} us, {ratio}, {whole:.1f} s in all")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out how the time grows")
-    quick = parser.parse_args().quick
+    parser.add_argument("--networks", action="store_true", help="networks alone")
+    asked = parser.parse_args()
+    quick = asked.quick
     print(f"jax {jax.__version__}, torch {torch.__version__}, {jax.devices()[0]}")
+    if asked.networks:
+        return compare_networks(quick)
     work = len(MOMENTUM) * len(PERIOD) * RUNS * STEPS
     by_torch, by_numpy = torch_loop(), numpy_loop()
-    loop, whole = engine(), command()
+    loop, whole = engine(), command("sinusoid-map")
     print("Fig. 2a at the paper's scale: 10,000 cells, 10 runs, 10,000 steps")
     print(f"  torch.optim.SGD, run by run   {by_torch * 1e6:9.1f} us per cell, run and step")
     print(f"  NumPy, all cells at once      {by_numpy * 1e6:9.4f} us")
@@ -152,12 +201,9 @@ def main() -> None:
     for name, taken in (("compiled loop", loop), ("whole command", whole)):
         per = taken / work
         print(f"  {name}: {by_torch / per:,.0f} x torch, {by_numpy / per:,.0f} x NumPy")
-    by_vmap, ours = vmap_networks(), our_networks()
-    print("Networks of Fig. 5, about 512 at once")
-    print(f"  torch.func.vmap {by_vmap * 1e6:.2f} us per network and step")
-    print(f"  ours            {ours * 1e6:.2f} us, {by_vmap / ours:.2f} x")
+    compare_networks(quick)
     if quick:
-        return
+        return None
     print("How the time of the compiled loop grows (seconds)")
     for words, values in (
         ("columns", [25, 50, 100]),
@@ -169,6 +215,7 @@ def main() -> None:
         times = [engine(**{words: number}) for number in values]
         shown = ", ".join(f"{n}: {t:.2f}" for n, t in zip(values, times, strict=True))
         print(f"  {words:8s} {shown}")
+    return None
 
 
 if __name__ == "__main__":

@@ -171,8 +171,10 @@ def trace_update(function: Callable[..., Any], optimizer: Any, init: Callable[..
         ``(optimizer, weights) -> state``.
     """
     weights = jnp.zeros(_WEIGHTS)
-    state = jax.eval_shape(init, optimizer, weights)
-    numbers = jax.tree.map(jnp.asarray, optimizer)
+    numbers = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), optimizer)
+    if any(leaf.shape for leaf in jax.tree.leaves(numbers)):
+        raise Unsupported("its optimizer has a number of its own for each weight")
+    state = jax.eval_shape(init, numbers, weights)
     closed = jax.make_jaxpr(function)(numbers, weights, weights, state)
     if closed.consts:
         raise Unsupported("its optimizer has arrays of its own")

@@ -40,7 +40,7 @@ def choose_loop(training: Training, grid: Grid, loop: Loop) -> tuple[Plan | None
     from resonax.simulation.network_lanes import plan_networks
 
     try:
-        return plan_networks(training, grid, loop), ""
+        return plan_networks(training, loop), ""
     except Unsupported as reason:
         return None, str(reason)
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import ArrayLike
 
 from resonax.checks import ArgumentError, check_whole
@@ -238,7 +237,7 @@ def _loop(asked: _Request, ordered: bool, share_paths: bool) -> Loop:
 
 
 def _run(
-    asked: _Request, keys: Array, ordered: bool, share_paths: bool, advance: Advance
+    asked: _Request, keys: np.ndarray, ordered: bool, share_paths: bool, advance: Advance
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run cells that one compiled loop serves."""
     training, columns, shared, runs, steps, window, _ = asked
@@ -253,7 +252,7 @@ def _run(
             for name, array in columns.items()
         },
         {name: jnp.asarray(array, float) for name, array in shared.items()},
-        keys[filled],
+        jnp.asarray(keys[filled]),
         jnp.asarray(training.reduction == "sum", float),
     )
     process = training.process.grouped(int(training.batch))

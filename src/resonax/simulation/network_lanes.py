@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,9 +29,17 @@ from resonax.simulation.position_form import init_state, update_weights
 from resonax.simulation.random_numbers import normals
 from resonax.simulation.schedule import BLOCK, Advance, run_windows
 from resonax.simulation.training import Training
-from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, vmap_cells, walk
+from resonax.simulation.walk import (
+    Grid,
+    Loop,
+    begin_walk,
+    cell_at,
+    has_diagonal_roots,
+    vmap_cells,
+    walk,
+)
 
-__all__ = ["plan_networks", "run_lanes"]
+__all__ = ["count_threads", "plan_networks", "run_lanes"]
 
 _SLOTS = Slots(INPUT, CHOICE, NOISE, TEST, TEST_CHOICE)
 _MOST_NUMBERS = 2**23  # of the laws that are computed ahead
@@ -70,14 +79,9 @@ def _table(law: Law) -> Array:
     return jnp.moveaxis(numbers, -3, -1)
 
 
-def _test_law(training: Training, grid: Grid, loop: Loop) -> Law:
-    """Return the stationary law of each cell."""
-    diagonal = np.ndim(getattr(training.process, "variance", 0.0)) < 2
-
-    def of_cell(values: Any, _: Any) -> Law:
-        return split(cell_at(training, values).process.stationary(), diagonal)
-
-    return vmap_cells(of_cell, grid, loop)([])
+def _stationary(training: Training) -> Law:
+    """Return the law of an input at a random time."""
+    return split(training.process.stationary(), has_diagonal_roots(training.process))
 
 
 @functools.partial(jax.jit, static_argnames="loop")
@@ -97,10 +101,11 @@ def _begin(training: Training, grid: Grid, *, loop: Loop) -> tuple[_Start, Any, 
 
     given = first_normals(grid, dim, model.hidden)
     start = vmap_cells(begin, grid, loop._replace(law_varies=True))(given)
-    return start, begin_walk(training, grid, loop)[0], _table(_test_law(training, grid, loop))
+    tests = vmap_cells(lambda values, _: _stationary(cell_at(training, values)), grid, loop)([])
+    return start, begin_walk(training, grid, loop)[0], _table(tests)
 
 
-@functools.partial(jax.jit, static_argnames=("loop", "most"))
+@functools.partial(jax.jit, static_argnames=("loop", "most", "shape"))
 def _laws(
     training: Training,
     grid: Grid,
@@ -110,8 +115,12 @@ def _laws(
     *,
     loop: Loop,
     most: int,
+    shape: tuple[int, ...],
 ) -> tuple[Any, Array]:
-    """Return the processes after some blocks of steps, and the laws in these."""
+    """Return the processes after some blocks of steps, at most ``most``, and the laws in these.
+
+    ``shape`` is that of the laws of a step: (cells or 1, numbers of a law, paths).
+    """
     needed = training.process.step_normals if loop.ordered else 0
 
     def of_block(number: Array, process: Any) -> tuple[Any, Array]:
@@ -123,36 +132,37 @@ def _laws(
     if not loop.ordered:
         process, law = of_block(jnp.zeros((), int), process)
         return process, law[None]
-    shape = jax.eval_shape(of_block, 0, process)[1]
 
     def fill(number: Array, state: tuple[Any, Array]) -> tuple[Any, Array]:
         process, law = of_block(number, state[0])
         return process, state[1].at[number].set(law)
 
-    laws = jnp.zeros((most, *shape.shape), shape.dtype)
+    laws = jnp.zeros((most, BLOCK, *shape))
     process, laws = jax.lax.fori_loop(0, blocks, fill, (process, laws))
-    return process, laws.reshape(-1, *shape.shape[1:])
+    return process, laws.reshape(-1, *shape)
 
 
-def plan_networks(training: Training, grid: Grid, loop: Loop) -> Plan:
+def plan_networks(training: Training, loop: Loop) -> Plan:
     """Return the plan of the program that trains these networks, or raise `Unsupported`."""
     machine, dim, model = host_machine(), training.process.dim, training.model
     assert isinstance(model, Network)
     if not machine.bits:
         raise Unsupported(f"the processor {machine.cpu} has no fused multiply-add")
 
-    def law(process: Any) -> Law:
-        given = [jnp.zeros((BLOCK, len(grid.keys)))] * training.process.step_normals
-        return walk(training, grid, loop, process, jnp.arange(BLOCK), given)[1]
+    def law() -> Law:
+        process = training.process
+        state = process.init(jnp.zeros(process.init_normals))
+        law = process.step(jnp.zeros(process.step_normals), state, 0)[1]
+        return split(law, has_diagonal_roots(process))
 
-    process = jax.eval_shape(lambda: begin_walk(training, grid, loop)[0])
+    test_law = _form(jax.eval_shape(_stationary, training), dim)
     double = jnp.zeros(()).dtype == jnp.float64
     plan = Plan(
         widths=(dim, *model.hidden, 1),
         rows=loop.rows,
         test_rows=TEST_ROWS,
-        law=_form(jax.eval_shape(law, process), dim),
-        test_law=_form(jax.eval_shape(lambda: _test_law(training, grid, loop)), dim),
+        law=_form(jax.eval_shape(law), dim) if loop.ordered else test_law,
+        test_law=test_law,
         update=trace_update(
             functools.partial(update_weights, decays=loop.decays), training.optimizer, init_state
         ),
@@ -174,7 +184,15 @@ def _folder() -> Path | None:
     return Path(kept) / "lanes" if kept else None
 
 
-def _cores() -> int:
+def count_threads() -> int:
+    """Return how many threads train networks: one for each core that this process may use.
+
+    ``OMP_NUM_THREADS`` sets another number, as it does for other libraries. Processes that share
+    the work are started with their share of the cores in it.
+    """
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if wanted.isdigit() and int(wanted):
+        return int(wanted)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -184,16 +202,17 @@ class _Runner:
     """Networks and processes of a grid, on their way."""
 
     def __init__(self, plan: Plan, training: Training, grid: Grid, loop: Loop, paths: int) -> None:
-        self._known = training, grid
-        self._loop = loop
         start, self._process, test_law = _begin(training, grid, loop=loop)
         self._test_law = np.asarray(test_law)
         arrays = jax.tree.map(lambda leaf: np.asarray(leaf)[:paths], start)
         keys = np.asarray(grid.keys)[:paths]
-        self.fleet = Fleet(plan, keys, *arrays, threads=_cores(), folder=_folder())
+        self.fleet = Fleet(plan, keys, *arrays, threads=count_threads(), folder=_folder())
         cells = self.fleet.cells if loop.law_varies else 1
-        size = BLOCK * cells * plan.law.size * len(grid.keys)
-        self._most = int(np.clip(_MOST_NUMBERS // size, 1, _MOST_BLOCKS))
+        shape = cells, plan.law.size, len(grid.keys)
+        self._most = int(np.clip(_MOST_NUMBERS // (BLOCK * math.prod(shape)), 1, _MOST_BLOCKS))
+        self._laws = functools.partial(
+            _laws, training, grid, loop=loop, most=self._most, shape=shape
+        )
 
     @property
     def total(self) -> np.ndarray:
@@ -210,9 +229,7 @@ class _Runner:
         for start in range(0, blocks, self._most):
             count = min(self._most, blocks - start)
             begin = first + start * BLOCK
-            self._process, laws = _laws(
-                *self._known, self._process, begin, count, loop=self._loop, most=self._most
-            )
+            self._process, laws = self._laws(self._process, begin, count)
             steps = count * BLOCK
             self.fleet.advance(begin, steps, np.asarray(laws), self._test_law, record=record)
         return self

@@ -13,6 +13,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +30,6 @@ __all__ = [
     "normal_array",
     "normals",
     "path_keys",
-    "root_key",
     "uniform_array",
     "uniforms",
 ]
@@ -39,15 +39,18 @@ BEGINNING = np.array(
 )  # the step before the first, whose draws are for the start
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _FEW = 8  # degrees of freedom up to which a chi-square is a sum
+A = TypeVar("A", bound=Any)
 _PARTS = 4  # in which the steps of a block are drawn
 
 
-def threefry(key: tuple[Array, Array], counter: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:
+Words = tuple[A, A]  # arrays of 32 bits, of NumPy or of jax
+
+
+def threefry(key: Words[A], counter: Words[A]) -> Words[A]:
     """Return two words of 32 random bits for a key of two words and a counter of two words."""
     one, two = key
     words = (one, two, one ^ two ^ np.uint32(0x1BD11BDA))
-    left = jnp.asarray(counter[0], jnp.uint32) + words[0]
-    right = jnp.asarray(counter[1], jnp.uint32) + words[1]
+    left, right = counter[0] + words[0], counter[1] + words[1]
     for turn in range(5):
         for shift in _ROTATIONS[turn % 2]:
             left = left + right
@@ -58,36 +61,28 @@ def threefry(key: tuple[Array, Array], counter: tuple[ArrayLike, ArrayLike]) -> 
     return left, right
 
 
-def root_key(seed: int) -> Array:
-    """Return the key of a seed, all of its 64 bits.
+def path_keys(seed: int, columns: np.ndarray, runs: int) -> np.ndarray:
+    """Return the keys of paths, (columns x runs, 2), by the labels of the columns.
 
-    By hand: ``jax.random.key`` loses the upper half of a seed where jax computes in 32 bits.
+    The key of a seed is its two words. A label has up to 64 bits: its lower word is folded into the
+    key, as `jax.random.fold_in` does, then its upper word where that is not 0, then the number of
+    the run.
 
     Examples
     --------
-    >>> [jax.random.key_data(make(2**32 + 5)).tolist() for make in (root_key, jax.random.key)]
-    [[1, 5], [0, 5]]
+    >>> key = jax.random.fold_in(jax.random.fold_in(jax.random.key(7), 5), 1)
+    >>> (path_keys(7, np.array([5]), 2)[1] == jax.random.key_data(key)).all().item()
+    True
     """
-    return jax.random.wrap_key_data(jnp.array([seed >> 32, seed % 2**32], jnp.uint32))
-
-
-def path_keys(seed: int, columns: np.ndarray, runs: int) -> Array:
-    """Return the keys of paths, (columns x runs, 2), by the labels of the columns.
-
-    A label has up to 64 bits. Its lower word is folded into the key of the seed, then its upper
-    word where that is not 0, then the number of the run.
-    """
-    root, labels = root_key(seed), np.asarray(columns, np.uint64)
-
-    def key(lower: Array, upper: Array, run: Array) -> Array:
-        label = jax.random.fold_in(root, lower)
-        far = jax.random.fold_in(label, upper)
-        near, far = (jax.random.key_data(jax.random.fold_in(base, run)) for base in (label, far))
-        return jnp.where(upper == 0, near, far)
-
-    words = (labels % 2**32, labels >> np.uint64(32))
-    lower, upper = (jnp.asarray(np.repeat(word, runs).astype(np.uint32)) for word in words)
-    return jax.vmap(key)(lower, upper, jnp.tile(jnp.arange(runs), len(labels)))
+    labels = np.repeat(np.asarray(columns, np.uint64), runs)
+    lower, upper = (labels % 2**32).astype(np.uint32), (labels >> np.uint64(32)).astype(np.uint32)
+    run = np.tile(np.arange(runs, dtype=np.uint32), len(columns))
+    zero = np.zeros_like(lower)
+    root = zero + np.uint32(seed >> 32), zero + np.uint32(seed % 2**32)
+    near = threefry(root, (zero, lower))
+    far = threefry(near, (zero, upper))
+    label = np.where(upper == 0, near[0], far[0]), np.where(upper == 0, near[1], far[1])
+    return np.stack(threefry(label, (zero, run)), axis=1)
 
 
 def _pairs(keys: Array, steps: ArrayLike, first: int, count: int) -> tuple[Array, Array]:

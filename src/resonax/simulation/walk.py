@@ -10,11 +10,12 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from resonax.processes import Process
 from resonax.simulation.batches import PROCESS, split
 from resonax.simulation.random_numbers import BEGINNING, normals
 from resonax.simulation.training import Training
 
-__all__ = ["Grid", "Loop", "begin_walk", "cell_at", "vmap_cells", "walk"]
+__all__ = ["Grid", "Loop", "begin_walk", "cell_at", "has_diagonal_roots", "vmap_cells", "walk"]
 
 
 class Grid(NamedTuple):
@@ -67,6 +68,11 @@ def vmap_cells(function: Any, grid: Grid, loop: Loop) -> Any:
     return lambda numbers, *rest: jax.vmap(over_shared)(grid.columns, numbers, *rest)
 
 
+def has_diagonal_roots(process: Process) -> bool:
+    """Return whether the coordinates of an input are independent, given the mean."""
+    return np.ndim(getattr(process, "variance", 0.0)) < 2
+
+
 def walk(
     training: Training, grid: Grid, loop: Loop, state: Any, steps: Array, numbers: list[Array]
 ) -> tuple[Any, Any]:
@@ -75,7 +81,7 @@ def walk(
     The laws have leading axes (steps, paths, cells of a path or 1); the one law of shuffled
     inputs, which is that of every step, has no axis of steps.
     """
-    diagonal = np.ndim(getattr(training.process, "variance", 0.0)) < 2
+    diagonal = has_diagonal_roots(training.process)
 
     def law_of(values: Any, given: list[Array], state: Any, step: Array) -> tuple[Any, Any]:
         state, law = cell_at(training, values).process.step(_row(given), state, step)
