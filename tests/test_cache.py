@@ -9,7 +9,7 @@ import warnings
 import zlib
 from unittest.mock import Mock
 
-from resonax.cli.cache import _mend
+from resonax.cli.cache import _mend, _teller
 
 READING = "Error reading persistent compilation cache entry for '{}': error: Error -3"
 
@@ -26,7 +26,7 @@ def test_only_what_is_damaged_is_removed_and_it_is_said_once(tmp_path, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.showwarning = show = Mock()
-        _mend(tmp_path)
+        _mend(tmp_path, _teller(tmp_path))
         for _ in range(2):
             warnings.warn(READING.format("jit_a"), UserWarning, stacklevel=1)
             assert left() == ["jit_a-1", "jit_a_b-3", "jit_c-4"]

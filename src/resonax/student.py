@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy  # its parts are loaded where they are used
 
 __all__ = ["approximate_quantile", "batch_means", "half_width", "mean_interval", "tail_of"]
 
@@ -27,7 +27,7 @@ def half_width(deviation: Any, count: Any, tail: float) -> Any:
     >>> print(f"{half_width(1.0, 16, 0.025):.4f}")  # 2.1314 / 4
     0.5329
     """
-    return deviation / np.sqrt(count) * stdtrit(count - 1, 1 - tail)
+    return deviation / np.sqrt(count) * scipy.special.stdtrit(count - 1, 1 - tail)
 
 
 def mean_interval(samples: np.ndarray, tail: float) -> tuple[np.ndarray, np.ndarray]:
@@ -92,7 +92,7 @@ def batch_means(
         if neighbours:
             spread, freedom = np.diff(spread, axis=0) / np.sqrt(2), 2 * freedom / 3
         error = np.sqrt((spread**2).sum(axis=0) / (count - 1) / count)
-        half = np.maximum(half, error * stdtrit(freedom, 1 - tail))
+        half = np.maximum(half, error * scipy.special.stdtrit(freedom, 1 - tail))
     return mean, half
 
 

@@ -7,6 +7,7 @@ import re
 import sys
 import warnings
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,35 @@ def keep_compiled() -> None:
     jax.config.update("jax_compilation_cache_dir", str(home))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
-    _mend(home)
+    tell = _teller(home)
+    _mend(home, tell)
+    from resonax.programs import keep_programs
+
+    keep_programs(home.with_name("programs"), tell)
 
 
-def _mend(home: Path) -> None:
+def _teller(home: Path) -> Callable[[str], None]:
+    """Return what says, once each, that the cache could not be read or written."""
+    told = set()
+
+    def tell(kind: str) -> None:
+        if kind not in told:
+            told.add(kind)
+            words = {
+                "reading": "had damaged entries, which are removed and compiled anew",
+                "writing": "could not be written to, so that the next call compiles anew",
+            }
+            print(f"the compilation cache {home} {words[kind]}", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _mend(home: Path, tell: Callable[[str], None]) -> None:
     """Remove entries that jax cannot read, and say so once, in place of its warnings.
 
     jax warns of such an entry, compiles anew, and keeps what is new only if the old entry is gone.
     """
-    show, told = warnings.showwarning, set()
+    show = warnings.showwarning
 
     def hear(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
         trouble = _TROUBLE.match(str(message))
@@ -46,13 +67,7 @@ def _mend(home: Path) -> None:
         kind, program = trouble.groups()
         if kind == "reading":
             _remove_damaged(home, program)
-        if kind not in told:
-            told.add(kind)
-            words = {
-                "reading": "had damaged entries, which are removed and compiled anew",
-                "writing": "could not be written to, so that the next call compiles anew",
-            }
-            print(f"the compilation cache {home} {words[kind]}", file=sys.stderr, flush=True)
+        tell(kind)
         return None
 
     warnings.filterwarnings("always", _TROUBLE.pattern, UserWarning)

@@ -23,7 +23,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
-import optax
 from jax.typing import ArrayLike
 
 from resonax.checks import ArgumentError
@@ -109,12 +108,12 @@ def _rmsprop(
     return Adaptive(learning_rate, momentum, decay, 0.0, eps, dampened=False)
 
 
-_FORMS: dict[str, tuple[Any, Callable[..., Adaptive]]] = {
-    "adam": (optax.adam, _adam),
-    "adamw": (optax.adamw, _adamw),
-    "amsgrad": (optax.amsgrad, _amsgrad),
-    "nadam": (optax.nadam, _nadam),
-    "rmsprop": (optax.rmsprop, _rmsprop),
+_FORMS: dict[str, Callable[..., Adaptive]] = {  # by their names in optax
+    "adam": _adam,
+    "adamw": _adamw,
+    "amsgrad": _amsgrad,
+    "nadam": _nadam,
+    "rmsprop": _rmsprop,
 }
 
 
@@ -127,7 +126,9 @@ def adaptive_form(optimizer: Any) -> Adaptive:
     >>> adaptive_form(adam(lr=0.01, beta1=0.95)).momentum
     0.95
     """
-    for make, form in _FORMS.values():
-        if getattr(optimizer, "make", None) is make:
+    import optax  # takes long to load, and SGD with momentum does without
+
+    for name, form in _FORMS.items():
+        if getattr(optimizer, "make", None) is getattr(optax, name):
             return form(**optimizer.numbers)
     raise ArgumentError(f"a level is predicted for {', '.join(_FORMS)}: use the other criteria")

@@ -18,15 +18,17 @@ Heavy ball is the paper's form; SGD has :math:`\mu = 0`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 from resonax.checks import ArgumentError, check_range
 from resonax.values import Varied, static, value
+
+if TYPE_CHECKING:
+    import optax
 
 __all__ = ["Momentum", "from_optax", "from_river", "from_torch", "heavy_ball", "nesterov", "sgd"]
 
@@ -77,6 +79,7 @@ class Momentum(Varied):
 
         Examples
         --------
+        >>> import optax
         >>> optimizer = heavy_ball(lr=0.1, momentum=0.5).transform()
         >>> weights = jnp.array([1.0])
         >>> state = optimizer.init(weights)
@@ -86,6 +89,7 @@ class Momentum(Varied):
         >>> print(f"{weights[0]:.3f}")
         0.540
         """
+        import optax  # takes long to load, and the theory does without
 
         def init(params: optax.Params) -> MomentumState:
             return MomentumState(optax.tree.zeros_like(params), jnp.zeros((), jnp.int32))

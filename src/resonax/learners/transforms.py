@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-import optax
 from jax.typing import ArrayLike
 
 from resonax.registry import Kind
 from resonax.values import Varied, static, value
+
+if TYPE_CHECKING:
+    import optax  # which takes long to load: functions do it
 
 __all__ = ["Optimizer", "Transform", "adam", "adamw", "amsgrad", "make_optimizer", "rmsprop"]
 
@@ -42,12 +44,13 @@ class Transform(Varied):
 
     Examples
     --------
+    >>> import optax
     >>> Transform({"learning_rate": 0.01, "decay": 0.9}, optax.rmsprop).transform().init(0.0)
     (ScaleByRmsState(nu=Array(0., dtype=float32...)), ...)
     """
 
     numbers: Mapping[str, ArrayLike]
-    make: Callable[..., optax.GradientTransformation] = static(default=optax.sgd)
+    make: Callable[..., optax.GradientTransformation] = static(default=None)
 
     @classmethod
     def of(
@@ -76,6 +79,8 @@ def _in_optax(numbers: Mapping[str, Any]) -> dict[str, Any]:
 
 def adam(lr: float, beta1: float = 0.9, beta2: float = 0.999) -> Transform:
     """Return Adam as optax has it."""
+    import optax
+
     return Transform.of(optax.adam, {"lr": lr, "beta1": beta1, "beta2": beta2})
 
 
@@ -83,17 +88,23 @@ def adamw(
     lr: float, beta1: float = 0.9, beta2: float = 0.999, weight_decay: float = 1e-4
 ) -> Transform:
     """Return AdamW, whose weight decay does not pass through the gradient, as optax has it."""
+    import optax
+
     numbers = {"lr": lr, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay}
     return Transform.of(optax.adamw, numbers)
 
 
 def amsgrad(lr: float, beta1: float = 0.9, beta2: float = 0.999) -> Transform:
     """Return AMSGrad, which divides by the largest mean square so far, as optax has it."""
+    import optax
+
     return Transform.of(optax.amsgrad, {"lr": lr, "beta1": beta1, "beta2": beta2})
 
 
 def rmsprop(lr: float, beta2: float = 0.99, momentum: float = 0.0) -> Transform:
     """Return RMSprop as optax has it, with torch's default for the share that a mean keeps."""
+    import optax
+
     return Transform({"learning_rate": lr, "decay": beta2, "momentum": momentum}, optax.rmsprop)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,7 @@ from resonax.values import static, value
 __all__ = ["AR2", "Switching"]
 
 _NODES = 32  # quadrature over a standard normal, for the stationary law
+_ROOT, _HALVINGS = 1e-15, 200
 
 
 def _white(process: AR2 | Switching) -> float:
@@ -35,28 +37,47 @@ def _white(process: AR2 | Switching) -> float:
     return float(np.sum(root**2) * np.exp(0.5 * float(process.swing) ** 2))
 
 
+class _Bracket(NamedTuple):
+    """A bracket of a root, its middle, and the value at the last middle."""
+
+    low: Array
+    high: Array
+    place: Array
+    value: Array
+    count: Array
+
+
+def _bisect(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
+    """Return the root of a function that rises from below 0 to above 0."""
+
+    def is_open(at: _Bracket) -> Array:
+        is_narrow = jnp.abs(at.low - at.high) < _ROOT + _ROOT * jnp.abs(at.place)
+        return ~(is_narrow & (jnp.abs(at.value) < _ROOT)) & (at.count < _HALVINGS)
+
+    def halve(at: _Bracket) -> _Bracket:
+        value = function(at.place)
+        low = jnp.where(value < 0, at.place, at.low)
+        high = jnp.where(value < 0, at.high, at.place)
+        return _Bracket(low, high, low + 0.5 * (high - low), value, at.count + 1)
+
+    start = _Bracket(low, high, low, jnp.full_like(low, jnp.inf), jnp.zeros((), int))
+    return jax.lax.while_loop(is_open, halve, start).place
+
+
 @jax.jit
 def _coefficients(period: Array, innovation: Array) -> tuple[Array, Array]:
     """Solve for the coefficients; see `AR2.coefficients`."""
     half = jnp.pi / jnp.asarray(period, dtype=float)
     share = jnp.asarray(innovation, dtype=float)
 
-    def excess(log_gap: Array, args: None) -> Array:
-        del args
+    def excess(log_gap: Array) -> Array:
         gap = jnp.exp(log_gap)
         room = gap**2 + 8 * (1 - gap) * jnp.sin(half) ** 2
         room *= gap**2 + 8 * (1 - gap) * jnp.cos(half) ** 2
         return log_gap + jnp.log(room) - jnp.log(share) - 3 * jnp.log(2 - gap)
 
     low = jnp.log(share) - 2.0  # the last factor is at most 4, so the gap exceeds share / 4
-    bounds = {"lower": low, "upper": jnp.zeros_like(low)}
-    # The function rises: to look for its direction would call back to the host, and a program that
-    # does cannot be kept on disk.
-    import optimistix  # takes most of a second, and only a random mean needs it
-
-    solver = optimistix.Bisection(rtol=1e-15, atol=1e-15, flip=False)
-    root = optimistix.root_find(excess, solver, low, options=bounds, max_steps=200, throw=False)
-    phi2 = jnp.expm1(root.value)
+    phi2 = jnp.expm1(_bisect(excess, low, jnp.zeros_like(low)))
     return 4 * phi2 * jnp.cos(2 * half) / (phi2 - 1), phi2
 
 

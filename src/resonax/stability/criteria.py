@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from resonax.algebra import on_the_cpu
 from resonax.checks import ArgumentError, suggest
 from resonax.dynamics import Setting
 from resonax.labels import CRITERIA
@@ -23,6 +24,7 @@ from resonax.stability.missing import why_missing
 from resonax.stability.order_proof import order_proof
 from resonax.stability.paths import lyapunov, lyapunov_rates
 from resonax.stability.recorded import Interval, judge_recording
+from resonax.stability.single import RATES, is_small, mean_square_level
 
 __all__ = ["Growth", "MeanSquare", "Verdict", "check_criterion", "rates", "verdict"]
 
@@ -145,6 +147,28 @@ def _word(mean_square: MeanSquare | None, lyapunov: Interval) -> str:
     return "converges" if mean_square is None and lyapunov.high < 0 else "marginal"
 
 
+def _exact_rates(setting: Setting) -> tuple[dict[str, float], list[str]]:
+    """Return the rate by each criterion that has one, and why others have none."""
+    own = {"momentum": np.array([setting.optimizer.momentum], dtype=float)}
+    found: dict[str, float] = {}
+    notes = []
+    for criterion in ("flow", "map", "mean_square"):
+        try:
+            if is_small(setting):
+                rate = np.array([RATES[criterion](setting.grouped)])
+            else:
+                rate = rates(setting, own, criterion)
+        except ArgumentError as error:  # one criterion out of reach does not silence the others
+            notes.append(f"{criterion}: {error}")
+            continue
+        if reason := why_missing(setting, own, criterion, rate):
+            notes.append(f"{criterion}: {reason}")
+        else:
+            found[criterion] = float(rate[0])
+    return found, notes
+
+
+@on_the_cpu
 def verdict(
     setting: Setting,
     *,
@@ -180,23 +204,12 @@ def verdict(
     if not grouped.process.periodic:
         return Verdict(_word(None, almost_sure), None, None, None, almost_sure, proof)
     cycle = float(grouped.process.cycle)
-    own = {"momentum": np.array([setting.optimizer.momentum], dtype=float)}
-    found: dict[str, float] = {}
-    notes = []
-    for criterion in ("flow", "map", "mean_square"):
-        try:
-            rate = rates(setting, own, criterion)
-        except ArgumentError as error:  # one criterion out of reach does not silence the others
-            notes.append(f"{criterion}: {error}")
-            continue
-        if reason := why_missing(setting, own, criterion, rate):
-            notes.append(f"{criterion}: {reason}")
-        else:
-            found[criterion] = float(rate[0])
+    found, notes = _exact_rates(setting)
     mean_square = None
     if "mean_square" in found:
         square = found["mean_square"]
-        floor = noise_floor(grouped) if square < -MARGIN else None
+        settle = mean_square_level if is_small(grouped) else noise_floor
+        floor = settle(grouped) if square < -MARGIN else None
         mean_square = MeanSquare(square, radius(2 * square, cycle), floor)
     flow, exact = (
         Growth(found[name], radius(found[name], cycle)) if name in found else None

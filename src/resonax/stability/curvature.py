@@ -8,6 +8,8 @@ and the features are not, there is no such :math:`L`.
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +20,7 @@ from resonax.dynamics import Problem
 from resonax.learners import Features
 from resonax.processes import Recorded
 from resonax.processes.waves import Wave
+from resonax.programs import program
 
 __all__ = ["curvature_bound", "exceedance", "longest_row"]
 
@@ -72,17 +75,23 @@ def exceedance(problem: Problem, limit: float, draws: int = 4096, seed: int = 0)
     >>> print(f"{exceedance(setting, limit=2.0):.2f}")  # P(|x| > 1) = 0.317
     0.32
     """
+    process = problem.process
+    span = 1 if process.random_mean else int(np.ceil(float(process.cycle)))
+    drawn = _draw(problem, max(span, 1), seed, batch=int(problem.batch), draws=draws)
+    return float(np.mean(np.linalg.eigvalsh(drawn)[:, -1] > limit))
+
+
+@functools.partial(program, static=("batch", "draws"))
+def _draw(problem: Problem, span: Array, seed: Array, *, batch: int, draws: int) -> Array:
+    """Return the curvatures of batches, (draws, size, size)."""
     process, model = problem.process, problem.model
     assert isinstance(model, Features)
-    batch = int(problem.batch)
-    span = 1 if process.random_mean else int(np.ceil(float(process.cycle)))
 
     def one(key: Array) -> Array:
         start, index, walk, draw = jax.random.split(key, 4)
-        step = jax.random.randint(index, (), 0, max(span, 1))
+        step = jax.random.randint(index, (), 0, span)
         _, moments = process.draw_step(walk, process.draw_init(start), step)
-        second = model.sample(draw, moments, batch)
-        return jnp.linalg.eigvalsh(2 * problem.gradient_scale * second)[-1]
+        return 2 * problem.gradient_scale * model.sample(draw, moments, batch)
 
     keys = jax.random.split(jax.random.key(seed), draws)
-    return float(jnp.mean(jax.jit(jax.vmap(one))(keys) > limit))
+    return jax.vmap(one)(keys)

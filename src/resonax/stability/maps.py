@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike
 
-import resonax.accessor  # noqa: F401  gives the maps their methods
 from resonax.checks import RANGES, ArgumentError, suggest
 from resonax.dynamics import Setting
 from resonax.labels import LABELS, versions
@@ -22,6 +20,9 @@ from resonax.stability.level import check_adaptive, levels
 from resonax.stability.missing import REASONS, missing_flags
 from resonax.stability.order_proof import order_proof
 from resonax.stability.paths import MAP_PATHS, MAP_STEPS, lyapunov_rates
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = ["describe_map", "stability_map"]
 
@@ -150,6 +151,10 @@ def stability_map(
     >>> (rate > 0).values.tolist()
     [[False, False], [True, False]]
     """
+    import xarray as xr  # takes long to load, and a verdict does without
+
+    import resonax.accessor  # noqa: F401  gives the maps their methods
+
     if criterion == "level":
         check_adaptive(setting)
     else:

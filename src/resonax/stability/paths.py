@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from resonax.checks import ArgumentError, check_number, check_whole
 from resonax.dynamics import Map, Setting
 from resonax.learners import Linear
 from resonax.processes import Recorded
+from resonax.programs import program
 from resonax.stability.cells import Advance, Values, chunks, take
 from resonax.stability.discrete import monodromy, rational_period
 from resonax.stability.missing import REASONS
@@ -65,18 +67,20 @@ def _growth(setting: Setting, key: Array, batch: int, steps: int, start: Array) 
     return jax.lax.scan(one, carry, jnp.arange(steps))[1]
 
 
-@functools.partial(jax.jit, static_argnames="batch")
+@functools.partial(program, static=("paths", "batch"))
 def _averages(
     setting: Setting,
     values: dict[str, Array],
     cycles: Array,
     windows: Array,
-    keys: Array,
+    seed: Array,
     *,
+    paths: int,
     batch: int,
 ) -> Array:
     """Return the rate of each path of each cell in each of its windows."""
     limit = jnp.max(cycles)
+    keys = jax.random.split(jax.random.key(seed), paths)
 
     def path(values: dict[str, Array], cycle: Array, window: Array, key: Array) -> Array:
         cell = setting.at(values)
@@ -86,6 +90,13 @@ def _averages(
 
     over_paths = jax.vmap(path, in_axes=(None, None, None, 0))
     return jax.vmap(over_paths, in_axes=(0, 0, 0, None))(values, cycles, windows, keys)
+
+
+class _Sampling(NamedTuple):
+    paths: int
+    steps: int
+    level: float
+    seed: int
 
 
 def _interval(samples: np.ndarray, level: float, drift: float = 0.0) -> Interval:
@@ -104,12 +115,11 @@ def _interval(samples: np.ndarray, level: float, drift: float = 0.0) -> Interval
 def _sampled(
     setting: Setting,
     values: dict[str, np.ndarray],
-    keys: Array,
+    sampling: _Sampling,
     batch: int,
-    steps: int,
-    level: float,
 ) -> list[Interval]:
     """Return rates of cells along sampled paths."""
+    paths, steps, level, seed = sampling
     periods = np.ones(len(next(iter(values.values()))))
     if setting.process.periodic:
         periods = values.get("period", periods * setting.process.cycle)
@@ -119,12 +129,16 @@ def _sampled(
         period: cycle if 2 * cycle <= steps else round(period) for period, cycle in cycles.items()
     }
     weights = {smear: windows(steps, smear) for smear in set(smears.values())}
+    each = np.array([weights[smears[period]] for period in periods])
+    # Compiled code serves all numbers of steps up to a power of two, and the start before them.
+    room = 3 * 2 ** math.ceil(math.log2(steps)) // 2
     averages = _averages(
         setting,
         values,
         np.array([cycles[period] for period in periods]),
-        np.array([weights[smears[period]] for period in periods]),
-        keys,
+        np.pad(each, ((0, 0), (0, 0), (0, room - each.shape[-1]))),
+        seed,
+        paths=paths,
         batch=batch,
     )
     return [
@@ -173,7 +187,7 @@ def lyapunov_rates(
         longest = np.max(values.get("period", setting.process.cycle))
         steps = max(steps, 4 * math.ceil(longest))  # a half has two cycles
     result: list[Interval] = [Interval(0.0, 0.0, 0.0)] * count
-    key = jax.random.key(seed)
+    sampling = _Sampling(paths, steps, level, seed)
     for batch in np.unique(batches):
         members = np.flatnonzero(batches == batch)
         one = setting.at({"batch": int(batch)}).grouped
@@ -183,8 +197,7 @@ def lyapunov_rates(
             if isinstance(one.process, Recorded):
                 found = recorded_rates(one, take(values, cell), level, seed)
             else:
-                keys = jax.random.split(key, paths)
-                found = _sampled(one, take(values, cell), keys, int(batch), steps, level)
+                found = _sampled(one, take(values, cell), sampling, int(batch))
             for place, interval in zip(cell[:real], found, strict=False):
                 result[place] = interval
             if advance:
@@ -192,11 +205,16 @@ def lyapunov_rates(
     return result
 
 
+@program
+def _mean_trace(setting: Setting) -> Array:
+    return jnp.trace(setting.curvature(setting.process.stationary()))
+
+
 @double_precision
 def _natural_steps(setting: Setting) -> int:
     """Return enough steps for the slowest time scales: 16 swings, and 8 times the friction's."""
     opt = setting.optimizer
-    trace = float(jnp.trace(setting.curvature(setting.process.stationary()))) / setting.size
+    trace = float(_mean_trace(setting)) / setting.size
     swing = 2 * np.pi / np.sqrt(max(float(opt.alpha) * trace, 1e-12))
     need = max(_LEAST_STEPS, 16 * swing, 8 / (1 - float(opt.momentum)))
     return int(min(need, _MAX_STEPS))

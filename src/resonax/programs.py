@@ -1,0 +1,245 @@
+"""Compiled programs that are kept on disk: another process loads them, and traces nothing.
+
+The compilation cache of jax spares a second process the compiler, but not the tracing and lowering
+that lead to its key. Here the key is what decides them: the function, the source of this package,
+the structure and shapes of the arguments, the versions, the device and the settings of jax.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import pickle
+import platform
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+__all__ = ["keep_programs", "program"]
+
+R = TypeVar("R")
+Tell = Callable[[str], None]  # told "reading" or "writing" where that failed
+
+_CONFIG = ("enable_x64", "default_matmul_precision", "threefry_partitionable", "disable_jit")
+_OURS = ("resonax.", "optax", "jax.", "builtins", "numpy")  # whose source the key stands for
+_PACKAGES = ("jax", "jaxlib", "numpy", "diffrax", "optax")
+_DIGEST = 32  # bytes
+
+
+class _UnknownError(Exception):
+    """Something whose name does not say what it does: it can be no part of a key."""
+
+
+class _Shelf:
+    """Where programs are kept, if anywhere; and those that this process has loaded."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+        self.tell: Tell = print
+        self.loaded: dict[Any, Callable[..., Any]] = {}
+
+
+_SHELF = _Shelf()
+
+
+def keep_programs(folder: Path | None, tell: Tell) -> None:
+    """Keep compiled programs in a folder from now on, or nowhere.
+
+    Parameters
+    ----------
+    folder
+        Must be writable by its owner alone: what is loaded from it is run.
+    tell
+        Called with "reading" where an entry was damaged, and is removed and made again; with
+        "writing" where one could not be kept.
+    """
+    _SHELF.folder, _SHELF.tell = folder, tell
+    _SHELF.loaded.clear()
+
+
+def program(function: Callable[..., R], *, static: tuple[str, ...] = ()) -> Callable[..., R]:
+    """Compile a function as `jax.jit` does, and keep what is compiled where `keep_programs` says.
+
+    Parameters
+    ----------
+    function
+        Of a module of this package; its arguments are trees of arrays and numbers.
+    static
+        Names of keyword arguments that shape the compiled code.
+
+    Examples
+    --------
+    >>> program(lambda x: 2 * x)(21).item()
+    42
+    """
+    compiled_here = jax.jit(function, static_argnames=static)
+
+    @functools.wraps(function)
+    def call(*args: Any, **given: Any) -> Any:
+        if _SHELF.folder is None:
+            return compiled_here(*args, **given)
+        words = {name: given[name] for name in static if name in given}
+        flowing = {name: part for name, part in given.items() if name not in words}
+        leaves, tree = jax.tree.flatten((args, flowing))
+        device = _device()
+        if not all(_is_free(leaf, device) for leaf in leaves):
+            return compiled_here(*args, **given)
+        shapes = tuple(map(_shape, leaves))
+        config = tuple(getattr(jax.config, f"jax_{name}") for name in _CONFIG)
+        key = function, tree, shapes, tuple(words.items()), config, device
+        found = _SHELF.loaded.get(key)
+        if found is None:
+            try:
+                parts = [*_name(function), *_tree(tree), *map(repr, shapes), *_word(words)]
+            except _UnknownError:
+                found = functools.partial(compiled_here, **words)
+            else:
+                name = _digest(*parts, repr(config), *_surroundings(device))
+                path = _SHELF.folder / f"{function.__name__.strip('_')}-{name}"
+                found = _load(path, tree, device)
+                if found is None:
+                    lowered = compiled_here.lower(*args, **given)
+                    found = lowered.compile()
+                    _save(path, found, uses_lapack="lapack_" in lowered.as_text())
+            _SHELF.loaded[key] = found
+        return found(*args, **flowing)
+
+    return call
+
+
+def _device() -> Any:
+    """Return the device on which a program runs now."""
+    chosen = jax.config.jax_default_device
+    return chosen if isinstance(chosen, jax.Device) else jax.local_devices(backend=chosen)[0]
+
+
+def _is_free(leaf: Any, device: Any) -> bool:
+    """Return whether a part of the arguments can be handed to a program on a device."""
+    if isinstance(leaf, jax.core.Tracer):
+        return False
+    return not isinstance(leaf, jax.Array) or leaf.devices() == {device} or not leaf.committed
+
+
+def _shape(leaf: Any) -> tuple[Any, ...]:
+    if isinstance(leaf, jax.Array | np.ndarray | np.generic):
+        return leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False)
+    return (type(leaf).__name__,)  # a number of Python
+
+
+def _name(thing: Any) -> Iterator[str]:
+    """Yield what stands for a class or a function: its name, if that says what it does."""
+    module, name = thing.__module__ or "", thing.__qualname__
+    if not module.startswith(_OURS) or "<" in name:
+        raise _UnknownError
+    yield f"{module}:{name}"
+
+
+def _tree(tree: Any) -> Iterator[str]:
+    """Yield what stands for the structure of arguments."""
+    data = tree.node_data()
+    if data is None:
+        yield "leaf" if tree.num_leaves else "none"
+        return
+    kind, rest = data
+    yield from _name(kind)
+    yield from _word(rest)
+    children = tree.children()
+    yield str(len(children))
+    for child in children:
+        yield from _tree(child)
+
+
+def _word(value: Any) -> Iterator[str]:
+    """Yield what stands for a static value."""
+    if value is None or isinstance(value, str | int | float):
+        yield repr(value)
+    elif isinstance(value, tuple | list | dict):
+        items = value.items() if isinstance(value, dict) else value
+        yield from (*_name(type(value)), str(len(value)))
+        for item in items:
+            yield from _word(item)
+    elif callable(value) and hasattr(value, "__qualname__"):
+        yield from _name(value)
+    else:
+        raise _UnknownError
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@functools.cache
+def _surroundings(device: Any) -> tuple[str, ...]:
+    """Return what decides a program beside its own text: source, versions, machine, flags."""
+    packages = tuple(f"{name} {version(name)}" for name in _PACKAGES)
+    kind = (device.platform, device.device_kind, str(device.id), device.client.platform_version)
+    flags = tuple(os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))
+    return (_source(), *packages, *kind, *flags, platform.machine(), _processor())
+
+
+def _source() -> str:
+    """Return a digest of the source of this package."""
+    home = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(home.rglob("*.py")):
+        digest.update(path.relative_to(home).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _processor() -> str:
+    """Return what the processor can do: machine code is made for that."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    kept = ("flags", "Features", "model name", "CPU part")
+    return "\n".join(sorted({line for line in lines if line.startswith(kept)}))
+
+
+def _load(path: Path, tree: Any, device: Any) -> Callable[..., Any] | None:
+    """Return a program that was kept; None where there is none, or it cannot be read."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    try:
+        if hashlib.sha256(data[_DIGEST:]).digest() != data[:_DIGEST]:
+            raise ValueError(path)
+        payload, out, uses_lapack = pickle.loads(data[_DIGEST:])
+        from jax.experimental.serialize_executable import deserialize_and_load
+
+        if uses_lapack:  # which jax finds when it lowers a call of it; without, the call is of null
+            from jaxlib.lapack import prepare_lapack_call
+
+            prepare_lapack_call("getrf_ffi", np.dtype(float))
+        return deserialize_and_load(
+            payload, tree, jax.tree.structure(out), execution_devices=[device]
+        )
+    except Exception:  # whatever a damaged entry leads to
+        path.unlink(missing_ok=True)
+        _SHELF.tell("reading")
+        return None
+
+
+def _save(path: Path, compiled: Any, *, uses_lapack: bool) -> None:
+    """Keep a compiled program, whole or not at all."""
+    from jax.experimental.serialize_executable import serialize
+
+    try:
+        payload, _, out = serialize(compiled)
+        # A tree of our own classes cannot be pickled; values of it can.
+        shape = jax.tree.unflatten(out, [0] * out.num_leaves)
+        data = pickle.dumps((payload, shape, uses_lapack))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(hashlib.sha256(data).digest() + data)
+        Path(file.name).replace(path)
+    except (OSError, ValueError, NotImplementedError, pickle.PicklingError):
+        _SHELF.tell("writing")

@@ -1,0 +1,164 @@
+"""Programs that are kept: loaded by another process without tracing, never mistaken for another."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import resonax as rx
+from resonax import programs
+from resonax.programs import keep_programs, program
+
+LINE = "stability sinusoid --period 40 --lr 0.01 --momentum 0.95"
+# What takes long to load and is no part of a verdict.
+HEAVY = (
+    *("xarray", "pandas", "matplotlib", "optimistix", "diffrax", "optax", "jinja2", "zarr"),
+    *(f"scipy.{part}" for part in ("linalg", "optimize", "signal", "stats", "interpolate")),
+)
+CODE = """
+import json, sys
+import jax
+events = []
+jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: events.append(name))
+from resonax.cli.app import main
+main()
+print(json.dumps({"events": events, "modules": list(sys.modules)}))
+"""
+
+
+def _run(line: str, folder) -> dict:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder)}
+    found = subprocess.run(
+        [sys.executable, "-c", CODE, *line.split()],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    *answer, last = found.stdout.splitlines()
+    return {**json.loads(last), "answer": answer, "errors": found.stderr}
+
+
+def test_a_second_process_traces_and_lowers_nothing_and_loads_nothing_large(tmp_path):
+    first, second = _run(LINE, tmp_path), _run(LINE.replace("40", "41.5"), tmp_path)
+    traced = [name for name in first["events"] if "trace" in name or "mlir" in name]
+    assert traced
+    assert not [name for name in second["events"] if name.startswith("/jax/core/compile")]
+    for found in (first, second):
+        assert not {name for name in HEAVY if name in found["modules"]}
+    for entry in (tmp_path / "resonax" / "programs").iterdir():
+        entry.write_bytes(entry.read_bytes()[:-9])
+    third = _run(LINE, tmp_path)
+    assert third["answer"] == first["answer"]
+    assert len(third["errors"].splitlines()) == 1
+    assert "damaged entries" in third["errors"]
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    """Keep programs in a folder, and hear what went wrong."""
+    told: list[str] = []
+    keep_programs(tmp_path, told.append)
+    yield tmp_path, told
+    keep_programs(None, print)
+
+
+def _double(tree, *, times=1):
+    return {"result": times * 2 * tree["x"]}
+
+
+_double.__module__ = "resonax.somewhere"  # a module of the package: its source is in the key
+
+
+def test_what_is_kept_answers_as_what_was_compiled(shelf, monkeypatch):
+    folder, told = shelf
+    double = program(_double, static=("times",))
+    for value in (3.0, np.arange(4.0), np.float32(2), 7):
+        for times in (1, 5):
+            expected = np.asarray(double({"x": value}, times=times)["result"])
+            keep_programs(folder, told.append)  # forgets what this process has loaded
+            lower = monkeypatch.setattr(programs, "_save", None)  # nothing is compiled again
+            assert lower is None
+            again = np.asarray(double({"x": value}, times=times)["result"])
+            monkeypatch.undo()
+            assert again.dtype == expected.dtype
+            np.testing.assert_array_equal(again, expected)
+            np.testing.assert_array_equal(again, 2 * times * np.asarray(value))
+    assert len(list(folder.iterdir())) == 8
+    assert not told
+
+
+def test_a_damaged_entry_is_made_again_and_a_folder_that_cannot_be_written_is_told(shelf):
+    folder, told = shelf
+    double = program(_double)
+    double({"x": 1.0})
+    (entry,) = folder.iterdir()
+    for damage in (b"", entry.read_bytes()[:100], b"x" + entry.read_bytes()[1:]):
+        entry.write_bytes(damage)
+        keep_programs(folder, told.append)
+        assert double({"x": 1.0})["result"] == 2
+        assert entry.read_bytes() != damage
+    assert told == ["reading"] * 3
+    (folder / "file").write_text("")
+    keep_programs(folder / "file", told.append)
+    assert double({"x": 1.0})["result"] == 2
+    assert told[3:] == ["writing"]
+
+
+def test_what_another_package_defines_is_compiled_but_not_kept(shelf):
+    folder, _ = shelf
+
+    @rx.value
+    class Sawtooth(rx.Wave):
+        name: ClassVar[str] = "sawtooth"
+
+        def wave(self, turns):
+            return 2 * (jnp.asarray(turns) % 1) - 1
+
+    def moment(process):
+        return process.moments(3.0).mean[0, 0]
+
+    moment.__module__, moment.__qualname__ = "resonax.somewhere", "moment"
+    assert abs(float(program(moment)(Sawtooth(period=8.0))) + 0.125) < 1e-6
+    assert not list(folder.iterdir())
+    assert abs(float(program(moment)(rx.Sinusoid(period=12.0))) - 0.5) < 1e-6
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_a_program_with_lapack_is_loaded_by_a_process_that_has_not_used_it(tmp_path):
+    code = f"""
+import numpy as np, jax.numpy as jnp
+from pathlib import Path
+from resonax import programs
+def least(matrix):
+    return jnp.linalg.eigvalsh(matrix)[0]
+least.__module__ = "resonax.somewhere"
+programs.keep_programs(Path({str(tmp_path)!r}), print)
+print(float(programs.program(least)(np.diag([3.0, 2.0]))))
+"""
+    for _ in range(2):
+        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert found.stdout.split() == ["2.0"], found.stderr
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_key_tells_sources_machines_and_settings_apart(monkeypatch):
+    device = programs._device()
+    found = {programs._digest(*programs._surroundings(device))}
+    for name in ("_source", "_processor"):
+        monkeypatch.setattr(programs, name, lambda: "another")
+        programs._surroundings.cache_clear()
+        found.add(programs._digest(*programs._surroundings(device)))
+    monkeypatch.setenv("XLA_FLAGS", "--another")
+    programs._surroundings.cache_clear()
+    found.add(programs._digest(*programs._surroundings(device)))
+    programs._surroundings.cache_clear()
+    assert len(found) == 4
