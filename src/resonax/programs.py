@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 __all__ = ["keep_programs", "program"]
 
@@ -91,7 +92,7 @@ def program(function: Callable[..., R], *, static: tuple[str, ...] = ()) -> Call
         if not all(_is_free(leaf, device) for leaf in leaves):
             return compiled_here(*args, **given)
         shapes = tuple(map(_shape, leaves))
-        config = tuple(getattr(jax.config, f"jax_{name}") for name in _CONFIG)
+        config = tuple(map(_config, _CONFIG))
         key = function, tree, shapes, tuple(words.items()), config, device
         found = _SHELF.loaded.get(key)
         if found is None:
@@ -115,13 +116,17 @@ def program(function: Callable[..., R], *, static: tuple[str, ...] = ()) -> Call
 
 def _device() -> Any:
     """Return the device on which a program runs now."""
-    chosen = jax.config.jax_default_device
+    chosen = _config("default_device")
     return chosen if isinstance(chosen, jax.Device) else jax.local_devices(backend=chosen)[0]
+
+
+def _config(name: str) -> Any:
+    return getattr(jax.config, f"jax_{name}")
 
 
 def _is_free(leaf: Any, device: Any) -> bool:
     """Return whether a part of the arguments can be handed to a program on a device."""
-    if isinstance(leaf, jax.core.Tracer):
+    if isinstance(leaf, Tracer):
         return False
     return not isinstance(leaf, jax.Array) or leaf.devices() == {device} or not leaf.committed
 

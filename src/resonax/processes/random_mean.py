@@ -44,7 +44,7 @@ class _Bracket(NamedTuple):
     high: Array
     place: Array
     value: Array
-    count: Array
+    halvings: Array
 
 
 def _bisect(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
@@ -52,13 +52,13 @@ def _bisect(function: Callable[[Array], Array], low: Array, high: Array) -> Arra
 
     def is_open(at: _Bracket) -> Array:
         is_narrow = jnp.abs(at.low - at.high) < _ROOT + _ROOT * jnp.abs(at.place)
-        return ~(is_narrow & (jnp.abs(at.value) < _ROOT)) & (at.count < _HALVINGS)
+        return ~(is_narrow & (jnp.abs(at.value) < _ROOT)) & (at.halvings < _HALVINGS)
 
     def halve(at: _Bracket) -> _Bracket:
         value = function(at.place)
         low = jnp.where(value < 0, at.place, at.low)
         high = jnp.where(value < 0, at.high, at.place)
-        return _Bracket(low, high, low + 0.5 * (high - low), value, at.count + 1)
+        return _Bracket(low, high, low + 0.5 * (high - low), value, at.halvings + 1)
 
     start = _Bracket(low, high, low, jnp.full_like(low, jnp.inf), jnp.zeros((), int))
     return jax.lax.while_loop(is_open, halve, start).place

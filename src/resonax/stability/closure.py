@@ -20,6 +20,7 @@ from resonax.algebra import double_precision
 from resonax.dynamics import Problem, Setting
 from resonax.learners.adaptive import Adaptive, adaptive_form
 from resonax.processes import Switching
+from resonax.programs import program
 from resonax.stability.cells import Advance, Values, chunks, take
 from resonax.stability.cycle import at_rest, distances
 from resonax.stability.discrete import rational_period
@@ -100,7 +101,7 @@ def _range(problem: Problem, given: Plan, points: int, second: Array) -> Array:
     return jnp.linspace(jnp.maximum(2 * jnp.log(safe), low + 3.0), low, points)
 
 
-@functools.partial(jax.jit, static_argnames=("given", "points"))
+@functools.partial(program, static=("given", "points"))
 def _scan(
     problem: Problem, values: dict[str, Array], steps: Array, *, given: Plan, points: int
 ) -> _Scan:
@@ -120,7 +121,7 @@ def _scan(
     return jax.vmap(cell)(values, steps)
 
 
-@functools.partial(jax.jit, static_argnames=("given",))
+@functools.partial(program, static=("given",))
 def _refine(
     problem: Problem,
     values: dict[str, Array],

@@ -20,12 +20,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from resonax.algebra import double_precision, on_the_cpu
 from resonax.checks import ArgumentError
 from resonax.dynamics import Problem
 from resonax.learners import Features
 from resonax.learners.adaptive import Adaptive, adaptive_form
 from resonax.objects import Result
-from resonax.processes import Switching, shuffled
+from resonax.processes import Iid, Process, Switching, shuffled
+from resonax.programs import program
 from resonax.stability.cells import Advance, Values
 from resonax.stability.closure import solve
 
@@ -131,6 +133,13 @@ def _notes(form: Adaptive, period: float, branches: tuple[Branch, ...]) -> tuple
     return tuple(notes)
 
 
+@double_precision
+@program
+def _shuffled(process: Process) -> Iid:
+    return shuffled(process)
+
+
+@on_the_cpu
 def level(problem: Problem) -> Level:
     """Predict where an adaptive optimizer settles.
 
@@ -165,7 +174,7 @@ def level(problem: Problem) -> Level:
     if isinstance(problem.process, Switching):
         iid = float(distances[0])  # a mean for each step is no order at all
     else:
-        shuffled_problem = replace(problem, process=shuffled(problem.process))
+        shuffled_problem = replace(problem, process=_shuffled(problem.process))
         iid = float(levels(shuffled_problem, {"lr": values["lr"][:1]})[0])
     low, high = _band(periods, distances, iid) if len(periods) else (None, None)
     return Level(
