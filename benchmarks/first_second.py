@@ -2,10 +2,10 @@
 
     python benchmarks/first_second.py [--repeats 3] [--only stability]
 
-The unit is `python -c "import jax.numpy as j; j.zeros(3)"`, measured between the commands: the least
-of all its repeats. A command is run with an empty cache of compiled programs, once for each repeat,
-and then again with what it left there. Wall time, the least of the repeats; beside it the processor
-time of all threads, which other work on the machine moves less.
+The unit is `python -c "import jax.numpy as j; j.zeros(3)"`, measured between the commands: the
+least of all its repeats. A command is run with an empty cache of compiled programs, once for each
+repeat, and then again with what it left there. Wall time, the least of the repeats; beside it the
+processor time of all threads, which other work on the machine moves less.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def _multiply(matrices: np.ndarray, exponent: int = 0) -> _Product:
 
     Examples
     --------
-    >>> _multiply(np.full((1000, 1, 1), 8.0)).log_radius() / math.log(2)
+    >>> round(_multiply(np.full((1000, 1, 1), 8.0)).log_radius() / math.log(2), 9)
     3000.0
     """
     while len(matrices) > 1:
