@@ -61,7 +61,7 @@ def test_collocation_integrates_polynomials_exactly():
     nodes, weights, coefficients = _collocation()
     for power in range(8):
         np.testing.assert_allclose(
-            coefficients @ nodes**power, nodes ** (power + 1) / (power + 1), rtol=1e-12
+            coefficients @ nodes**power, nodes ** (power + 1) / (power + 1), atol=1e-14
         )
     for power in range(16):
         assert weights @ nodes**power == pytest.approx(1 / (power + 1), rel=1e-13)
