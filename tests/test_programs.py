@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -85,8 +86,7 @@ def test_what_is_kept_answers_as_what_was_compiled(shelf, monkeypatch):
         for times in (1, 5):
             expected = np.asarray(double({"x": value}, times=times)["result"])
             keep_programs(folder, told.append)  # forgets what this process has loaded
-            lower = monkeypatch.setattr(programs, "_save", None)  # nothing is compiled again
-            assert lower is None
+            monkeypatch.setattr(programs, "_compile", None)  # nothing is compiled again
             again = np.asarray(double({"x": value}, times=times)["result"])
             monkeypatch.undo()
             assert again.dtype == expected.dtype
@@ -151,14 +151,38 @@ print(float(programs.program(least)(np.diag([3.0, 2.0]))))
 
 
 def test_the_key_tells_sources_machines_and_settings_apart(monkeypatch):
-    device = programs._device()
-    found = {programs._digest(*programs._surroundings(device))}
-    for name in ("_source", "_processor"):
-        monkeypatch.setattr(programs, name, lambda: "another")
+    def name() -> str:
         programs._surroundings.cache_clear()
-        found.add(programs._digest(*programs._surroundings(device)))
+        tree = jax.tree.structure(1.0)
+        return programs._file_name(keep_programs, tree, (), {}, (), programs._device())
+
+    found = {name()}
+    for part in ("_source", "_processor"):
+        monkeypatch.setattr(programs, part, lambda: "another")
+        found.add(name())
     monkeypatch.setenv("XLA_FLAGS", "--another")
-    programs._surroundings.cache_clear()
-    found.add(programs._digest(*programs._surroundings(device)))
-    programs._surroundings.cache_clear()
+    found.add(name())
+    monkeypatch.undo()
+    assert name() in found
     assert len(found) == 4
+
+
+def test_a_program_that_the_compilation_cache_holds_is_kept_whole(tmp_path):
+    """Machine code that jax read from its own cache cannot be written again."""
+    code = """
+import sys
+from resonax.cli.cache import keep_compiled
+from resonax import programs
+keep_compiled()
+def wave(x):
+    return (x[:, None] * x).sum(0).cumsum()
+wave.__module__ = "resonax.somewhere"
+import jax, numpy as np
+make = {"jax": jax.jit, "programs": programs.program}[sys.argv[1]]
+print(float(make(wave)(np.arange(100.0))[1]))
+"""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    for way in ("jax", "programs", "programs"):
+        command = [sys.executable, "-c", code, way]
+        found = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert (found.stdout.split(), found.stderr) == (["4950.0"], ""), found.stderr

@@ -13,6 +13,7 @@ import os
 import pickle
 import platform
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 from jax.core import Tracer
+from jax.experimental.compilation_cache import compilation_cache
 
 __all__ = ["keep_programs", "program"]
 
@@ -47,6 +49,7 @@ class _Shelf:
 
 
 _SHELF = _Shelf()
+_LOCK = threading.Lock()
 
 
 def keep_programs(folder: Path | None, tell: Tell) -> None:
@@ -94,24 +97,33 @@ def program(function: Callable[..., R], *, static: tuple[str, ...] = ()) -> Call
         shapes = tuple(map(_shape, leaves))
         config = tuple(map(_config, _CONFIG))
         key = function, tree, shapes, tuple(words.items()), config, device
-        found = _SHELF.loaded.get(key)
-        if found is None:
+        if (found := _SHELF.loaded.get(key)) is not None:
+            return found(*args, **flowing)
+        try:
+            path = _SHELF.folder / _file_name(function, tree, shapes, words, config, device)
+        except _UnknownError:
+            return compiled_here(*args, **given)
+        if (found := _load(path, tree, device)) is not None:
             try:
-                parts = [*_name(function), *_tree(tree), *map(repr, shapes), *_word(words)]
-            except _UnknownError:
-                found = functools.partial(compiled_here, **words)
+                result = jax.block_until_ready(found(*args, **flowing))
+            except jax.errors.JaxRuntimeError:  # machine code that is not whole
+                _remove(path)
             else:
-                name = _digest(*parts, repr(config), *_surroundings(device))
-                path = _SHELF.folder / f"{function.__name__.strip('_')}-{name}"
-                found = _load(path, tree, device)
-                if found is None:
-                    lowered = compiled_here.lower(*args, **given)
-                    found = lowered.compile()
-                    _save(path, found, uses_lapack="lapack_" in lowered.as_text())
-            _SHELF.loaded[key] = found
+                _SHELF.loaded[key] = found
+                return result
+        _SHELF.loaded[key] = found = _compile(path, compiled_here.lower(*args, **given))
         return found(*args, **flowing)
 
     return call
+
+
+def _file_name(
+    function: Any, tree: Any, shapes: tuple, words: dict[str, Any], config: tuple, device: Any
+) -> str:
+    """Return the name of a program: a digest of all that decides it."""
+    parts = [*_name(function), *_tree(tree), *map(repr, shapes), *_word(words), repr(config)]
+    digest = hashlib.sha256("\0".join([*parts, *_surroundings(device)]).encode()).hexdigest()
+    return f"{function.__name__.strip('_')}-{digest}"
 
 
 def _device() -> Any:
@@ -175,10 +187,6 @@ def _word(value: Any) -> Iterator[str]:
         raise _UnknownError
 
 
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
 @functools.cache
 def _surroundings(device: Any) -> tuple[str, ...]:
     """Return what decides a program beside its own text: source, versions, machine, flags."""
@@ -228,9 +236,32 @@ def _load(path: Path, tree: Any, device: Any) -> Callable[..., Any] | None:
             payload, tree, jax.tree.structure(out), execution_devices=[device]
         )
     except Exception:  # whatever a damaged entry leads to
-        path.unlink(missing_ok=True)
-        _SHELF.tell("reading")
+        _remove(path)
         return None
+
+
+def _remove(path: Path) -> None:
+    """Remove a damaged entry, and say so."""
+    path.unlink(missing_ok=True)
+    _SHELF.tell("reading")
+
+
+def _compile(path: Path, lowered: Any) -> Callable[..., Any]:
+    """Compile a program, and keep it.
+
+    Not by the compilation cache: machine code that was read from there is lost when it is written.
+    """
+    with _LOCK:
+        is_on = _config("enable_compilation_cache")
+        jax.config.update("jax_enable_compilation_cache", False)
+        compilation_cache.reset_cache()
+        try:
+            compiled = lowered.compile()
+        finally:
+            jax.config.update("jax_enable_compilation_cache", is_on)
+            compilation_cache.reset_cache()
+    _save(path, compiled, uses_lapack="lapack_" in lowered.as_text())
+    return compiled
 
 
 def _save(path: Path, compiled: Any, *, uses_lapack: bool) -> None:
