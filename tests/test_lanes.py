@@ -25,38 +25,45 @@ from resonax.lanes.program import Plan, Slots, write_program
 from resonax.lanes.update import trace_update
 from resonax.lanes.vectors import F32, F64, I32
 from resonax.learners import Transform, make_optimizer
+from resonax.moments import Moments
 from resonax.registry import KINDS
-from resonax.simulation import Training, choice, simulate
-from resonax.simulation import random_numbers as theirs
+from resonax.simulation import Training, choice, network, network_lanes, simulate
+from resonax.simulation import random_numbers as of_jax
+from resonax.simulation.batches import split
 from resonax.simulation.position_form import init_state, update_weights
 
 LANES = 8
 
 
-def apply(function, *arrays):
-    """Return a function of vectors, one of each array (n,), at all of their numbers."""
-    real = F64 if arrays[0].dtype == np.float64 else F32
-    machine, size = host_machine(), -(-len(arrays[0]) // LANES) * LANES
-    code = Code(LANES, real, machine.triple)
-    names = [f"x{place}" for place in range(len(arrays))]
-    probe = Code(LANES, real, machine.triple)
-    given = probe.function("probe", ["count"], names, [])
-    count = len(function(*(given[name].load(0) for name in names)))
-    outs = [f"y{place}" for place in range(count)]
-    given = code.function("apply", ["count"], [*names, *outs], [])
-    with code.loop(given["count"]) as place:
-        found = function(*(given[name].load(place) for name in names))
-        for name, vector in zip(outs, found, strict=True):
-            same = vector.bits_as(real) if vector.element == I32 else vector
-            given[name].store(place, same)
+def run_code(write, count, real, words=()):
+    """Compile what ``write(code, given)`` writes and run it on arrays, by name; return nothing."""
+    machine = host_machine()
+    (kind,) = {array.dtype for array in real.values()}
+    code = Code(LANES, F64 if kind == np.float64 else F32, machine.triple)
+    words = dict(words)
+    write(code, code.function("run", ["count"], list(real), list(words)))
     code.end()
-    pointers = len(names) + len(outs)
-    keep, run = link("apply", compile_code(code, machine), machine, 1, pointers)
-    filled = [np.resize(array, size) for array in arrays]
-    results = [np.zeros(size, arrays[0].dtype) for _ in outs]
-    run(size // LANES, *(array.ctypes.data for array in [*filled, *results]))
+    arrays = [*real.values(), *words.values()]
+    keep, run = link("run", compile_code(code, machine), machine, 1, len(arrays))
+    run(count, *(array.ctypes.data for array in arrays))
     del keep
-    return [result[: len(arrays[0])] for result in results]
+
+
+def apply(function, results, *arrays):
+    """Return the results of a function of vectors, one of each array (n,), at all numbers."""
+    size = -(-len(arrays[0]) // LANES) * LANES
+    given = {f"x{place}": np.resize(array, size) for place, array in enumerate(arrays)}
+    found = {f"y{place}": np.zeros(size, arrays[0].dtype) for place in range(results)}
+
+    def write(code, memory):
+        with code.loop(memory["count"]) as place:
+            values = function(*(memory[name].load(place) for name in given))
+            for name, vector in zip(found, values, strict=True):
+                is_word = vector.element == I32
+                memory[name].store(place, vector.bits_as(code.real) if is_word else vector)
+
+    run_code(write, size // LANES, given | found)
+    return [array[: len(arrays[0])] for array in found.values()]
 
 
 # Functions of vectors
@@ -66,16 +73,16 @@ def apply(function, *arrays):
 def test_elementary_functions_are_those_of_numpy(kind, error):
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.uniform(1e-7, 4, 500), np.exp(rng.uniform(-80, 80, 500))]).astype(kind)
-    (found,) = apply(lambda x: [functions.log(x)], x)
+    (found,) = apply(lambda x: [functions.log(x)], 1, x)
     np.testing.assert_allclose(found, np.log(x.astype(float)), rtol=error, atol=error)
     turns = np.concatenate([rng.uniform(-2, 2, 500), np.arange(-8, 9) / 4]).astype(kind)
-    cosine, sine = apply(functions.cos_sin, turns)
+    cosine, sine = apply(functions.cos_sin, 2, turns)
     exact = 2 * np.pi * (turns.astype(float) % 1)
     np.testing.assert_allclose(cosine, np.cos(exact), atol=2 * error)
     np.testing.assert_allclose(sine, np.sin(exact), atol=2 * error)
     base = np.concatenate([rng.uniform(0.5, 1, 500), [0.9999, 0.0, 0.0, 1.0]]).astype(kind)
     count = np.concatenate([rng.integers(1, 20_000, 500), [9, 0, 7, 10**6]]).astype(kind)
-    (found,) = apply(lambda b, n: [functions.power(b, n)], base, count)
+    (found,) = apply(lambda b, n: [functions.power(b, n)], 1, base, count)
     exact = base.astype(float) ** count.astype(float)
     np.testing.assert_allclose(found, exact, rtol=max(error, 1e-11), atol=1e-37)
 
@@ -94,15 +101,15 @@ def test_random_numbers_are_those_of_the_other_loops(double):
         return *random_numbers.threefry(key, counter), *random_numbers.normal_pair(key, counter)
 
     exact = (keys % 2**20).astype(kind)  # whole numbers that both types can hold
-    *found, one, two = apply(words, exact[:, 0].copy(), exact[:, 1].copy())
+    *found, one, two = apply(words, 2 if double else 4, exact[:, 0].copy(), exact[:, 1].copy())
     keys = jnp.asarray(exact.astype(np.uint32))
     if not double:
-        threefry = jax.jit(theirs.threefry)
+        threefry = jax.jit(of_jax.threefry)
         wanted = threefry((keys[:, 0], keys[:, 1]), (np.uint32(7), np.uint32(5)))
         for word, other in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(word.view(np.uint32), other)
     with jax.enable_x64(double):
-        normals = jax.jit(theirs.normals, static_argnums=(2, 3))
+        normals = jax.jit(of_jax.normals, static_argnums=(2, 3))
         wanted = normals(keys, np.array([7], np.uint32), 10, 2)
     for ours, other in zip((one, two), wanted, strict=True):
         np.testing.assert_allclose(ours, other[0], rtol=0, atol=1e-14 if double else 2e-6)
@@ -123,7 +130,7 @@ OTHERS = {
     "amsgrad": rx.amsgrad(0.02, 0.8, 0.9),
     "rmsprop": rx.rmsprop(0.02, 0.9, 0.5),
 }
-STEPS = 8
+STEPS = 12
 
 
 def registered(name):
@@ -144,7 +151,7 @@ def test_every_optimizer_of_the_registry_is_written_as_optax_has_it(name):
     with jax.enable_x64(True):
         update = trace_update(step, optimizer, init_state)
         first = init_state(optimizer, jnp.asarray(weights))
-        leaves, form = jax.tree.flatten(first)
+        leaves = jax.tree.leaves(first)
 
         def one(carry, slope):
             after = step(optimizer, slope, *carry)
@@ -152,29 +159,74 @@ def test_every_optimizer_of_the_registry_is_written_as_optax_has_it(name):
 
         wanted = jax.lax.scan(one, (jnp.asarray(weights), first), jnp.asarray(slopes))[1]
     numbers = [float(leaf) for leaf in jax.tree.leaves(optimizer)]
-    assert len(numbers) == update.numbers
-    assert form.num_leaves == len(update.states)
-    wide = [np.asarray(s) for s, (_, is_wide) in zip(leaves, update.states, strict=True) if is_wide]
+    wide = [np.array(s) for s, (_, is_wide) in zip(leaves, update.states, strict=True) if is_wide]
+    flags = [s for s, (_, is_wide) in zip(leaves, update.states, strict=True) if not is_wide]
+    real = {"slopes": slopes, "path": np.zeros_like(slopes), "weights": weights}
+    real |= {"states": np.array([*wide, weights])}  # one more, so that it is never empty
+    words = {"scalars": np.array([np.full(LANES, flag, np.int32) for flag in [*flags, 0]])}
 
-    def all_steps(weight, *rest):
-        slopes, states = list(rest[:STEPS]), list(rest[STEPS:])
-        fixed = [weight.full(number) for number in numbers]
-        kinds = [kind for kind, is_wide in update.states if not is_wide]
-        code = weight.code
-        scalars = [code.constant(0, I32) for _ in kinds]
-        scalars = [
-            value.compare("!=", 1) if kind == "bool" else value  # optax begins with True
-            for kind, value in zip(kinds, scalars, strict=True)
-        ]
-        path = []
-        for slope in slopes:
-            known, scalars = update.begin_step(code, fixed, scalars)
-            weight, states = update.move(known, slope, weight, states)
-            path.append(weight)
-        return path
+    def write(code, memory):
+        weight = code.variable(memory["weights"].load(0))
+        states = [code.variable(memory["states"].load(place)) for place in range(len(wide))]
+        fixed = [code.constant(number, F64) for number in numbers]
+        with code.loop(memory["count"]) as step:
+            before = [memory["scalars"].load(place) for place in range(len(flags))]
+            before = [
+                word.compare("!=", 0) if flag.dtype == bool else word
+                for word, flag in zip(before, flags, strict=True)
+            ]
+            known, after = update.begin_step(code, fixed, before)
+            for place, word in enumerate(after):
+                memory["scalars"].store(place, word.as_type(I32))
+            slope, held = memory["slopes"].load(step), [state.get() for state in states]
+            new, after = update.move(known, slope, weight.get(), held)
+            for variable, vector in zip([weight, *states], [new, *after], strict=True):
+                variable.set(vector)
+            memory["path"].store(step, new)
 
-    found = apply(all_steps, weights, *slopes, *wide)
-    np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-13)
+    run_code(write, STEPS, real, words)
+    np.testing.assert_allclose(real["path"], wanted, rtol=1e-11, atol=1e-13)
+
+
+# Laws
+
+
+ROOTS = {"diagonal": np.diag([0.5, 1.5]), "dense": np.array([[0.5, 0.3], [-0.2, 1.5]])}
+
+
+@pytest.mark.parametrize("root", ROOTS)
+@pytest.mark.parametrize("components", [1, 3])
+def test_inputs_of_every_form_of_law_are_those_of_jax(components, root):
+    rng = np.random.default_rng(5)
+    mean = rng.normal(size=(LANES, 1, components, 2)).astype(np.float32)
+    scale = rng.uniform(1, 2, size=(LANES, 1, components, 1, 1))
+    law = Moments(
+        jnp.asarray(mean),
+        jnp.asarray(scale * ROOTS[root], jnp.float32),
+        jnp.full((LANES, 1, components), 1 / components),
+    )
+    parts = jax.vmap(jax.vmap(lambda law: split(law, root == "diagonal")))(law)
+    form, rows = network_lanes.law_form(parts, 2), 5
+    assert form == LawForm(2, components, root == "diagonal")
+    normal = rng.normal(size=(rows, 2, LANES)).astype(np.float32)
+    uniform = rng.uniform(size=(rows, LANES)).astype(np.float32)
+    table = np.array(network_lanes.law_table(parts)[0])
+    assert table.shape == (form.size, LANES)
+    found = np.zeros_like(normal)
+
+    def write(code, memory):
+        with code.loop(memory["count"]) as row:
+            standard = [memory["normal"].load(row * 2 + place) for place in range(2)]
+            chosen = memory["uniform"].load(row) if components > 1 else None
+            for place, value in enumerate(form.draw(memory["law"], standard, chosen)):
+                memory["found"].store(row * 2 + place, value)
+
+    real = {"law": table, "normal": normal, "uniform": uniform, "found": found}
+    run_code(write, rows, real)
+    draw = jax.jit(jax.vmap(network._inputs))
+    one = jax.tree.map(lambda leaf: leaf[:, 0], parts)
+    wanted = draw(one, normal.transpose(2, 0, 1).reshape(LANES, -1), uniform.T)
+    np.testing.assert_allclose(found, np.transpose(wanted, (1, 2, 0)), rtol=1e-5, atol=1e-6)
 
 
 # The same bits
@@ -195,7 +247,7 @@ def small_plan(**changes):
     )
     form = LawForm(2)
     slots = Slots(*(place * 2**20 for place in range(5)))
-    plan = Plan((2, 6, 5, 1), 3, 10, form, form, update, slots, False, 4, 20)
+    plan = Plan((2, 6, 5, 1), 3, 4, form, form, update, slots, False, 4, 20)
     return replace(plan, **changes)
 
 
@@ -233,7 +285,7 @@ def test_no_bit_depends_on_lanes_tiles_threads_or_parts(changes):
 def test_small_numbers_are_flushed_inside_and_nowhere_else():
     trained()
     assert np.float32(1e-30) * np.float32(1e-10) > 0
-    (found,) = apply(lambda x: [x * 1e-10], np.full(3, 1e-30, np.float32))
+    (found,) = apply(lambda x: [x * 1e-10], 1, np.full(3, 1e-30, np.float32))
     assert (found == 0).all()
 
 
@@ -341,3 +393,32 @@ def test_a_store_says_which_loop_trained_its_networks(monkeypatch):
     assert choice.network_loop("NVIDIA H200") == "jax"
     monkeypatch.setattr(choice.importlib.util, "find_spec", lambda _: None)
     assert choice.network_loop("CPU") == "jax"
+
+
+# Whole runs
+
+
+RECORDED = np.random.default_rng(6).normal(size=(90, 2))
+DENSE = np.array([[1.0, 0.4], [0.4, 0.5]])
+LAWS = {
+    "rows": (rx.Recorded.of(RECORDED, repeat=True), {"lr": [0.01, 0.02]}),
+    "shuffled": (rx.Sinusoid(period=9.0, dim=2, swing=0.5), {"period": [0.0, 9.0]}),
+    "dense": (rx.AR2(period=9.0, dim=2, variance=DENSE), {"period": [0.0, 9.0]}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*SWEPT, *LAWS])
+def test_runs_of_every_optimizer_and_law_are_those_of_jax(name):
+    """In 64 bits for 200 steps, with a summed loss, a decay of weights, and cells of one path."""
+    process, columns = LAWS.get(name, (SMALL.process, {"period": [3.0, 7.0]}))
+    training = replace(SMALL, process=process, reduction="sum")
+    if name in SWEPT:
+        training = replace(training, optimizer=registered(name))
+    options = {"runs": 3, "steps": 200, "window": 100, "double": True}
+    shared = {} if name == "rows" else {"amplitude": [0.3, 0.6]}
+    found, expected = (
+        simulate(training, columns, shared, lanes=lanes, **options) for lanes in (True, False)
+    )
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)

@@ -39,7 +39,7 @@ from resonax.simulation.walk import (
     walk,
 )
 
-__all__ = ["count_threads", "plan_networks", "run_lanes"]
+__all__ = ["count_threads", "law_form", "law_table", "plan_networks", "run_lanes"]
 
 _SLOTS = Slots(INPUT, CHOICE, NOISE, TEST, TEST_CHOICE)
 _MOST_NUMBERS = 2**23  # of the laws that are computed ahead
@@ -56,7 +56,7 @@ class _Start(NamedTuple):
     numbers: Array
 
 
-def _form(law: Law, dim: int) -> LawForm:
+def law_form(law: Law, dim: int) -> LawForm:
     """Return how a law with leading axes is written for lanes."""
     if isinstance(law, Gaussian):
         return LawForm(dim)
@@ -65,7 +65,7 @@ def _form(law: Law, dim: int) -> LawForm:
     return LawForm(dim, law.mean.shape[-2], not isinstance(law, Moments))
 
 
-def _table(law: Law) -> Array:
+def law_table(law: Law) -> Array:
     """Return the numbers of a law (..., paths, cells), as (..., cells, numbers, paths)."""
     if isinstance(law, Gaussian):
         numbers = jnp.stack([*law.mean, *law.scale], axis=-1)
@@ -102,7 +102,7 @@ def _begin(training: Training, grid: Grid, *, loop: Loop) -> tuple[_Start, Any, 
     given = first_normals(grid, dim, model.hidden)
     start = vmap_cells(begin, grid, loop._replace(law_varies=True))(given)
     tests = vmap_cells(lambda values, _: _stationary(cell_at(training, values)), grid, loop)([])
-    return start, begin_walk(training, grid, loop)[0], _table(tests)
+    return start, begin_walk(training, grid, loop)[0], law_table(tests)
 
 
 @functools.partial(jax.jit, static_argnames=("loop", "most", "shape"))
@@ -127,7 +127,7 @@ def _laws(
         steps = first + number * BLOCK + jnp.arange(BLOCK)
         given = normals(grid.keys, steps, PROCESS, needed)
         process, law = walk(training, grid, loop, process, steps, given)
-        return process, _table(law)
+        return process, law_table(law)
 
     if not loop.ordered:
         process, law = of_block(jnp.zeros((), int), process)
@@ -155,13 +155,13 @@ def plan_networks(training: Training, loop: Loop) -> Plan:
         law = process.step(jnp.zeros(process.step_normals), state, 0)[1]
         return split(law, has_diagonal_roots(process))
 
-    test_law = _form(jax.eval_shape(_stationary, training), dim)
+    test_law = law_form(jax.eval_shape(_stationary, training), dim)
     double = jnp.zeros(()).dtype == jnp.float64
     plan = Plan(
         widths=(dim, *model.hidden, 1),
         rows=loop.rows,
         test_rows=TEST_ROWS,
-        law=_form(jax.eval_shape(law), dim) if loop.ordered else test_law,
+        law=law_form(jax.eval_shape(law), dim) if loop.ordered else test_law,
         test_law=test_law,
         update=trace_update(
             functools.partial(update_weights, decays=loop.decays), training.optimizer, init_state
