@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from resonax import ArgumentError
 from resonax.jax import guard, report
 
 
+@partial(jax.jit, static_argnums=(1, 2, 3))
 def switching(key, steps, period, dim=5):
     keys = jax.random.split(key, 3)
     means = 0.5 * jax.random.normal(keys[0], (steps // period + 1, dim))
@@ -39,7 +41,7 @@ def train(optimizer, rows, targets, start=None, state=None):
         params = optax.apply_updates(params, updates)
         return (params, state), jnp.linalg.norm(params["w"])
 
-    state = optimizer.init(params) if state is None else state
+    state = jax.jit(optimizer.init)(params) if state is None else state
     (params, state), far = jax.lax.scan(step, (params, state), (rows, targets))
     return params, state, far
 
@@ -49,7 +51,7 @@ def test_watch_is_optax_sgd():
     guarded = guard(0.01, 0.9, "watch", nesterov=True, budget=math.inf)
     plain = optax.with_extra_args_support(optax.sgd(0.01, 0.9, nesterov=True))
     far = [train(optimizer, *data)[2] for optimizer in (guarded, plain)]
-    assert jnp.allclose(*far, rtol=1e-3)
+    assert np.allclose(*far, rtol=1e-3)
 
 
 def test_safe_keeps_a_run_where_the_plain_one_is_lost_and_watch_warns_of_it(caplog):
@@ -65,8 +67,8 @@ def test_safe_keeps_a_run_where_the_plain_one_is_lost_and_watch_warns_of_it(capl
     assert warned.startswith(f"{step}: momentum 0.95 ")
     assert text.startswith("momentum lowered from 0.95 to ")
     assert report(watching).policy == "watch"
-    assert lost[-1] > 1e3
-    assert kept[-500:].mean() < 1
+    assert np.asarray(lost)[-1] > 1e3
+    assert np.asarray(kept)[-500:].mean() < 1
     assert "lowered from 0.95" in str(report(state))
     found = report(state).to_dict()
     assert found["momentum"] in (0.9, 0.85)
@@ -75,24 +77,31 @@ def test_safe_keeps_a_run_where_the_plain_one_is_lost_and_watch_warns_of_it(capl
 
 def test_a_warm_up_is_the_small_momentum_until_its_end():
     data = switching(jax.random.key(0), 200, 6)
-    warm = train(guard(0.01, 0.95, warmup=128), *data)[2]
+    warm = np.asarray(train(guard(0.01, 0.95, warmup=128), *data)[2])
     plain = optax.with_extra_args_support(optax.sgd(0.01, 0.75))
-    small = train(plain, *data)[2]
-    assert jnp.allclose(warm[:128], small[:128], rtol=1e-3)
-    assert not jnp.allclose(warm[140:], small[140:], rtol=1e-2)
+    small = np.asarray(train(plain, *data)[2])
+    assert np.allclose(warm[:128], small[:128], rtol=1e-3)
+    assert not np.allclose(warm[140:], small[140:], rtol=1e-2)
 
 
-@pytest.mark.slow
-def test_most_iid_runs_are_left_alone():
-    def final(key):
-        return train(guard(0.01, 0.95, speak=False), *switching(key, 3000, 1))[1].momentum
+@pytest.mark.parametrize(
+    ("runs", "steps"), [(20, 1000), pytest.param(40, 3000, marks=pytest.mark.slow)]
+)
+def test_most_iid_runs_are_left_alone_and_those_that_grow_are_not(runs, steps):
+    keys = jax.random.split(jax.random.key(1), runs)
+    data = [jax.vmap(lambda key, t=t: switching(key, steps, t))(keys) for t in (1, 6)]
+    rows, targets = (np.concatenate(part) for part in zip(*data, strict=True))
 
-    momenta = jax.jit(jax.vmap(final))(jax.random.split(jax.random.key(1), 40))
-    assert np.mean(np.asarray(momenta) > 0.94) >= 0.95
+    def final(rows, targets):
+        return train(guard(0.01, 0.95, speak=False), rows, targets)[1].momentum
+
+    kept = np.asarray(jax.vmap(final)(rows, targets)) > 0.94
+    assert kept[:runs].mean() >= 0.95
+    assert kept[runs:].mean() <= 0.2
 
 
 def test_a_resumed_run_goes_on_identically_and_schedules_work():
-    rows, targets = switching(jax.random.key(2), 600, 6)
+    rows, targets = (np.asarray(part) for part in switching(jax.random.key(2), 600, 6))
     optimizer = guard(
         optax.exponential_decay(0.02, 100, 0.9), 0.9, budget=0.5, burst=32, candidates=[0.5]
     )
@@ -123,7 +132,7 @@ def test_gauss_newton_of_a_linear_model_is_the_hessian_and_nothing_is_compiled_t
 
     params = (0.5 * jnp.ones(2), 0.5 * jnp.ones(4))
     state = optimizer.init(params)
-    for x, y in zip(rows, targets, strict=True):
+    for x, y in zip(np.asarray(rows), np.asarray(targets), strict=True):
         params, state = step(params, state, x, y)
     assert step._cache_size() == 1
     other = train(optimizer, rows, targets)[1]

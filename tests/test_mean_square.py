@@ -67,14 +67,19 @@ def test_second_moment_agrees_with_direct_simulation(batch):
     setting = rx.Setting(process, rx.heavy_ball(lr, momentum), batch=batch, noise=0.5)
     start = np.array([1.0, -0.5])
     discrete = rx.Map(setting)
+
+    @jax.jit
+    def step(moment, k):
+        moments = process.moments(k)
+        return discrete.second_moment(moments)(moment) + discrete.noise(moments)
+
     with jax.enable_x64(True):
         moment = np.zeros((4, 4))
         moment[:2, :2] = np.outer(start, start)
         exact = []
         for k in range(steps):
-            moments = process.moments(float(k))
-            moment = discrete.second_moment(moments)(moment) + discrete.noise(moments)
-            exact.append(float(moment[0, 0] + moment[1, 1]))
+            moment = np.asarray(step(moment, float(k)))
+            exact.append(moment[0, 0] + moment[1, 1])
     rng = np.random.default_rng(5)
     for k, weights in enumerate(simulate(setting, steps, runs, start, rng, lr, momentum)):
         square = (weights**2).sum(1)
