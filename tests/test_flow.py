@@ -161,12 +161,12 @@ def test_interpolated_maps_equal_direct_integration(paper, axes):
 
 @pytest.mark.parametrize(("low", "last"), [(0.95, 2000.0), (0.0, 500.0)])
 def test_long_periods_are_interpolated_along_the_momentum_alone(paper, low, last):
-    axes = {"momentum": np.linspace(low, 0.999, 70), "period": np.linspace(20, last, 12)}
+    axes = {"momentum": np.linspace(low, 0.999, 40), "period": np.linspace(20, last, 5)}
     with jax.enable_x64(True):
         logs = _column_logs(paper, axes, None)
     assert logs is not None
     np.testing.assert_array_equal(flow_grid_rates(paper, axes), logs / axes["period"])
     first, second = (axis.ravel() for axis in np.meshgrid(*axes.values(), indexing="ij"))
-    some = np.random.default_rng(2).choice(first.size, 100, replace=False)
+    some = np.random.default_rng(2).choice(first.size, 60, replace=False)
     direct = rx.rates(paper, {"momentum": first[some], "period": second[some]}, "flow")
     assert np.abs(direct - (logs / axes["period"]).ravel()[some]).max() < 1e-9
