@@ -89,6 +89,26 @@ def test_river_does_what_the_sign_of_the_rate_says(name):
     assert wrong == []
 
 
+def test_river_agrees_near_the_border_on_the_first_rows_of_every_recording():
+    """In the cell that grows least, of those in which so few rows grow much, and in its like."""
+    grown, fallen = 0, 0
+    for name in RECORDINGS:
+        X, y = (part[:3000] for part in standardised(name))
+        asked = subject(X, 0.01)
+        found = asked.measure()
+        growing = np.flatnonzero((found.low > 0) & (found.rate * len(X) > math.log(1e4)))
+        falling = np.flatnonzero(found.high < 0)
+        size = solution(X, y)
+        for cells, grows in ((growing, True), (falling, False)):
+            if len(cells):
+                cell = cells[np.abs(found.rate[cells]).argmin()]
+                lr, momentum = asked.optimizer.lr[cell], asked.optimizer.momentum[cell]
+                sizes = river_sizes(X, y, lr, momentum) / size
+                grown, fallen = grown + grows, fallen + (not grows)
+                assert sizes[-1] > 100 if grows else sizes.max() < 1000, (name, lr, momentum)
+    assert min(grown, fallen) >= 7
+
+
 def heavy_ball(X: np.ndarray, y: np.ndarray, lr: float, momentum: float, batch: int = 1) -> float:
     """Train a plain NumPy learner with a bias, and return the largest size of its weights."""
     rows = np.hstack([X, np.ones((len(X), 1))])

@@ -384,6 +384,37 @@ def test_the_judge_of_spectra_from_both_sides_and_under_the_null():
     assert None in few
 
 
+@pytest.fixture(scope="module")
+def densities() -> xr.Dataset:
+    return spectra(np.random.default_rng(13), 10, 80)["spectra"]
+
+
+@pytest.mark.parametrize(
+    "panel", ["sinusoid f=0.01", "ar2 f=0.03", "square T=150", "switching T=30"]
+)
+@pytest.mark.parametrize("bins", [-2, 2])
+def test_one_density_off_its_place_fails_and_is_named(panel, bins, densities):
+    dataset = densities.copy(deep=True)
+    density = dataset.part_density.sel(panel=panel).values
+    dataset.part_density.loc[{"panel": panel}] = np.roll(density, bins, axis=-1)
+    found = judge_spectral_peaks({"spectra": dataset})
+    assert found.holds is False
+    assert found.worst.case == panel
+    assert all(case.case.startswith(panel) for case in found.cases if case.holds is False)
+
+
+def test_a_missing_harmonic_and_a_peak_off_zero_fail(densities):
+    smooth, bumped = (densities.copy(deep=True) for _ in range(2))
+    frequency = densities.frequency.values
+    smooth.part_density.loc[{"panel": "square T=50"}] = 1 / (1 + np.abs(frequency - 0.02))
+    assert judge_spectral_peaks({"spectra": smooth}).holds is False
+    bumped.part_density.loc[{"panel": "switching T=10"}] += 6 * np.exp(
+        -(((frequency - 0.15) / 0.01) ** 2)
+    )
+    found = judge_spectral_peaks({"spectra": bumped})
+    assert any("off zero" in case.case for case in found.cases if case.holds is False)
+
+
 def gradients(random: np.random.Generator, bias: float = 0.0, move: float = 9.0) -> Data:
     """Return drawn gradients whose means are off what is expected by some standard errors."""
     shape = (4, 3, 3, 6)
@@ -408,6 +439,17 @@ def test_the_judge_of_gradients_from_both_sides_and_under_the_null():
     assert [claim.holds for claim in found].count(False) <= binom.isf(1e-3, 300, level)
     assert judge_gradient(gradients(random, bias=5.0)).holds is False
     assert judge_gradient(gradients(random, move=0.0)).holds is False
+
+
+def test_one_wrong_gradient_is_enough_to_fail():
+    made = gradients(np.random.default_rng(15))["propositions"]
+    assert judge_gradient({"propositions": made}).holds is True
+    one = made.copy(deep=True)
+    one.gradient_expected[2, 1, 1, 4] += 9 * one.gradient_error[2, 1, 1, 4]
+    halved = made.assign(gradient_expected=made.gradient_expected / 2)
+    still = made.isel(moment=[0, 0, 0])  # a matrix that does not move contradicts it as well
+    for wrong in (one, halved, still):
+        assert judge_gradient({"propositions": wrong}).holds is False
 
 
 def growth(off: float, sign: float = 1.0) -> Data:
@@ -443,9 +485,18 @@ def test_the_judges_without_chance_from_both_sides():
     assert judge_floquet(growth(0.001)).holds is True
     assert judge_floquet(growth(0.05)).holds is False
     assert judge_floquet(growth(0.0, sign=-1.0)).holds is False
+    made = growth(0.001)["propositions"]
+    off = made.assign(log_radius=made.log_radius + 0.01)
+    assert judge_floquet({"propositions": off}).holds is False
+    assert judge_floquet({"propositions": made.isel(setting=[0, 1])}).holds is False  # all grow
     assert judge_order(order()).holds is True
     assert judge_order(order(power=2.0)).holds is False
     assert judge_order(order(rounding=1e-6)).holds is False
+    made = order()["propositions"]
+    for name in ("global_error", "local_error"):
+        for power in (-0.25, 0.25):
+            bent = made.assign({name: made[name] * made.lr**power})
+            assert judge_order({"propositions": bent}).holds is False
     assert judge_order(order(rounding=np.nan)).holds is None
 
 

@@ -15,8 +15,8 @@ from resonax.paper.trajectories import growth_per_turn
 from resonax.results import open_store
 from resonax.sweeps.runner import run_experiments
 
-# On one worker: what they share takes longer to compute than to look at.
-pytestmark = [pytest.mark.xdist_group("illustrations"), pytest.mark.slow]
+# What `spectra` and `propositions` compute takes long; tests/test_claims.py has their judges.
+slow = pytest.mark.slow
 
 RECORDS = {
     "problem-setting": catalogue(("problem-setting",))[0],
@@ -63,7 +63,12 @@ def claim(dataset: xr.Dataset, name: str):
 
 
 @pytest.mark.parametrize(
-    ("name", "axes"), [("problem-setting", 2), ("spectra", 24), ("propositions", 3)]
+    ("name", "axes"),
+    [
+        ("problem-setting", 2),
+        pytest.param("spectra", 24, marks=slow),
+        pytest.param("propositions", 3, marks=slow),
+    ],
 )
 def test_figures_draw_from_what_is_stored(name, axes, folder, tmp_path):
     figure = RECORDS[name].draw(stored(folder, name))
@@ -87,6 +92,7 @@ def test_problem_setting_is_a_fixed_line_seen_through_a_moving_gaussian(setting)
     np.testing.assert_allclose(area, 1, atol=1e-3)
 
 
+@slow
 def test_spectra_agree_with_their_closed_forms(spectra):
     assert spectra.density.dims == ("panel", "series", "frequency")
     assert spectra.sizes["panel"] == 12
@@ -103,6 +109,7 @@ def test_spectra_agree_with_their_closed_forms(spectra):
     np.testing.assert_allclose(noise.var("step"), want, rtol=0.35)
 
 
+@slow
 def test_spectral_peaks_hold(spectra):
     found = judge_spectral_peaks(spectra)
     assert found.holds is True
@@ -118,6 +125,7 @@ def shifted(dataset: xr.Dataset, panel: str, bins: int) -> xr.Dataset:
     return other
 
 
+@slow
 @pytest.mark.parametrize(
     "panel", ["sinusoid f=0.01", "ar2 f=0.03", "square T=150", "switching T=30", "switching T=50"]
 )
@@ -129,6 +137,7 @@ def test_a_density_that_is_shifted_fails(spectra, panel, bins):
     assert found.worst.case == panel
 
 
+@slow
 def test_a_missing_harmonic_and_a_peak_off_zero_fail(spectra):
     smooth = spectra.copy(deep=True)
     here = {"panel": "square T=50", "series": "mean"}
@@ -141,6 +150,7 @@ def test_a_missing_harmonic_and_a_peak_off_zero_fail(spectra):
     assert any("off zero" in case for case in failed)
 
 
+@slow
 def test_propositions_hold(propositions):
     for each in judge_propositions(propositions):
         assert each.holds, each.to_dict()
@@ -154,6 +164,7 @@ def test_propositions_hold(propositions):
     assert set(signs) == {-1.0, 1.0}
 
 
+@slow
 def test_a_wrong_curvature_fails(propositions):
     halved = propositions.assign(gradient_expected=propositions.gradient_expected / 2)
     assert claim(halved, "gradient-is-linear").holds is False
@@ -167,6 +178,7 @@ def test_a_wrong_curvature_fails(propositions):
     assert not claim(still, "gradient-is-linear").holds
 
 
+@slow
 @pytest.mark.parametrize("name", ["global_error", "local_error"])
 @pytest.mark.parametrize("power", [-0.25, 0.25])
 def test_another_order_fails(propositions, name, power):
@@ -174,12 +186,14 @@ def test_another_order_fails(propositions, name, power):
     assert not claim(bent, "first-order").holds
 
 
+@slow
 def test_another_integrator_or_a_lost_number_fails(propositions):
     for factor in (1e3, np.nan):
         other = propositions.assign(rounding=propositions.rounding * factor)
         assert not claim(other, "first-order").holds
 
 
+@slow
 @pytest.mark.parametrize(
     "change", [lambda log: 1.05 * log, lambda log: -log, lambda log: log + 0.01]
 )
@@ -188,6 +202,7 @@ def test_another_radius_fails(propositions, change):
     assert not claim(other, "floquet").holds
 
 
+@slow
 def test_one_sided_settings_fail(propositions):
     growing = propositions.log_radius.sel(dynamics="flow") > 0
     assert not claim(propositions.isel(setting=growing.values), "floquet").holds

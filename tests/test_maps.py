@@ -23,11 +23,28 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("criterion", ["flow", "map", "mean_square", "lyapunov"])
-@pytest.mark.slow
-def test_every_pair_of_axes_equals_its_single_settings(paper, criterion):
-    pairs = list(itertools.combinations(VALUES, 2))
-    for first, second in pairs if criterion == "map" else pairs[::4]:
+PAIRS = list(itertools.combinations(VALUES, 2))
+ONCE = [
+    ("momentum", "period"),
+    ("lr", "amplitude"),
+    ("batch", "variance"),
+    ("momentum", "weight_decay"),
+]
+
+
+@pytest.mark.parametrize(
+    ("criterion", "pairs"),
+    [
+        ("map", ONCE),
+        *(
+            pytest.param(name, PAIRS if name == "map" else PAIRS[::4], marks=pytest.mark.slow)
+            for name in ("flow", "map", "mean_square", "lyapunov")
+        ),
+    ],
+    ids=["map, each axis once", "flow", "map", "mean_square", "lyapunov"],
+)
+def test_every_pair_of_axes_equals_its_single_settings(paper, criterion, pairs):
+    for first, second in pairs:
         found = rx.stability_map(paper, criterion, **{first: VALUES[first], second: VALUES[second]})
         assert found.rate.dims == (first, second)
         assert np.isfinite(found.rate.values).all()

@@ -37,18 +37,18 @@ def mean_pvalues(samples, expected):
 
 
 def test_threefry_is_the_published_generator_and_that_of_jax():
+    compiled = jax.jit(threefry)
     for key, counter, words in (  # from the authors' table of known answers
         ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
         ((2**32 - 1,) * 2, (2**32 - 1,) * 2, (0x1CB996FC, 0xBB002BE7)),
         ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
     ):
-        one, two = (jnp.array(pair, jnp.uint32) for pair in (key, counter))
-        found = threefry((one[0], one[1]), (two[0], two[1]))
+        found = compiled(tuple(map(np.uint32, key)), tuple(map(np.uint32, counter)))
         assert tuple(map(int, found)) == words
     counters = np.random.default_rng(0).integers(2**32, size=(2, 50), dtype=np.uint32)
     key = jnp.array([7, 2**31], jnp.uint32)
     theirs = jax.extend.random.threefry_2x32(key, counters.ravel()).reshape(2, 50)
-    np.testing.assert_array_equal(threefry((key[0], key[1]), tuple(counters)), theirs)
+    np.testing.assert_array_equal(compiled((key[0], key[1]), tuple(counters)), theirs)
 
 
 def test_numbers_are_independent_and_depend_on_their_place_alone():
@@ -79,7 +79,7 @@ def test_many_degrees_of_freedom_are_one_number_through_the_quantile_function(
     """As far out as a normal number ever comes: 2^-24 and 2^-33 on the least side."""
     normal = np.linspace(-reach, reach, 1001)
     with jax.enable_x64(double):
-        ours = np.asarray(chi([jnp.asarray(normal)], [], freedom), float)
+        ours = np.asarray(jax.jit(lambda one: chi([one], [], freedom))(normal), float)
     lower, upper = stats.norm.cdf(normal), stats.norm.sf(normal)
     theirs = np.where(normal < 0, stats.chi2.ppf(lower, freedom), stats.chi2.isf(upper, freedom))
     np.testing.assert_allclose(ours, np.sqrt(theirs), rtol=0, atol=error * np.sqrt(freedom))
@@ -112,13 +112,14 @@ def test_a_factor_has_the_law_of_a_batch(batch, dim):
     phi = np.concatenate([inputs, np.ones((count, batch, 1))], axis=2)
     theirs = np.swapaxes(phi, 1, 2) @ phi / batch
     # Beside the entries themselves, E[G S G] for S = ab' + ba' tells all of their covariances.
-    second = np.asarray(rx.Linear().second(law), float)
+    second = np.asarray(jax.jit(rx.Linear().second)(law), float)
+    fourth = jax.jit(lambda matrix: rx.Linear().fourth(law)(matrix))
     pvalues, places = [], np.tril_indices(dim + 1)
     pvalues.extend(mean_pvalues(ours[:, :-1], second[:-1]).ravel())  # the last diagonal entry is 1
     for a, b in zip(*places, strict=True):
         S = np.zeros((dim + 1, dim + 1))
         S[a, b] = S[b, a] = 1.0
-        expected = np.asarray(rx.Linear().fourth(law)(jnp.array(S)), float) / batch
+        expected = np.asarray(fourth(S), float) / batch
         expected += (1 - 1 / batch) * second @ S @ second
         pvalues.extend(mean_pvalues((ours @ S @ ours)[:, :-1], expected[:-1]).ravel())
     for a, b in zip(places[0][:-1], places[1][:-1], strict=True):

@@ -259,12 +259,13 @@ def test_fed_the_same_numbers_it_agrees_to_rounding(name, monkeypatch):
         np.testing.assert_allclose(single.log_response, found.log_response, rtol=1e-4)
 
 
-@pytest.mark.slow
-@pytest.mark.slow
-def test_single_precision_gives_the_verdicts_of_double():
+@pytest.mark.parametrize(
+    ("cells", "steps"), [(5, 2400), pytest.param(12, 4000, marks=pytest.mark.slow)]
+)
+def test_single_precision_gives_the_verdicts_of_double(cells, steps):
     training = Training(SINE, rx.heavy_ball(0.01, 0.9), batch=3)
-    grid = {"period": np.linspace(16, 50, 12)}, {"momentum": np.linspace(0.9, 0.995, 12)}
-    options = {"runs": 4, "steps": 4000, "window": 500, "seed": 6}
+    grid = {"period": np.linspace(16, 50, cells)}, {"momentum": np.linspace(0.9, 0.995, cells)}
+    options = {"runs": 4, "steps": steps, "window": steps // 8, "seed": 6}
     single, double = (simulate(training, *grid, **options, double=d).rate.mean(2) for d in (0, 1))
     clear = np.abs(double) > 5e-4
     assert clear.mean() > 0.8
