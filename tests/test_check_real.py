@@ -55,7 +55,15 @@ def subject(X: np.ndarray, intercept_lr: float | None) -> Subject:
     recording = Recording(X.astype(np.float32), None, ("x",) * X.shape[1], None, "array", ())
     model = principal_axes(Linear(), recording.inputs, intercept_lr)
     momenta, lrs = (axis.ravel() for axis in np.meshgrid(MOMENTA, LRS, indexing="ij"))
-    return Subject(Momentum(lrs, momenta), model, recording=recording)
+    optimizer = Momentum(lrs, momenta)  # pyright: ignore[reportArgumentType]
+    return Subject(optimizer, model, recording=recording)
+
+
+def numbers(asked: Subject, cell: np.integer) -> tuple[float, float]:
+    """Return lr and momentum of a cell."""
+    found = (np.asarray(each)[cell] for each in (asked.optimizer.lr, asked.optimizer.momentum))
+    lr, momentum = map(float, found)
+    return lr, momentum
 
 
 def agreement(name: str) -> tuple[int, list[str]]:
@@ -70,7 +78,7 @@ def agreement(name: str) -> tuple[int, list[str]]:
         found = asked.measure()
         size = solution(X, y)
         for cell in np.flatnonzero((found.low > 0) | (found.high < 0)):
-            lr, momentum = asked.optimizer.lr[cell], asked.optimizer.momentum[cell]
+            lr, momentum = numbers(asked, cell)
             sizes = river_sizes(X, y, lr, momentum) / size
             grows = found.low[cell] > 0
             decided += 1
@@ -102,7 +110,7 @@ def test_river_agrees_near_the_border_on_the_first_rows_of_every_recording():
         for cells, grows in ((growing, True), (falling, False)):
             if len(cells):
                 cell = cells[np.abs(found.rate[cells]).argmin()]
-                lr, momentum = asked.optimizer.lr[cell], asked.optimizer.momentum[cell]
+                lr, momentum = numbers(asked, cell)
                 sizes = river_sizes(X, y, lr, momentum) / size
                 grown, fallen = grown + grows, fallen + (not grows)
                 assert sizes[-1] > 100 if grows else sizes.max() < 1000, (name, lr, momentum)
@@ -153,6 +161,7 @@ def test_the_remedies_work(name):
         if value is None:
             continue
         assert size(which, value) < limit, which
-        if which != "fastest_momentum" and past[which] is not None and not soft[which]:
-            assert size(which, past[which]) > 100 * solution(X, y), which
+        beyond = None if which == "fastest_momentum" else past[which]
+        if beyond is not None and not soft[which]:
+            assert size(which, beyond) > 100 * solution(X, y), which
     assert all(remedy.confirmed for remedy in found.remedies if remedy.value is not None)

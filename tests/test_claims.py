@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +47,9 @@ def specification(panels: Iterable[tuple[str, str, float]]) -> dict[str, str]:
     return {"specification": json.dumps({**empty, "panels": tables, "theory": theory})}
 
 
-def curves(random: np.random.Generator, axis: str, values, logs=0.0, rates=0.0, runs=RUNS):
+def curves(
+    random: np.random.Generator, axis: str, values, logs: Any = 0.0, rates: Any = 0.0, runs=RUNS
+):
     """Return a sweep of one panel: skewed responses and normal growth around given curves."""
     values = np.asarray(values, float)
     shape = (1, len(values), len(PERIODS), runs)
@@ -345,7 +348,7 @@ def spectra(random: np.random.Generator, parts: int, each: int, shift: float = 0
     rows = []
     for panel in SIGNALS:
         name, period = panel.process.name, panel.period
-        floor = panel.process.variance
+        floor = panel.process.variance  # pyright: ignore[reportAttributeAccessIssue]
         if name == "switching":
             mean = np.sinc(frequency * period) ** 2 + 1e-4
         else:  # lines, or a peak of some width

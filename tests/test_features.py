@@ -2,8 +2,10 @@
 
 from functools import partial
 from math import prod
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
@@ -27,7 +29,11 @@ def make_law(dim, components, seed=0, drawn=True):
     root = 0.3 * rng.normal(size=(components, dim, dim))
     weight = rng.dirichlet(np.ones(components))
     parts = (rng.normal(size=(components, dim)), root if drawn else 0 * root, weight)
-    return Moments(*(jax.numpy.asarray(part) for part in parts), is_sampled=drawn)
+    return Moments(*(jnp.asarray(part) for part in parts), is_sampled=drawn)
+
+
+def normal_law(mean, root):
+    return Moments(jnp.array([mean]), jnp.array([root]), jnp.ones(1))
 
 
 def numpy_draws(law, count, seed):
@@ -102,7 +108,7 @@ def test_moments_agree_with_plain_averages_over_draws(dim, components):
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_fourth_moment_with_the_constant_alone_is_the_second(dim):
     # The first feature is 1, so S = e e^T with its unit vector e leaves E[phi phi^T].
-    law = Moments(np.ones((1, dim)), 2 * np.eye(dim)[None], np.ones(1))
+    law = normal_law(np.ones(dim), 2 * np.eye(dim))
     for features in features_in(dim)[2:]:
         corner = np.zeros((features.size(dim),) * 2)
         corner[0, 0] = 1.0
@@ -115,7 +121,7 @@ def test_polynomial_moments_on_a_line_follow_the_recursion_of_gaussian_moments()
     raw = [1.0, mean]
     for power in range(2, 4 * degree + 1):  # Stein: E x^p = m E x^(p-1) + (p-1) s^2 E x^(p-2)
         raw.append(mean * raw[-1] + (power - 1) * deviation**2 * raw[-2])
-    law = Moments(np.array([[mean]]), np.array([[[deviation]]]), np.ones(1))
+    law = normal_law([mean], [[deviation]])
     features = rx.Polynomial(degree)
     powers = np.add.outer(np.arange(degree + 1), np.arange(degree + 1))
     top = np.zeros((degree + 1, degree + 1))
@@ -128,7 +134,7 @@ def test_polynomial_moments_on_a_line_follow_the_recursion_of_gaussian_moments()
 def test_polynomial_moments_in_the_plane_are_those_of_isserlis():
     root = np.array([[1.2, 0.0], [-0.5, 0.8]])
     (a, b), (_, c) = root @ root.T
-    law = Moments(np.zeros((1, 2)), root[None], np.ones(1))
+    law = normal_law(np.zeros(2), root)
     second = np.asarray(second_moment(rx.Polynomial(2), law))  # of 1, x, y, x^2, xy, y^2
     quartic = [
         [3 * a * a, 3 * a * b, a * c + 2 * b * b],
@@ -143,8 +149,8 @@ def test_polynomial_moments_in_the_plane_are_those_of_isserlis():
 def test_fourier_moments_are_those_of_the_characteristic_function():
     # E exp(ikwx) = exp(ikwm - k^2 w^2 s^2 / 2); squares of cosines have the doubled wave.
     wave, mean, deviation = 1.7, 0.4, 0.9
-    law = Moments(np.array([[mean]]), np.array([[[deviation]]]), np.ones(1))
-    second = np.asarray(second_moment(rx.Fourier.of([[wave]]), law))
+    law = normal_law([mean], [[deviation]])
+    second = np.asarray(second_moment(rx.Fourier.of(np.array([[wave]])), law))
     one, two = (np.exp(1j * k * wave * mean - (k * wave * deviation) ** 2 / 2) for k in (1, 2))
     want = [
         [1, one.real, one.imag],
@@ -183,7 +189,8 @@ def test_a_large_batch_has_the_law_of_inputs_drawn_one_by_one(bias, runs):
     phi = np.concatenate([draws, np.ones((4000, batch, 1))], axis=-1)
     long = np.stack([np.mean(phi[..., i] * phi[..., j], axis=1) for i, j in pairs], axis=1)
     for mixture in np.concatenate([np.eye(len(pairs)), some_matrix(len(pairs))]):
-        assert scipy.stats.ks_2samp(short[:4000] @ mixture, long @ mixture).pvalue > 1e-4
+        found: Any = scipy.stats.ks_2samp(short[:4000] @ mixture, long @ mixture)
+        assert found.pvalue > 1e-4
 
 
 @pytest.mark.parametrize(("components", "batch"), [(1, 64), (3, 200)])
@@ -215,18 +222,18 @@ def test_polynomial_features_are_all_monomials():
     x, y = 1.5, -0.5
     want = [prod(pick) for pick in ((), (x,), (y,), (x, x), (x, y), (y, y), (x,) * 3)]
     want += [x * x * y, x * y * y, y**3]
-    np.testing.assert_allclose(rx.Polynomial(3).apply(np.array([x, y])), want, rtol=1e-14)
+    np.testing.assert_allclose(rx.Polynomial(3).apply(jnp.array([x, y])), want, rtol=1e-14)
 
 
 WRONG = {
     "degree must be at least 1 and at most 8": lambda: rx.Polynomial(0),
-    "degree must be": lambda: rx.Polynomial(2.5),
+    "degree must be": lambda: rx.Polynomial(2.5),  # pyright: ignore[reportArgumentType]
     "degree must be lower for 5 inputs": lambda: rx.Polynomial(8).second(make_law(5, 1)),
     "dim must be at most 4": lambda: Features.second(rx.Linear(), make_law(8, 1)),
-    "frequencies must be a table": lambda: rx.Fourier.of([1.0, 2.0]),
-    "frequencies must be finite": lambda: rx.Fourier.of([[np.nan]]),
+    "frequencies must be a table": lambda: rx.Fourier.of(np.array([1.0, 2.0])),
+    "frequencies must be finite": lambda: rx.Fourier.of(np.array([[np.nan]])),
     "centers must not be empty": lambda: rx.Radial.of(np.zeros((0, 1))),
-    "width must be at least 1e-06": lambda: rx.Radial.of([[0.0]], width=0.0),
+    "width must be at least 1e-06": lambda: rx.Radial.of(np.zeros((1, 1)), width=0.0),
 }
 
 

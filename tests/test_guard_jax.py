@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +30,7 @@ def loss(params, x, y):
     return (x @ params["w"] - y) ** 2
 
 
-def train(optimizer, rows, targets, start=None, state=None):
+def train(optimizer, rows, targets, start=None, state=None) -> tuple[Any, Any, Any]:
     params = {"w": 0.5 * jnp.ones(rows.shape[1])} if start is None else start
 
     def step(carry, batch):
@@ -38,7 +39,7 @@ def train(optimizer, rows, targets, start=None, state=None):
         updates, state = optimizer.update(
             grads, state, params, value_fn=lambda params: loss(params, *batch)
         )
-        params = optax.apply_updates(params, updates)
+        params: Any = optax.apply_updates(params, updates)
         return (params, state), jnp.linalg.norm(params["w"])
 
     state = jax.jit(optimizer.init)(params) if state is None else state
@@ -134,7 +135,7 @@ def test_gauss_newton_of_a_linear_model_is_the_hessian_and_nothing_is_compiled_t
     state = optimizer.init(params)
     for x, y in zip(np.asarray(rows), np.asarray(targets), strict=True):
         params, state = step(params, state, x, y)
-    assert step._cache_size() == 1
+    assert step._cache_size() == 1  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
     other = train(optimizer, rows, targets)[1]
     rates = [[row.rate for row in report(each).candidates] for each in (state, other)]
     assert rates[0] == pytest.approx(rates[1], rel=1e-2)
@@ -169,7 +170,8 @@ def test_a_report_finds_its_state_in_any_wrapper():
 
 def test_a_run_inside_a_chain_that_was_never_looked_at_says_so():
     optimizer = optax.chain(optax.clip(1e9), guard(0.01, 0.9))
-    clip, state = optimizer.init(jnp.ones(2))
+    both: Any = optimizer.init(jnp.ones(2))
+    clip, state = both
     state = state._replace(guard_state=state.guard_state._replace(step=jnp.asarray(10)))
     assert "never looked at this run of 10 steps" in str(report((clip, state)))
 

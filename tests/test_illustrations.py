@@ -71,7 +71,9 @@ def claim(dataset: xr.Dataset, name: str):
     ],
 )
 def test_figures_draw_from_what_is_stored(name, axes, folder, tmp_path):
-    figure = RECORDS[name].draw(stored(folder, name))
+    draw = RECORDS[name].draw
+    assert draw is not None
+    figure = draw(stored(folder, name))
     assert len(figure.axes) == axes
     assert all(drawn.has_data() for drawn in figure.axes)
     save_figure(figure, tmp_path / "figure.png")

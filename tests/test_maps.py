@@ -56,7 +56,7 @@ def test_every_pair_of_axes_equals_its_single_settings(paper, criterion, pairs):
 def test_an_interpolated_map_needs_no_axis_of_momentum_or_period(paper):
     """What is interpolated has its friction divided out, a number of all cells here."""
     axes = {"lr": np.linspace(0.005, 0.02, 64), "variance": np.linspace(0.5, 1.5, 128)}
-    found = rx.stability_map(paper, "flow", **axes).rate
+    found = rx.stability_map(paper, "flow", lr=axes["lr"], variance=axes["variance"]).rate
     cell = {name: array[::50] for name, array in axes.items()}
     first, second = np.meshgrid(*cell.values(), indexing="ij")
     alone = rx.rates(paper, {"lr": first.ravel(), "variance": second.ravel()}, "flow")
@@ -123,6 +123,7 @@ def test_the_tongue_reaches_down_to_0_966(paper):
     """readings.md: for 20 samples per step the tongue at T = 22 ends at about 0.966."""
     for criterion in ("flow", "map", "mean_square"):
         edge = rx.critical_momentum(paper, criterion)
+        assert edge is not None
         assert edge == pytest.approx(0.966, abs=1e-3)
         below, above = rx.rates(paper, {"momentum": [edge - 1e-6, edge + 1e-6]}, criterion)
         assert below < 0 < above

@@ -43,6 +43,12 @@ def test_agrees_with_a_product_of_kronecker_matrices(batch):
     assert 2 * found * period == pytest.approx(np.log(numpy_radius(product)), abs=1e-10)
 
 
+def floor_of(setting: rx.Setting) -> float:
+    found = noise_floor(setting)
+    assert found is not None
+    return found
+
+
 def simulate(setting, steps, runs, start, rng, lr, momentum):
     """Plain SGD with momentum on drawn batches; yields the error of the weights after each step."""
     process, batch = setting.process, int(setting.batch)
@@ -93,7 +99,7 @@ def test_noise_floor_agrees_with_direct_simulation(batch, runs):
     lr, momentum, period = 0.01, 0.9, 30
     process = rx.Sinusoid(period=float(period), amplitude=0.5, variance=1.0)
     setting = rx.Setting(process, rx.heavy_ball(lr, momentum), batch=batch, noise=1.0)
-    found = noise_floor(setting)
+    found = floor_of(setting)
     rng = np.random.default_rng(2)
     total, steps = np.zeros(runs), 20 * period
     for k, weights in enumerate(simulate(setting, steps, runs, np.zeros(2), rng, lr, momentum)):
@@ -105,7 +111,7 @@ def test_noise_floor_agrees_with_direct_simulation(batch, runs):
 
 def test_noise_floor_scales_with_the_noise_and_vanishes_without():
     process, optimizer = rx.Sinusoid(period=30), rx.heavy_ball(0.01, 0.9)
-    floors = [noise_floor(rx.Setting(process, optimizer, noise=noise)) for noise in (0.0, 1.0, 4.0)]
+    floors = [floor_of(rx.Setting(process, optimizer, noise=noise)) for noise in (0.0, 1.0, 4.0)]
     assert floors[0] == 0
     assert floors[2] == pytest.approx(2 * floors[1], rel=1e-9)
 
@@ -119,7 +125,7 @@ def test_scalar_sgd_in_closed_form():
     factor = 1 - 4 * lr * variance + 12 * lr**2 * variance**2
     assert rate(setting) == pytest.approx(np.log(factor) / 2, abs=1e-12)
     floor = 4 * lr**2 * noise * variance / (1 - factor)
-    assert noise_floor(setting) ** 2 == pytest.approx(floor, rel=1e-10)
+    assert floor_of(setting) ** 2 == pytest.approx(floor, rel=1e-10)
 
 
 def test_large_batches_approach_the_expected_map():

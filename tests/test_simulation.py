@@ -7,6 +7,7 @@ them, and so to 2e-5 for the file.
 import logging
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,6 +53,7 @@ def square_inputs(rng, shape):
 
 
 def switching_inputs(rng, shape):
+    mean = 0.0
     for k in range(STEPS):
         if k % 5 == 0:
             mean = 0.6 * rng.normal(size=(shape[0], 1, shape[2]))
@@ -67,7 +69,7 @@ def ar2_inputs(rng, shape, share=1e-3):
     def excess(phi2):
         return share * (1 - phi2) - (1 + phi2) * ((1 - phi2) ** 2 - first(phi2) ** 2)
 
-    phi2 = optimize.brentq(excess, -1 + 1e-9, -0.5)
+    phi2: Any = optimize.brentq(excess, -1 + 1e-9, -0.5)
     phi1 = first(phi2)
     lag = phi1 / (1 - phi2)
     then, now = rng.multivariate_normal([0, 0], [[1, lag], [lag, 1]], size=shape[0]).T
@@ -108,9 +110,9 @@ def numpy_adam(theta, memory, g, k, lr=0.05, momentum=0.9, beta2=0.95):
 def anchored(learning_rate, momentum):
     """Return an optax transform that looks at the weights, now and at the start."""
 
-    def update(slopes, first, params):
-        pull = jax.tree.map(lambda g, w, a: g + w - momentum * a, slopes, params, first)
-        return jax.tree.map(lambda p: -learning_rate * p, pull), first
+    def update(updates, state, params=None):
+        pull = jax.tree.map(lambda g, w, a: g + w - momentum * a, updates, params, state)
+        return jax.tree.map(lambda p: -learning_rate * p, pull), state
 
     return optax.GradientTransformation(lambda params: params, update)
 
@@ -194,7 +196,8 @@ def test_law_of_runs_is_that_of_a_plain_loop(name):
     dim = int(shared.get("dim", [training.process.dim])[-1])
     expected = numpy_runs(np.random.default_rng(4), training, inputs, move, batch, dim)
     pairs = zip((found.log_start, found.log_response, found.rate), expected, strict=True)
-    accept(*(stats.ks_2samp(ours[0, -1], theirs).pvalue for ours, theirs in pairs))
+    compared: list[Any] = [stats.ks_2samp(ours[0, -1], theirs) for ours, theirs in pairs]
+    accept(*(each.pvalue for each in compared))
 
 
 @partial(jax.jit, static_argnames=("loop", "steps"))
@@ -266,7 +269,9 @@ def test_single_precision_gives_the_verdicts_of_double(cells, steps):
     training = Training(SINE, rx.heavy_ball(0.01, 0.9), batch=3)
     grid = {"period": np.linspace(16, 50, cells)}, {"momentum": np.linspace(0.9, 0.995, cells)}
     options = {"runs": 4, "steps": steps, "window": steps // 8, "seed": 6}
-    single, double = (simulate(training, *grid, **options, double=d).rate.mean(2) for d in (0, 1))
+    single, double = (
+        simulate(training, *grid, **options, double=d).rate.mean(2) for d in (False, True)
+    )
     clear = np.abs(double) > 5e-4
     assert clear.mean() > 0.8
     assert set(np.sign(double[clear])) == {-1.0, 1.0}
