@@ -54,7 +54,7 @@ def build_app(site: Site) -> Starlette:
         data, results = site.data, site.results
         return JSONResponse(describe(data and data.name, results and results.name))
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/", answering(page_file)),
             Route("/plotly.min.js", plotly_file),
@@ -73,6 +73,8 @@ def build_app(site: Site) -> Starlette:
         exception_handlers={HTTPException: refused, ResonaxError: failed},
         lifespan=lifespan,
     )
+    app.router.redirect_slashes = False
+    return app
 
 
 async def _docs(_: Request) -> Response:

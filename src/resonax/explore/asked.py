@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +61,7 @@ def _one_form(name: str, value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     if name in ("batch", "dim"):
-        return int(value) if math.isfinite(value) and value == int(value) else value
+        return int(value) if isinstance(value, float) and value.is_integer() else value
     try:
         return float(value)
     except OverflowError:

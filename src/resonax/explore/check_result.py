@@ -76,7 +76,7 @@ def describe_check(
         "rhythm": _rhythm(found.period, found.rhythm),
         "remedies": _remedies(found.remedies),
         "order_proof": f"{found.order_proof.meaning('rows')}.",
-        "notes": [f"{note}." for note in found.notes],
+        "notes": [f"{note.rstrip('.')}." for note in found.notes],
         "facts": dict(found.facts),
         "code": code,
     }

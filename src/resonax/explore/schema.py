@@ -94,6 +94,7 @@ _BASES = {  # label, sentence, what stands behind the colon, the word to begin w
 }
 _MAPS = ("map", "flow", "mean_square", "lyapunov")  # the quickest first
 _EVERYWHERE = ("batch", "noise")
+_FIXED = {("rmsprop", "beta2")}  # optax has another name for it there, which is no axis
 
 
 def _numbers(family: str, name: str) -> list[str]:
@@ -122,12 +123,13 @@ def _optimizer(name: str) -> dict[str, Any]:
     label, about = _OPTIMIZERS[name]
     numbers = _numbers("optimizer", name)
     adaptive = name in kinds("optimizer", "level")
+    varying = [key for key in numbers if (name, key) not in _FIXED]
     return {
         "name": name,
         "label": label,
         "about": about,
         "numbers": [*numbers, *_EVERYWHERE],
-        "axes": _axes([*numbers, *_EVERYWHERE]),
+        "axes": _axes([*varying, *_EVERYWHERE]),
         "criteria": ["level"] if adaptive else list(_MAPS),
     }
 

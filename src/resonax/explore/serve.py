@@ -114,7 +114,8 @@ def _run(site: Site, listener: socket.socket) -> None:
 
     from resonax.explore.app import build_app
 
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # errors are answers here
+    for name in ("uvicorn.error", "python_multipart"):  # errors are answers here
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     config = uvicorn.Config(
         build_app(site),
         log_config=None,

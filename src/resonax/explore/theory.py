@@ -52,7 +52,7 @@ def judge(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
         "criteria": [_criterion(name, found) for name in CRITERIA],
         "multipliers": _multipliers(setting),
         "order_proof": f"In every order: {found.order_proof.meaning()}.",
-        "notes": [f"{note}." for note in found.notes],
+        "notes": [f"{note.rstrip('.')}." for note in found.notes],
         "level": None,
         "code": code,
     }
@@ -65,7 +65,7 @@ def _settled(found: Level, code: dict[str, str]) -> dict[str, Any]:
         "criteria": [],
         "multipliers": None,
         "order_proof": None,
-        "notes": [f"{note}." for note in found.notes],
+        "notes": [f"{note.rstrip('.')}." for note in found.notes],
         "level": found.to_dict(),
         "code": code,
     }

@@ -183,5 +183,4 @@ def spectra(scale: str) -> Experiment:
         attributes={"steps": steps, "segment": _SEGMENT, "window": "hann"},
         paper="Appendix, details of the experiments",
         cells=len(SIGNALS),
-        seconds=(10.0,),
     )

@@ -89,7 +89,9 @@ class Wave(Process):
         """Return frequencies and powers of the wave itself, as seen once a step."""
         share = Fraction(float(self.period)).limit_denominator(64)
         if abs(float(share) - float(self.period)) < 1e-12:  # it repeats after whole steps
-            wave = np.asarray(self.wave_at(np.arange(share.numerator)), dtype=float)
+            # Filled up, as each length is compiled.
+            filled = np.arange(max(4096, 1 << share.numerator.bit_length()))
+            wave = np.asarray(self.wave_at(filled), dtype=float)[: share.numerator]
             power = np.abs(np.fft.rfft(wave) / len(wave)) ** 2
             kept = power > 1e-12
             return np.flatnonzero(kept) / len(wave), power[kept]

@@ -28,8 +28,8 @@ class LinearState(NamedTuple):
 
     def reset(self) -> LinearState:
         """Return the same state at the beginning of a window."""
-        flat = np.zeros(self.total.shape, self.total.dtype)  # not by jax, which would compile it
-        return self._replace(total=jax.device_put(flat), level=jax.device_put(flat - np.inf))
+        flat = jnp.zeros_like(self.total)
+        return self._replace(total=flat, level=flat - jnp.inf)
 
 
 def distance(weights: tuple[Array, ...]) -> Array:

@@ -21,7 +21,7 @@ from resonax.simulation.training import Training
 __all__ = ["Trajectories", "trajectories"]
 
 _POINTS = 200
-_MOST_ROWS = 2**12  # inputs of a step
+_ROWS = (64, 256, 4096)  # inputs that are drawn for a step: few programs serve every batch
 _LANES = 4  # the number of runs is filled up to a multiple of this
 
 
@@ -59,22 +59,25 @@ def trajectories(
     check_whole("runs", runs, low=1, high=10**4)
     check_whole("steps", steps, low=1, high=10**7)
     check_whole("seed", seed, low=0, high=2**63 - 1)
-    check_whole("batch", int(training.batch), low=1, high=_MOST_ROWS)
+    check_whole("batch", int(training.batch), low=1, high=_ROWS[-1])
     if not isinstance(training.model, Features) or isinstance(training.process, Recorded):
         raise ArgumentError("trajectories are of linear models on inputs that are drawn")
     stride = -(-steps // _POINTS)
     kept = steps // stride + 1
-    rows = 1 << (int(training.batch) - 1).bit_length()  # few programs serve every batch
+    rows = next(size for size in _ROWS if training.batch <= size)
     keys = -(-runs // _LANES) * _LANES
-    still = replace(training, process=shuffled(training.process))
     in_order, at_random = (
-        _follow(one, seed, keys, rows, stride)[:runs, :kept] for one in (training, still)
+        _follow(training, seed, keys, rows, stride, still)[:runs, :kept] for still in (False, True)
     )
     return Trajectories(stride * np.arange(kept), in_order, at_random)
 
 
 @double_precision
-def _follow(training: Training, seed: int, runs: int, rows: int, stride: int) -> np.ndarray:
+def _follow(
+    training: Training, seed: int, runs: int, rows: int, stride: int, still: bool
+) -> np.ndarray:
+    if still:
+        training = replace(training, process=shuffled(training.process))
     numbers = jax.random.split(jax.random.key(seed), runs)
     summed = float(training.gradient_scale)
     plain = replace(training, reduction="mean", batch=float(training.batch))

@@ -1,0 +1,335 @@
+"""The API of `resonax explore`: the numbers are those of the library, and so is the code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import threading
+import time
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+import resonax as rx
+from bad_requests import AXES, GOOD, KNOWN, PORT, TOKEN
+from resonax.explore.api_docs import PATHS
+from resonax.explore.app import build_app
+from resonax.explore.asked import asked_setting
+from resonax.explore.code import map_code, python_setting, setting_options
+from resonax.explore.errors import Superseded
+from resonax.explore.schema import describe
+from resonax.explore.site import Site
+from resonax.explore.work import Desk
+from resonax.registry import KINDS
+from resonax.request import setting_of
+from resonax.stability.multipliers import multipliers
+from resonax.stability.nearest import nearest_safe
+
+
+@pytest.fixture(scope="module")
+def ask():
+    with TestClient(build_app(Site(TOKEN, PORT)), base_url=f"http://127.0.0.1:{PORT}") as client:
+
+        def ask(path: str, **body):
+            answer = client.post(f"/api/{path}", json=body, headers=KNOWN)
+            assert answer.status_code == 200, answer.text
+            return answer.json()
+
+        ask.get = lambda path: client.get(f"/api/{path}", headers=KNOWN)
+        yield ask
+
+
+MAPS = ("map", "flow", "mean_square", "lyapunov")
+
+
+def _run(code: str) -> dict:
+    """Run the Python that a page shows; return its names, and what it printed as ``said``."""
+    names: dict = {}
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(code, names)
+    return {**names, "said": out.getvalue()}
+
+
+def test_the_schema_names_what_a_setting_takes(ask):
+    schema = ask.get("schema").json()
+    assert asked_setting(schema["default"])
+    for process in schema["processes"]:
+        fields = KINDS["process"][process["name"]].fields
+        assert set(process["numbers"]) == set(fields) - {"direction"}
+    for optimizer in schema["optimizers"]:
+        asked = {"process": "sinusoid", "period": 22, "optimizer": optimizer["name"]}
+        every = {name: 0.5 for name in optimizer["numbers"] if name != "batch"}
+        assert asked_setting({**asked, **every})  # it takes each of them
+        problem = setting_of({**asked, **every})()[0]
+        assert set(optimizer["axes"]) <= set(problem.axes)
+        assert optimizer["criteria"] == (["level"] if "beta2" in every else list(MAPS))
+    for basis in schema["bases"]:
+        assert asked_setting({**GOOD, "basis": basis["default"]})
+    for name, number in schema["numbers"].items():
+        if not number.get("flag"):
+            assert number["minimum"] <= number["default"] <= number["maximum"], name
+
+
+def test_the_docs_name_every_path(ask):
+    routes = {
+        (method, route.path)
+        for route in build_app(Site(TOKEN, PORT)).routes
+        for method in (route.methods or ())
+        if route.path.startswith("/api/") and method != "HEAD"
+    }
+    assert routes == {(path.method, path.path) for path in PATHS}
+    assert len(ask.get("docs").json()["paths"]) == len(PATHS)
+
+
+def test_a_verdict_is_that_of_the_library_and_of_its_code(ask, cli, paper, monkeypatch):
+    seen = []
+
+    def once(setting, **_):  # the same setting each time: it is judged once
+        seen.append(setting)
+        return same
+
+    same = rx.verdict(paper)
+    for place in ("resonax.explore.theory.verdict", "resonax.stability.verdict"):
+        monkeypatch.setattr(place, once)
+    monkeypatch.setattr(rx, "verdict", once)
+    found = ask("verdict", setting=GOOD)
+    assert found["verdict"] == same.verdict == "diverges"
+    for criterion in found["criteria"]:
+        assert criterion["rate"] == same.intervals()[criterion["name"]][0]
+        assert criterion["verdict"] == "diverges"
+    assert _run(found["code"]["python"])["said"] == f"{same}\n"
+    status, out, _ = cli(found["code"]["command"].removeprefix("resonax "))
+    assert status == 0
+    assert found["sentence"] in out
+    assert [one.describe() for one in seen] == [paper.describe()] * 3
+    # The largest multiplier is the radius of the map criterion.
+    largest = max(abs(complex(one["real"], one["imag"])) for one in found["multipliers"]["values"])
+    assert largest == pytest.approx(same.map.radius, rel=1e-9)
+
+
+@pytest.mark.parametrize("period", [22.0, 22.5, 15 + 5 / 11])
+def test_multipliers_leave_the_circle_where_the_rate_turns(paper, period):
+    for momentum in (0.9, 0.97, 0.99):
+        setting = paper.at({"period": period, "momentum": momentum})
+        found = multipliers(setting)
+        rate = rx.rates(setting, {"momentum": [momentum]}, "map")[0]
+        assert np.log(np.abs(found.values[0])) * found.turns / found.steps == pytest.approx(
+            rate, abs=1e-9
+        )
+        # Liouville: the determinant of each update is momentum^2.
+        product = np.prod(np.abs(found.values))
+        assert product == pytest.approx(momentum ** (2 * found.steps / found.turns), rel=1e-6)
+
+
+def test_a_map_is_that_of_the_library_and_of_its_code(ask, cli, tmp_path):
+    found = ask("map", setting=GOOD, **AXES)
+    assert np.shape(found["rate"]) == (4, 4)  # rows along y
+    run = _run(found["code"]["python"])["found"]
+    assert run.rate.dims == ("momentum", "period")
+    assert np.array_equal(run.rate.values, found["rate"])
+    assert (tmp_path / "map.png").stat().st_size > 1000
+    line = f"{found['code']['command'].removeprefix('resonax ')} --out map.nc"
+    assert cli(line)[0] == 0
+    stored = rx.open_dataset(tmp_path / "map.nc").rate
+    assert np.array_equal(stored.transpose("momentum", "period").values, found["rate"])
+
+
+CODES = {
+    "plain": GOOD,
+    "everything": {
+        "process": "square",
+        "period": 12.5,
+        "amplitude": 2,
+        "variance": [1.0, 0.5],
+        "direction": [1, -2],
+        "phase": -0.5,
+        "swing": 0.25,
+        "optimizer": "nesterov",
+        "lr": 0.003,
+        "momentum": 0.9,
+        "weight_decay": 0.01,
+        "noise": 0.5,
+        "basis": "fourier:1,2",
+    },
+    "radial": {**GOOD, "basis": "radial:-1,0,1", "width": 0.7},
+    "no bias": {**GOOD, "bias": False, "basis": "linear"},
+    "polynomial": {**GOOD, "basis": "polynomial:3"},
+    "adaptive": {"process": "sinusoid", "period": 9, "optimizer": "adam", "lr": 0.1, "beta1": 0.5},
+    "random": {"process": "ar2", "period": 30, "innovation": 0.001, "lr": 0.01, "momentum": 0.5},
+}
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_code_builds_the_same_setting(name, cli, monkeypatch):
+    """The expression, and the options of the command line: equal in every number."""
+    asked = asked_setting(CODES[name])
+    wanted = setting_of(asked)()[0].describe()
+    built = eval(python_setting(asked), {"rx": rx, "np": np})
+    assert built.describe() == wanted
+    seen = []
+    answer = "level" if name == "adaptive" else "verdict"
+    monkeypatch.setattr(f"resonax.stability.{answer}", lambda setting, **_: seen.append(setting))
+    with contextlib.suppress(AttributeError, TypeError):  # nothing was judged
+        import shlex
+
+        cli("stability " + shlex.join(setting_options(asked)))
+    assert seen[0].describe() == wanted
+
+
+def test_no_command_makes_a_map_over_batches_that_were_rounded():
+    axis = {"name": "batch", "first": 1.0, "last": 9.0, "count": 5, "log": False}
+    other = {"name": "momentum", "first": 0.5, "last": 0.9, "count": 2, "log": False}
+    asked = asked_setting(GOOD)
+    even = map_code(asked, (other, axis), ([0.5, 0.9], [1.0, 3.0, 5.0, 7.0, 9.0]), "map")
+    assert "--batch 1:9:5" in even["command"]
+    rounded = {**axis, "log": True}
+    assert (
+        map_code(asked, (other, rounded), ([0.5, 0.9], [1.0, 2.0, 3.0]), "map")["command"] is None
+    )
+
+
+def test_safe_values_are_safe_and_the_setting_was_not(ask, paper):
+    found = ask("safe", setting=GOOD)
+    assert found["safe"] is False
+    changes = {change["name"]: change for change in found["changes"]}
+    for name in ("momentum", "lr"):
+        value = changes[name]["value"]
+        assert changes[name]["setting"] == {**asked_setting(GOOD), name: value}
+        # From both sides: safe there, and no more so a little nearer to the setting.
+        own = getattr(paper.optimizer, name)
+        tried = {name: [value, value + 0.02 * (own - value) + (own - value) * 0.01]}
+        rates = rx.rates(paper, tried, "mean_square")
+        assert rates[0] < 0
+        assert rates[1] > 0
+    assert "missing" in changes["batch"]  # the expected weights diverge: no batch helps
+
+
+def test_a_safe_setting_stays_as_it_is(paper):
+    found = nearest_safe(paper.at({"momentum": 0.5}))
+    assert found.is_safe
+    assert found.values == {"momentum": 0.5, "lr": 0.01, "batch": 20.0}
+
+
+def test_a_batch_that_is_too_small_is_raised():
+    """One sample a step makes the mean square grow, and enough of them do not."""
+    setting = rx.Setting(rx.Iid(variance=1.0), rx.heavy_ball(0.1, 0.9), batch=1)
+    found = nearest_safe(setting)
+    assert not found.is_safe
+    batch = found.values["batch"]
+    rates = rx.rates(setting, {"batch": [batch - 1, batch]}, "mean_square")
+    assert rates[0] > 0 > rates[1]
+
+
+def test_the_spectrum_shows_the_bands_in_which_the_rhythm_grows(ask, paper):
+    found = ask("spectrum", setting=GOOD)
+    (line,) = found["lines"]
+    assert line["frequency"] == pytest.approx(1 / 22)
+    assert any(band["first"] < 1 / 22 < band["last"] for band in found["bands"])
+    low, high = (1 / found["bands"][0][edge] for edge in ("last", "first"))
+    around = [0.98 * low, 1.02 * low, 0.98 * high, 1.02 * high]
+    assert (rx.rates(paper, {"period": around}, "map") > 0).tolist() == [False, True, True, False]
+    still = {name: value for name, value in GOOD.items() if name != "period"}
+    nothing = ask("spectrum", setting={**still, "process": "iid"})
+    assert nothing["bands"] is None
+    assert nothing["missing"]
+
+
+def test_runs_grow_in_order_as_theory_says_and_not_shuffled(ask, paper):
+    found = ask("runs", setting={**GOOD, "momentum": 0.98}, steps=4000, runs=3)
+    steps, logs = np.array(found["steps"]), np.array(found["in_order"])
+    assert logs.shape == np.shape(found["shuffled"]) == (3, len(steps))
+    assert steps[-1] == 4000
+    late = steps >= 1000
+    slope = np.polyfit(steps[late], logs[:, late].mean(axis=0) * np.log(10), 1)[0]
+    rate = rx.rates(paper, {"momentum": [0.98]}, "map")[0]
+    assert slope == pytest.approx(rate, rel=0.15)
+    assert np.max(np.array(found["shuffled"])[:, -1]) < 0.5
+    run = _run(found["code"]["python"])["found"]
+    assert np.array_equal(run.in_order, logs)
+
+
+_busy = threading.Event()
+
+
+def wait_for_drop(check, *_):
+    """Work in slices until nobody wants it: what a lane of the desk calls."""
+    _busy.set()
+    while True:
+        check()
+        time.sleep(0.005)
+
+
+def answer(check, number):
+    return number
+
+
+def test_a_newer_request_replaces_an_older_one():
+    async def main():
+        desk, here = Desk(lambda: None), f"{__name__}:wait_for_drop"
+        first = asyncio.ensure_future(desk.do("map", here, client="a"))
+        await asyncio.to_thread(_busy.wait)
+        second = asyncio.ensure_future(desk.do("map", here, client="a"))
+        with pytest.raises(Superseded):
+            await first
+        # Another client's waits in the same lane, and is given up with its connection.
+        other = asyncio.ensure_future(desk.do("map", here, client="b", gone=_soon))
+        with pytest.raises(Superseded):
+            await other
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert await desk.do("map", f"{__name__}:answer", 3, client="a") == b"3"
+        assert desk._latest == {}
+        assert set(desk._waiting.values()) == {0}
+        desk.close()
+
+    asyncio.run(main())
+
+
+async def _soon() -> None:
+    await asyncio.sleep(0.05)
+
+
+def test_a_map_is_dropped_between_its_slices(monkeypatch):
+    """A request that was superseded costs no more than the chunk it is at."""
+    from resonax.explore.theory import make_map
+
+    monkeypatch.setattr("resonax.stability.discrete._CHUNK", 16)
+    told = []
+
+    def check(count=0):
+        told.append(count)
+        raise Superseded
+
+    x = {"name": "period", "first": 10.0, "last": 60.0, "count": 8, "log": False}
+    y = {"name": "momentum", "first": 0.9, "last": 0.99, "count": 8, "log": False}
+    with pytest.raises(Superseded):
+        make_map(check, asked_setting(GOOD), x, y, "map")
+    assert len(told) == 1
+    assert told[0] < 64
+
+
+def test_numbers_that_change_compile_nothing(ask):
+    """A slider moves numbers alone: programs are compiled for the shape of a question."""
+    import jax
+
+    ask("map", setting=GOOD, **AXES)
+    ask("safe", setting=GOOD)
+    ask("spectrum", setting=GOOD)
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda name, *_, **__: compiled.append(name) if "backend_compile" in name else None
+    )
+    moved = {**GOOD, "lr": 0.02, "momentum": 0.9, "period": 30.5, "amplitude": 1.5, "batch": 7}
+    ask("map", setting=moved, **AXES)
+    ask("safe", setting=moved)
+    ask("spectrum", setting=moved)
+    jax.monitoring.clear_event_listeners()
+    assert compiled == []
+
+
+def test_the_schema_tells_what_the_command_line_named(tmp_path):
+    assert describe("a.csv", None)["data"] == {"name": "a.csv"}
+    assert describe(None, "out")["results"] == {"name": "out"}

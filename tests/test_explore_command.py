@@ -1,0 +1,75 @@
+"""The command `resonax explore`, as a process: its address, its end, and what is refused."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from resonax.explore import serve
+
+COMMAND = [sys.executable, "-m", "resonax", "explore", "--no-browser", "--port"]
+
+
+def test_the_server_says_where_it_is_answers_and_ends(tmp_path):
+    """The first line is the address; Ctrl-C ends it without a word, and nothing is left behind."""
+    process = subprocess.Popen(
+        [*COMMAND, "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    try:
+        assert process.stdout is not None
+        address = urlsplit(process.stdout.readline().strip())
+        assert address.hostname == "127.0.0.1"
+        (token,) = parse_qs(address.query)["token"]
+        assert len(token) >= 32
+        request = urllib.request.Request(
+            f"http://{address.netloc}/api/schema", headers={"X-Resonax-Token": token}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            assert answer.status == 200
+            assert "server" not in {name.lower() for name in answer.headers}
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://{address.netloc}/api/schema", timeout=60)
+        assert refused.value.code == 403
+        refused.value.close()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_a_port_in_use_is_one_sentence(cli):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, out, err = cli(f"explore --no-browser --port {port}")
+    assert (status, out) == (2, "")
+    assert err == f"resonax: --port {port} is in use: name another, or 0 for any free one\n"
+
+
+def test_a_missing_extra_is_one_sentence(cli, monkeypatch):
+    found = serve.find_spec
+    monkeypatch.setattr(serve, "find_spec", lambda name: None if name == "uvicorn" else found(name))
+    status, out, err = cli("explore --no-browser")
+    assert (status, out) == (2, "")
+    assert err == 'resonax: resonax explore needs uvicorn: pip install "resonax[explore]"\n'
+
+
+def test_what_is_explored_must_be_there(cli, tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    for words, said in (
+        ("nothing.csv", "there is no file or folder"),
+        ("empty", "holds no results"),
+        ("--port 99999", "port must be at least 0 and at most 65535"),
+        ("--port x", "must be a whole number"),
+    ):
+        status, _, err = cli(f"explore --no-browser {words}")
+        assert status == 2
+        assert said in err
+    monkeypatch.setenv(serve.TOKEN_VARIABLE, "short")
+    assert "16 to 200" in cli("explore --no-browser --port 0")[2]
