@@ -208,19 +208,25 @@ def factors(training, grid, loop, steps):
     draws = draw(grid.keys, step, needs)
     state = begin_walk(training, grid, loop)[0]
     laws = walk(training, grid, loop, state, step, draws.process)[1]
-    rows, noise = linear.gradients(training, grid, loop._replace(gram=False), laws, draws)
+    rows, noise = linear.gradients(
+        training, grid, loop._replace(gram=False, wide=False), laws, draws
+    )
     return jnp.stack([jnp.stack(row, -1) for row in rows], -2), jnp.stack(noise, -1)
 
 
 SCALED = Training(SINE, rx.heavy_ball(0.01, 0.9, dampening=0.3), batch=5)
 DECAYS = Training(SINE, rx.nesterov(0.01, 0.9, weight_decay=0.5), batch=2, **SUM)
 TORCH = Training(AR2, rx.from_torch(0.01, 0.9, 0.3), batch=2, noise=0.3)
+MANY = Training(
+    rx.Sinusoid(period=22.0, dim=6), rx.from_torch(0.01, 0.9, 0.3, 0.5), batch=8, noise=0.3
+)
 ANCHOR = Transform({"learning_rate": 0.1, "momentum": 0.5}, anchored)
 ANY, DAMPED = Training(SINE, ANCHOR, batch=20, noise=0.3), partial(numpy_heavy, dampening=0.3)
 REPLAYS = {  # training, lr of the columns, shared, steps, NumPy optimizer
     "scaled": (SCALED, [0.5, 1.75], {"momentum": [0.0, 0.3]}, 880, DAMPED),
     "decay": (DECAYS, [0.02, 1.0], {"noise": [0.0, 0.3]}, 160, numpy_nesterov),
     "torch": (TORCH, [0.01, 0.3], {"momentum": [0.5, 0.9]}, 400, numpy_torch),
+    "many weights": (MANY, [0.01, 0.1], {"momentum": [0.5, 0.9, 0.0]}, 160, numpy_torch),
     "any": (ANY, [0.02, 0.1], {"momentum": [0.5, 0.9]}, 400, numpy_anchored),
 }
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from resonax.checks import ArgumentError, check_whole
-from resonax.learners import Linear, Network
+from resonax.learners import Linear, Momentum, Network
 from resonax.processes import Recorded
 from resonax.simulation.linear import begin_linear, step_linear
 from resonax.simulation.linear_state import log_distance
@@ -25,6 +25,7 @@ from resonax.simulation.walk import Grid, Loop, cell_at
 __all__ = ["Responses", "simulate"]
 
 MOST_WEIGHTS = 24
+_FEW_WEIGHTS = 6  # up to here an array for each weight is as fast
 _LANES = 64  # the number of paths is filled up to a multiple of this
 MOST_INPUTS = 2**18  # of a network in one step, in all coordinates: each has its slot
 
@@ -222,11 +223,14 @@ def _loop(asked: _Request, ordered: bool, share_paths: bool) -> Loop:
     # Cells that share H need no more products for H e than for F'(F e).
     gram = share_paths and not law_varies and "batch" not in asked.shared
     gram = gram and not isinstance(training.model, Network)
+    gram = gram and (scatter or training.size <= 2 * rows)
+    many = gram and training.size > _FEW_WEIGHTS
     return Loop(
         law_varies=law_varies,
         batch_varies="batch" in asked.shared,
         dim_varies="dim" in values,
-        gram=gram and (scatter or training.size <= 2 * rows),
+        gram=gram,
+        wide=many and "dim" not in values and isinstance(training.optimizer, Momentum),
         rows=rows,
         scatter=scatter,
         ordered=ordered,

@@ -21,7 +21,15 @@ from jax.typing import ArrayLike
 
 from resonax.learners import Features, Momentum
 from resonax.simulation.batches import INPUT, Draws, draw, draw_factor, needs_of
-from resonax.simulation.linear_state import LinearState, add_distances, distance, rescale
+from resonax.simulation.linear_state import (
+    LinearState,
+    add_distances,
+    distance,
+    narrowed,
+    rescale,
+    transposed,
+    widened,
+)
 from resonax.simulation.position_form import position_form
 from resonax.simulation.random_numbers import BEGINNING, normals, uniforms
 from resonax.simulation.schedule import BLOCK
@@ -30,6 +38,7 @@ from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, vmap_cells,
 
 __all__ = ["begin_linear", "gradients", "step_linear"]
 
+_PARTS = 4  # in which the factors of the steps of a block are formed
 _UNROLL = 2  # the recursion of two positions swaps its arrays in place of copying them
 
 
@@ -42,7 +51,7 @@ def _active(values: Any, dim: int) -> list[Array] | None:
 def gradients(training: Training, grid: Grid, loop: Loop, laws: Any, draws: Draws) -> Any:
     """Return H and p, or F and its noise, of every step, over (steps, paths, cells or 1)."""
 
-    def one(values: Any, given: Draws, law: Any) -> tuple[Any, Any]:
+    def factor(values: Any, given: Draws, law: Any) -> tuple[Any, Any]:
         cell = cell_at(training, values)
         assert isinstance(cell.model, Features)
         rows = draw_factor(
@@ -55,18 +64,35 @@ def gradients(training: Training, grid: Grid, loop: Loop, laws: Any, draws: Draw
         )
         spread = jnp.sqrt(jnp.asarray(cell.noise) / (1.0 if loop.batch_varies else cell.batch))
         noise = [spread * given.noise[place] for place in range(len(rows))]
-        if not loop.gram:
-            return tuple(map(tuple, rows)), tuple(noise)
-        scale = 2 * grid.scale(cell.batch)
+        return tuple(map(tuple, rows)), tuple(noise)
+
+    def gram(values: Any, rows: Any, noise: Any) -> tuple[Any, Any]:
+        scale = 2 * grid.scale(cell_at(training, values).batch)
         size = range(len(rows[0]))
         hessian = [scale * sum(row[i] * row[j] for row in rows) for i in size for j in range(i + 1)]
         pairs = list(zip(rows, noise, strict=True))
         pull = [scale * sum(row[i] * one for row, one in pairs) for i in size]
         return tuple(hessian), tuple(pull)
 
-    return jax.vmap(vmap_cells(one, grid, loop), in_axes=(0, 0 if loop.ordered else None))(
-        draws, laws
+    def one(values: Any, given: Draws, law: Any) -> tuple[Any, Any]:
+        found = factor(values, given, law)
+        return gram(values, *found) if loop.gram else found
+
+    def over_steps(function: Any, laws: Any, draws: Draws) -> Any:
+        over = jax.vmap(vmap_cells(function, grid, loop), in_axes=(0, 0 if loop.ordered else None))
+        return over(draws, laws)
+
+    if not loop.wide:
+        return over_steps(one, laws, draws)
+    # XLA would form the rows of F anew for each entry of H. A loop stores what it computes.
+    given = (laws if loop.ordered else (), draws)
+    parts = jax.tree.map(lambda leaf: leaf.reshape(_PARTS, -1, *leaf.shape[1:]), given)
+    found = jax.lax.map(
+        lambda part: over_steps(factor, part[0] if loop.ordered else laws, part[1]), parts
     )
+    rows, noise = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found)
+    over = vmap_cells(lambda values, _, *found: gram(values, *found), grid, loop)
+    return jax.vmap(lambda *found: over([], *found))(rows, noise)
 
 
 def _slope(
@@ -78,6 +104,12 @@ def _slope(
     unit: ArrayLike,
 ) -> list[Any]:
     """Return the gradient: H e - p, or 2 F'(F e - noise) with fewer products where F is short."""
+    if loop.wide:
+        hessian, pull = gradient
+        (errors,) = weights
+        places = range(errors.shape[1])
+        slope = sum(hessian[..., j, None] * errors[:, j, None] for j in places)
+        return [slope - unit * pull if loop.noisy else slope]
     places = range(len(weights))
     if loop.gram:
         hessian, pull = gradient
@@ -163,13 +195,31 @@ def begin_linear(training: Training, grid: Grid, *, loop: Loop) -> LinearState:
     return LinearState(process, error, optimizer, target, flat, flat, flat - jnp.inf)
 
 
-def _transposed(state: LinearState) -> LinearState:
-    """Swap paths and cells: what is last is what the processor vectorises over, paths are many.
+def _prepared(loop: Loop, gradient: Any) -> Any:
+    """Return the gradients of a block in the layout of the steps, the steps first."""
+    if not loop.wide:
+        return jax.tree.map(
+            lambda leaf: leaf.swapaxes(1, 2) if loop.law_varies else leaf[:, :, 0], gradient
+        )
+    hessian, pull = jax.tree.map(lambda leaf: leaf[:, :, 0], gradient)
+    size = range(len(pull))
+    rows = [[hessian[max(i, j) * (max(i, j) + 1) // 2 + min(i, j)] for j in size] for i in size]
+    full = jnp.stack([jnp.stack(row, axis=-1) for row in rows], axis=-2)
+    return full, jnp.stack(pull, axis=-1)[..., None] if loop.noisy else ()
 
-    A column of a few cells would otherwise leave most of a vector empty.
-    """
-    swapped = jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), state._replace(process=()))
-    return swapped._replace(process=state.process)
+
+def _vmap_steps(training: Training, grid: Grid, loop: Loop) -> Any:
+    """Return `_cell_step` over all cells, ``(gradient, weights, state, target, unit)``."""
+
+    def one(columns: Any, shared: Any, *rest: Any) -> Any:
+        return _cell_step(training, grid, loop, {**columns, **shared}, *rest)
+
+    if loop.wide:  # numbers of a path are (paths, 1, 1), those of its cells (cells,)
+        columns = {name: array[:, None, None] for name, array in grid.columns.items()}
+        return functools.partial(one, columns, grid.shared)
+    over_paths = jax.vmap(one, in_axes=(0, None, 0, 0, 0, 0, 0))
+    over_cells = jax.vmap(over_paths, in_axes=(None, 0, 0 if loop.law_varies else None, 0, 0, 0, 0))
+    return functools.partial(over_cells, grid.columns, grid.shared)
 
 
 @functools.partial(jax.jit, static_argnames="loop", donate_argnames="state")
@@ -192,19 +242,13 @@ def step_linear(
         scatter=loop.scatter,
         choice=loop.mixed,
     )
-    over_paths = jax.vmap(
-        lambda columns, shared, gradient, w, s, t, u: _cell_step(
-            training, grid, loop, {**columns, **shared}, gradient, w, s, t, u
-        ),
-        in_axes=(0, None, 0, 0, 0, 0, 0),
-    )
-    over_cells = jax.vmap(over_paths, in_axes=(None, 0, 0 if loop.law_varies else None, 0, 0, 0, 0))
+    step_cells = _vmap_steps(training, grid, loop)
 
     def one(state: LinearState, gradient: Any, measured: bool) -> tuple[LinearState, None]:
         unit = jnp.exp2(jnp.minimum(-state.shift, 100.0)) if training.is_linear else 1.0
         unit = jnp.broadcast_to(unit, state.shift.shape)
-        weights, optimizer = over_cells(
-            grid.columns, grid.shared, gradient, state.weights, state.optimizer, state.target, unit
+        weights, optimizer = step_cells(
+            gradient, state.weights, state.optimizer, state.target, unit
         )
         total = state.total + distance(weights) if measured else state.total
         return state._replace(weights=weights, optimizer=optimizer, total=total), None
@@ -222,13 +266,12 @@ def step_linear(
         steps = first + number * BLOCK + jnp.arange(BLOCK)
         draws = draw(grid.keys, steps, needs)
         process, laws = walk(training, grid, loop, state.process[0], steps, draws.process)
-        given = gradients(training, grid, loop, laws, draws)
-        given = jax.tree.map(
-            lambda leaf: leaf.swapaxes(1, 2) if loop.law_varies else leaf[:, :, 0], given
-        )
+        given = _prepared(loop, gradients(training, grid, loop, laws, draws))
         before = state._replace(process=(process, state.process[1]))
         # One branch for each block: on a GPU each is a transfer to the host.
         after = jax.lax.cond(record, measured, plain, before, given)
         return rescale(after) if training.is_linear else after
 
-    return _transposed(jax.lax.fori_loop(0, blocks, block, _transposed(state)))
+    if loop.wide:
+        return narrowed(jax.lax.fori_loop(0, blocks, block, widened(state)))
+    return transposed(jax.lax.fori_loop(0, blocks, block, transposed(state)))

@@ -10,7 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-__all__ = ["LinearState", "add_distances", "distance", "log_distance", "rescale"]
+__all__ = [
+    "LinearState",
+    "add_distances",
+    "distance",
+    "log_distance",
+    "narrowed",
+    "rescale",
+    "transposed",
+    "widened",
+]
 
 _RANGE = 20  # errors are kept within 2^-20..2^20 from block to block
 
@@ -32,15 +41,60 @@ class LinearState(NamedTuple):
         return self._replace(total=flat, level=flat - jnp.inf)
 
 
+def transposed(state: LinearState) -> LinearState:
+    """Swap paths and cells: what is last is what the processor vectorises over, paths are many.
+
+    A column of a few cells would otherwise leave most of a vector empty.
+    """
+    swapped = jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), state._replace(process=()))
+    return swapped._replace(process=state.process)
+
+
+def widened(state: LinearState) -> LinearState:
+    """Join the weights of a cell into one array, (paths, weights, cells).
+
+    XLA has no kernels of several outputs on a CPU: with an array for each of n weights, n kernels
+    read all weights of all cells. One kernel finds those of a path, a few kilobytes, in the cache.
+    """
+    joined = jax.tree.map(
+        lambda node: (jnp.stack(node, axis=1),) if _is_tuple(node) else node[:, None],
+        state._replace(process=()),
+        is_leaf=_is_tuple,
+    )
+    return joined._replace(process=state.process)
+
+
+def narrowed(state: LinearState) -> LinearState:
+    """Undo `widened`."""
+    parted = jax.tree.map(
+        lambda node: tuple(jnp.moveaxis(node[0], 1, 0)) if _is_tuple(node) else node[:, 0],
+        state._replace(process=()),
+        is_leaf=_is_tuple,
+    )
+    return parted._replace(process=state.process)
+
+
+def _is_tuple(node: Any) -> bool:
+    return type(node) is tuple and bool(node)  # one entry for each weight
+
+
 def distance(weights: tuple[Array, ...]) -> Array:
     """Return the length of the error of each cell."""
     peak = _largest(weights)  # divided by it, no square is too small or too large
     safe = jnp.where(peak > 0, peak, 1.0)
-    return peak * jnp.sqrt(sum((e / safe) ** 2 for e in weights))
+    return peak * jnp.sqrt(sum((e / safe) ** 2 for e in _each(weights)))
 
 
 def _largest(weights: tuple[Array, ...]) -> Array:
-    return functools.reduce(jnp.maximum, [jnp.abs(e) for e in weights])
+    return functools.reduce(jnp.maximum, [jnp.abs(e) for e in _each(weights)])
+
+
+def _each(weights: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Return an array for each weight, in either layout."""
+    first = weights[0]
+    if first.ndim < 3:
+        return weights
+    return tuple(first[:, place : place + 1] for place in range(first.shape[1]))
 
 
 def _power_of_two(size: Array) -> tuple[Array, Array]:

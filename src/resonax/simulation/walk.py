@@ -38,6 +38,7 @@ class Loop(NamedTuple):
     batch_varies: bool  # whether cells of one path differ in how many of its inputs they take
     dim_varies: bool  # whether they differ in how many coordinates of the inputs they see
     gram: bool  # whether a path's matrix H is formed, for many cells to share
+    wide: bool  # whether the weights of a cell are one array in place of one array each
     rows: int  # inputs of the largest batch
     scatter: bool  # whether their sufficient statistics are drawn in their place
     ordered: bool  # whether inputs come in the order of the process, or shuffled
