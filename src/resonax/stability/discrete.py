@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 import jax
@@ -12,10 +13,13 @@ from jax import Array
 
 from resonax.algebra import Scaled, double_precision, log_radii, multiply, scaled_identity
 from resonax.dynamics import Map, Setting
-from resonax.stability.cells import Advance, Values, chunks, take
+from resonax.programs import program
+from resonax.stability.cells import Advance, Values, chunks, take, tiles
+from resonax.stability.products import EXPECTED, Product, multiply_tile
 
 __all__ = ["discrete_rates", "monodromy", "rates_by", "rational_period", "rational_periods"]
 
+_AHEAD = 8
 _CHUNK = 1024
 _MAX_TURNS = 64
 _MAX_STEPS = 4096
@@ -67,31 +71,65 @@ def monodromy(setting: Setting, steps: Array | int, limit: Array | int) -> Scale
     return jax.lax.fori_loop(0, limit, body, scaled_identity(2 * setting.size))
 
 
-@jax.jit
+@program
 def _products(setting: Setting, values: dict[str, Array], steps: Array) -> Scaled:
     limit = jnp.max(steps)
     return jax.vmap(lambda v, n: monodromy(setting.at(v), n, limit))(values, steps)
 
 
+def _tile_products(
+    product: Product, setting: Setting, values: Values, steps: np.ndarray
+) -> Iterator[tuple[np.ndarray, Scaled]]:
+    """Yield the places of the cells of each tile, and their products.
+
+    A few tiles are handed over before the first is waited for: they run side by side.
+    """
+    ahead: deque[tuple[np.ndarray, Scaled]] = deque()
+    for tile in tiles(setting, values, steps, product.cells):
+        ahead.append((tile.places, multiply_tile(setting, *tile[1:], product=product)))
+        if len(ahead) > _AHEAD:
+            yield ahead.popleft()
+    yield from ahead
+
+
 @double_precision
 def rates_by(
-    products: Callable[[Setting, dict[str, np.ndarray], np.ndarray], Scaled],
+    product: Product,
+    general: Callable[[Setting, dict[str, np.ndarray], np.ndarray], Scaled],
     setting: Setting,
     values: Values,
     size: int,
     advance: Advance | None,
 ) -> np.ndarray:
-    """Return the logarithm of the radius per step of every cell, chunk by chunk."""
+    """Return the logarithm of the radius per step of every cell.
+
+    Parameters
+    ----------
+    product
+        What is multiplied, in tiles, where the weights are few.
+    general
+        The same for any number of weights, of ``size`` cells at once.
+    setting, values, advance
+        Of the cells.
+    """
     values, steps = rational_periods(setting, values)
-    rates = np.empty(len(steps))
-    for index, count in chunks(steps, min(size, len(steps))):
-        logs = log_radii(products(setting, take(values, index), steps[index]))
-        rates[index[:count]] = (logs / steps[index])[:count]
+    logs = np.full(len(steps), np.nan)
+    if len(steps) > 1 and setting.size <= product.most:
+        for places, found in _tile_products(product, setting, values, steps):
+            logs[places] = log_radii(found)
+            if advance:
+                advance(np.unique(places[np.isfinite(logs[places])]).size)
+    # What is left: many weights, one cell, or steps so large that a tile overflowed.
+    left = np.flatnonzero(np.isnan(logs))
+    for part, count in chunks(steps[left], max(1, min(size, len(left)))):
+        index = left[part]
+        found = log_radii(general(setting, take(values, index), steps[index]))
+        logs[index[:count]] = found[:count]
         if advance:
             advance(count)
-    return rates
+    return logs / steps
 
 
 def discrete_rates(setting: Setting, values: Values, advance: Advance | None = None) -> np.ndarray:
     """Return the rate per step of every cell."""
-    return rates_by(_products, setting, values, _CHUNK, advance)
+    return rates_by(EXPECTED, _products, setting, values, _CHUNK, advance)

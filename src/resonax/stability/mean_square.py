@@ -12,9 +12,11 @@ from jax import Array
 from resonax.algebra import Scaled, double_precision, rescaled
 from resonax.checks import ArgumentError
 from resonax.dynamics import Map, Setting
+from resonax.programs import program
 from resonax.stability.cells import Advance, Values
 from resonax.stability.coordinates import symmetric_basis
 from resonax.stability.discrete import rates_by, rational_periods
+from resonax.stability.products import SECOND_MOMENT
 
 __all__ = ["mean_square_rates", "noise_floor"]
 
@@ -42,7 +44,7 @@ def _propagator(setting: Setting, steps: Array | int, limit: Array | int) -> Sca
     return Scaled(end.matrix[:, row, column].T, end.exponent)
 
 
-@jax.jit
+@program
 def _products(setting: Setting, values: dict[str, Array], steps: Array) -> Scaled:
     limit = jnp.max(steps)
     return jax.vmap(lambda v, n: _propagator(setting.at(v), n, limit))(values, steps)
@@ -57,7 +59,7 @@ def mean_square_rates(
             f"the mean_square criterion takes at most {_MAX_WEIGHTS} weights, got {setting.size}: "
             "use another criterion"
         )
-    return rates_by(_products, setting, values, _CHUNK, advance) / 2
+    return rates_by(SECOND_MOMENT, _products, setting, values, _CHUNK, advance) / 2
 
 
 @jax.jit
