@@ -8,7 +8,10 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,7 +95,12 @@ def serial():
     yield Serial()
 
 
-EXECUTORS = {"serial": serial, "processes": lambda: worker_processes(2), "futures": threads}
+EXECUTORS = {
+    "serial": serial,
+    "processes": lambda: worker_processes(2),
+    "forked": lambda: worker_processes(2, "resonax.sweeps.runner"),
+    "futures": threads,
+}
 
 
 @pytest.mark.parametrize("name", EXECUTORS)
@@ -114,6 +122,33 @@ def test_every_executor_gives_the_same_bytes_and_tells_of_its_progress(tmp_path,
     assert done == ["made-up"]
 
 
+def tasks_begun(workers, seconds, groups):
+    """Return the tasks of each job in the order in which a number of workers begins them."""
+
+    class Noting(Serial):
+        def run(self, function, jobs, advance, then):
+            begun.extend(job.tasks for job in jobs)
+            super().run(function, jobs, advance, then)
+
+    begun, noting = [], Noting()
+    noting.workers = workers
+    record = replace(made_up("smoke"), seconds=seconds, groups=groups)
+    with TemporaryDirectory() as folder:
+        (outcome,) = run_experiments([record], folder, seed=3, executor=noting)
+    np.testing.assert_array_equal(outcome.dataset.height, np.sin(np.arange(6.0) + 3))
+    return begun
+
+
+def test_what_takes_long_is_begun_first_and_cut_for_many_workers():
+    """A group is cut where it takes more than a worker's share; the numbers are the same."""
+    groups = ((0,), (1, 2, 3), (4,), (5,))
+    seconds = (1.0, 4.0, 4.0, 4.0, 20.0, 3.0)
+    assert tasks_begun(1, seconds, groups) == [(4,), (1, 2, 3), (5,), (0,)]
+    assert tasks_begun(4, seconds, groups) == [(4,), (1, 3), (2,), (5,), (0,)]
+    assert tasks_begun(36, seconds, groups)[1:4] == [(1,), (2,), (3,)]
+    assert tasks_begun(2, (0.0,) * 6, groups)  # nothing is known of how long they take
+
+
 def fail_at_two(region, seed, double, advance):
     if region["place"].start == 2:
         raise KeyboardInterrupt if seed == 0 else rx.ArgumentError("two is not allowed")
@@ -123,8 +158,6 @@ def fail_at_two(region, seed, double, advance):
 @pytest.mark.parametrize(("seed", "error"), [(0, KeyboardInterrupt), (1, rx.ArgumentError)])
 @pytest.mark.parametrize("name", ["serial", "futures"])
 def test_what_was_finished_before_an_error_is_kept(tmp_path, name, seed, error):
-    from dataclasses import replace
-
     record = made_up("smoke")
     failing = replace(record, compute=fail_at_two, groups=((0,), (1,), (2,), (3, 4, 5)))
     with EXECUTORS[name]() as executor, pytest.raises(error):
@@ -164,7 +197,11 @@ def test_run_sweep_from_a_table_a_file_and_a_folder(tmp_path):
     assert tree(path) == before
     with pytest.raises(rx.StoreError, match="seed = 4, not 5"):
         rx.run_sweep(SMALL, out=tmp_path / "kept", seed=5)
-    for given, words in (({"processes": 0}, "processes"), ({"seed": -1}, "seed")):
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"processes": 0}, "processes"),
+        ({"seed": -1}, "seed"),
+    ]
+    for given, words in bad:
         with pytest.raises(rx.ArgumentError, match=words):
             rx.run_sweep(SMALL, **given)
     with pytest.raises(rx.ArgumentError, match="scale"):

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from resonax.programs import program
+
 __all__ = [
     "Scaled",
     "double_precision",
@@ -112,13 +114,14 @@ def log_radius(product: Scaled) -> Array:
     return jnp.log(jnp.maximum(radius, floor)) + product.exponent * jnp.log(2.0)
 
 
+@on_the_cpu
 def log_radii(products: Scaled) -> np.ndarray:
     """Return `log_radius` of many products, on the CPU: a GPU takes eigenvalues one by one."""
     cpu = jax.local_devices(backend="cpu")[0]
     return np.asarray(_log_radius(jax.device_put(products, cpu)))
 
 
-_log_radius = jax.jit(log_radius)
+_log_radius = program(log_radius)
 
 
 def matrix_sqrt(matrix: Array) -> Array:

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy  # its parts are loaded where they are used
 
 __all__ = ["LEVEL", "Peak", "find_peaks"]
 
@@ -100,7 +100,7 @@ def _tested(
     ratio = mean[place] / math.exp(level + _ERRORS * error)
     # The taper makes neighbours depend on each other: two of them count as one.
     freedom = 1.0 if width == 1 else width / 2
-    chance = float(special.gammaincc(freedom, freedom * ratio))
+    chance = float(scipy.special.gammaincc(freedom, freedom * ratio))
     if ratio < _LEAST_RATIO or chance * tests > LEVEL:
         return None
     start = max(place - width // 2, 1)  # where the peak itself is highest

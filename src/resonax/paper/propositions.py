@@ -225,4 +225,5 @@ def propositions(scale: str) -> Experiment:
         judges=(Judge(judge_gradient), Judge(judge_order), Judge(judge_floquet)),
         attributes={"samples": samples, "level": GRADIENT_LEVEL},
         paper="Prop. 1, Prop. 2, Thm. 1",
+        seconds=(10.0,),
     )

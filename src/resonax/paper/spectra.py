@@ -183,4 +183,5 @@ def spectra(scale: str) -> Experiment:
         attributes={"steps": steps, "segment": _SEGMENT, "window": "hann"},
         paper="Appendix, details of the experiments",
         cells=len(SIGNALS),
+        seconds=(10.0,),
     )

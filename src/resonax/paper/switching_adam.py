@@ -26,6 +26,7 @@ __all__ = ["switching_adam"]
 
 _TOLERANCE = 0.3  # how far off a predicted distance may be, relative to the true one
 _SHARE = 0.95  # of the cells, in which it is not farther off
+_LEVEL_SECONDS = 0.01  # that the prediction of a cell takes
 
 
 def judge_adam(data: Datasets) -> Claim:
@@ -114,4 +115,7 @@ def switching_adam(scale: str) -> Experiment:
         base,
         layout=replace(base.layout, variables=variables),
         compute=partial(_compute, base.compute, problems, sweep.points()),
+        seconds=tuple(
+            one + _LEVEL_SECONDS * base.cells / len(base.seconds) for one in base.seconds
+        ),
     )

@@ -212,4 +212,5 @@ def theory_maps(scale: str) -> Experiment:
         paper="Appendix, numerical stability",
         cells=len(LR) * points**2 * (1 + _FINER),
         groups=(tuple(task.number for task in layout.tasks()),),
+        seconds=(points**2 * 1e-3,) * len(LR),
     )

@@ -14,6 +14,7 @@ from jax import Array
 from resonax.learners import Momentum
 from resonax.passes.feed import Feed
 from resonax.passes.update import Weights
+from resonax.programs import program
 
 __all__ = ["Numbers", "follow_blocks", "numbers_of", "update"]
 
@@ -49,7 +50,7 @@ def update(weights: Any, velocity: Any, gradient: Any, numbers: Numbers) -> tupl
     return weights + move, velocity
 
 
-@functools.partial(jax.jit, static_argnames="steps")
+@functools.partial(program, static=("steps",))
 def _compiled(
     run: Any, rows: Array, live: Array, numbers: Numbers, *, steps: Steps
 ) -> tuple[Any, Any]:
@@ -84,6 +85,6 @@ def follow_blocks(
         rows = feed.factors(max(first, plain), first + CHUNK, float)
         rows = np.concatenate([np.zeros((CHUNK - len(rows), *rows.shape[1:])), rows])
         live = np.arange(first, first + CHUNK, BLOCK) >= plain
-        run, found = _compiled(run, rows, live, numbers, steps=steps)  # pyright: ignore[reportArgumentType]
+        run, found = _compiled(run, rows, live, numbers, steps=steps)
         sizes, *rest = (np.asarray(part)[live] for part in found)
         yield run, np.diff(sizes, axis=1, prepend=0.0).reshape(-1, sizes.shape[-1]), *rest

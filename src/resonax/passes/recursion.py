@@ -27,6 +27,7 @@ from resonax.learners import Momentum
 from resonax.passes.feed import Feed
 from resonax.passes.growth import SEGMENTS, Pass, Tally
 from resonax.passes.update import Weights, energy, pull, residuals
+from resonax.programs import program
 
 __all__ = ["is_small", "walk"]
 
@@ -57,7 +58,7 @@ class Terms(NamedTuple):
         return cls(optimizer.lookahead, decays, alike)
 
 
-@functools.partial(jax.jit, static_argnames=("terms", "block", "record"))
+@functools.partial(program, static=("terms", "block", "record"))
 def _run_blocks(
     state: State,
     factors: Array,

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -250,14 +249,16 @@ def _run(
     # way: copies of the last path fill it up, so that no result depends on their number.
     paths = len(keys)
     filled = np.minimum(np.arange(-(-paths // _LANES) * _LANES), paths - 1)
+    real = jax.dtypes.canonicalize_dtype(float)
     grid = Grid(
-        {
-            name: jnp.asarray(np.repeat(array, runs)[filled], float)
-            for name, array in columns.items()
-        },
-        {name: jnp.asarray(array, float) for name, array in shared.items()},
-        jnp.asarray(keys[filled]),
-        jnp.asarray(training.reduction == "sum", float),
+        *jax.device_put(
+            (
+                {name: np.repeat(of, runs)[filled].astype(real) for name, of in columns.items()},
+                {name: array.astype(real) for name, array in shared.items()},
+                keys[filled],
+                np.asarray(training.reduction == "sum", real),
+            )
+        )
     )
     process = training.process.grouped(int(training.batch))
     # The reduction is a number of the grid: one compiled loop serves both.

@@ -37,8 +37,8 @@ class LinearState(NamedTuple):
 
     def reset(self) -> LinearState:
         """Return the same state at the beginning of a window."""
-        flat = jnp.zeros_like(self.total)
-        return self._replace(total=flat, level=flat - jnp.inf)
+        flat = np.zeros(self.total.shape, self.total.dtype)  # not by jax, which would compile it
+        return self._replace(total=jax.device_put(flat), level=jax.device_put(flat - np.inf))
 
 
 def transposed(state: LinearState) -> LinearState:

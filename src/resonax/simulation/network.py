@@ -86,7 +86,7 @@ class NetworkState(NamedTuple):
 
     def reset(self) -> NetworkState:
         """Return the same state at the beginning of a window."""
-        return self._replace(total=jnp.zeros_like(self.total))
+        return self._replace(total=jax.device_put(np.zeros(self.total.shape, self.total.dtype)))
 
 
 def target(inputs: Array) -> Array:

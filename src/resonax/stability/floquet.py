@@ -11,6 +11,7 @@ from jax import Array
 
 from resonax.algebra import Scaled, double_precision, log_radii
 from resonax.dynamics import Flow, Setting
+from resonax.programs import program
 from resonax.stability.cells import Advance, Values, chunks, take
 
 __all__ = [
@@ -32,7 +33,7 @@ _TOLERANCE = 1e-9
 _EDGE = 1e-12  # the ends of a segment are evaluated inside of it, where the law is smooth
 
 
-@jax.jit
+@program
 def _stiffness(setting: Setting, values: dict[str, Array]) -> Array:
     """Return `stiffness` of one chunk."""
 
@@ -47,7 +48,7 @@ def _stiffness(setting: Setting, values: dict[str, Array]) -> Array:
     return jax.vmap(bound)(values)
 
 
-@jax.jit
+@program
 def _segments(
     setting: Setting, values: dict[str, Array], segment: Array, count: Array
 ) -> tuple[Array, Array]:

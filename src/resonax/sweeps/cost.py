@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from resonax.checks import ArgumentError
+from resonax.sweeps.panels import applies
 from resonax.sweeps.schema import Sweep
 from resonax.sweeps.validation import Cell, count_weights, kind_of, resolve, rows_drawn
 
-__all__ = ["LARGE", "Cost", "check_cost", "estimate_cost"]
+__all__ = ["LARGE", "Cost", "check_cost", "estimate_cost", "task_seconds"]
 
 GB = 10**9
 ASK_SECONDS, ASK_BYTES = 600.0, 4 * GB  # above these a person is asked
@@ -34,7 +35,7 @@ _SPEED = 3e9  # products a second
 _LANES_SPEED = 20  # times that of the networks that llvmlite compiles
 # Seconds that a criterion takes for a cell of 2 weights; those of the last two are computed on the
 # points of the table theory.
-_CRITERIA = {"flow": 1e-3, "map": 1e-3, "mean_square": 0.02, "lyapunov": 0.1}
+_CRITERIA = {"flow": 1e-4, "map": 2e-4, "mean_square": 2e-3, "lyapunov": 0.01}
 
 
 class Cost(NamedTuple):
@@ -149,7 +150,7 @@ def _panel(sweep: Sweep, number: int, points: Mapping[str, np.ndarray], item: in
     return _Work(item * work.bytes, tasks * work.products * cell.run.steps, work.compile)
 
 
-def _theory_seconds(sweep: Sweep, points: Mapping[str, np.ndarray]) -> float:
+def _theory_seconds(sweep: Sweep, number: int, points: Mapping[str, np.ndarray]) -> float:
     """Return the time that the criteria of one panel take."""
     if sweep.theory is None:
         return 0.0
@@ -157,10 +158,22 @@ def _theory_seconds(sweep: Sweep, points: Mapping[str, np.ndarray]) -> float:
     few = [min(pair) for pair in zip(cells, sweep.theory.points, strict=True)]
     # A period of more steps has more matrices to multiply.
     slow = max(1.0, float(np.max(points.get("period", np.ones(1)))) / 1000)
+    process = sweep.merged(sweep.panels[number], "process")
     return slow * sum(
         _CRITERIA[name] * float(np.prod(few if name in ("mean_square", "lyapunov") else cells))
         for name in sweep.theory.criteria
+        if applies(name, process, sweep.theory.process)
     )
+
+
+def task_seconds(sweep: Sweep, tasks: int) -> tuple[float, ...]:
+    """Return about how long each of the tasks of a sweep takes, which are parts of its panels."""
+    points, seconds = sweep.points(), []
+    each = tasks // len(sweep.panels)
+    for number in range(len(sweep.panels)):
+        simulation = _panel(sweep, number, points, 4).products / _SPEED
+        seconds += [(simulation + _theory_seconds(sweep, number, points)) / each] * each
+    return tuple(seconds)
 
 
 def estimate_cost(sweep: Sweep, *, double: bool = False) -> Cost:
@@ -192,7 +205,7 @@ def estimate_cost(sweep: Sweep, *, double: bool = False) -> Cost:
         runs=sweep.run.runs,
         steps=max(resolve(sweep, number).run.steps for number in range(len(panels))),
         seconds=sum(panel.products / _SPEED + kinds * panel.compile for panel in panels)
-        + len(panels) * _theory_seconds(sweep, points),
+        + sum(_theory_seconds(sweep, number, points) for number in range(len(panels))),
         engine=int(max(panel.bytes for panel in panels)),
         stored=8 * cells * (8 + 2 * sweep.run.runs + 3 * criteria),
     )

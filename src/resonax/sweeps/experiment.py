@@ -12,6 +12,7 @@ import numpy as np
 from resonax.algebra import on_the_cpu
 from resonax.executors.executor import Advance
 from resonax.results import Layout
+from resonax.sweeps.cost import task_seconds
 from resonax.sweeps.judgement import Claim
 from resonax.sweeps.specification import Sweep
 from resonax.sweeps.sweep import compute_sweep, sweep_groups, sweep_layout, sweep_specification
@@ -66,6 +67,8 @@ class Experiment:
         Whether it trains networks, which takes long.
     groups
         The numbers of the tasks; those of one group run the same compiled programs.
+    seconds
+        About how long each task takes on one core: those that take long are begun first.
     """
 
     id: str
@@ -85,6 +88,7 @@ class Experiment:
     labels: Mapping[str, str] = field(default_factory=dict)
     networks: bool = False
     groups: tuple[tuple[int, ...], ...] = ((0,),)
+    seconds: tuple[float, ...] = (1.0,)
 
 
 def compute_at_once(function: Callable[[int], Arrays]) -> Callable[..., Arrays]:
@@ -113,12 +117,13 @@ def from_sweep(sweep: Sweep, judges: tuple[Judge, ...] = ()) -> Experiment:
     """Return the experiment that a sweep describes, with the judges of its claims."""
     points = sweep.points()
     kinds = {sweep.merged(panel, "model").get("kind") for panel in sweep.panels}
+    layout, groups = sweep_layout(sweep), sweep_groups(sweep)
     return Experiment(
         id=sweep.id,
         title=sweep.title or sweep.id,
         caption=" ".join(sweep.caption.split()),
         specification=sweep_specification(sweep),
-        layout=sweep_layout(sweep),
+        layout=layout,
         compute=partial(_compute, sweep),
         judges=judges,
         paper=sweep.paper,
@@ -128,5 +133,6 @@ def from_sweep(sweep: Sweep, judges: tuple[Judge, ...] = ()) -> Experiment:
         deviations=sweep.deviations,
         labels={panel.name: panel.label for panel in sweep.panels if panel.label},
         networks="network" in kinds,
-        groups=sweep_groups(sweep),
+        groups=groups,
+        seconds=task_seconds(sweep, sum(map(len, groups))),
     )

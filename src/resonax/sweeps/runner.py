@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -138,6 +139,12 @@ class _Job(NamedTuple):
     def id(self) -> str:
         return self.computation.experiment.id
 
+    @property
+    def seconds(self) -> float:
+        """About how long its tasks take."""
+        known = dict(enumerate(self.computation.experiment.seconds))
+        return sum(known.get(task, 1.0) for task in self.tasks)
+
 
 def _do(job: _Job, advance: Advance) -> float:
     """Do a job; return the seconds that were computed."""
@@ -192,12 +199,9 @@ def run_experiments(
     made = {
         item.id: Computation(item, Path(out) / "results", seed, kind, double) for item in wanted
     }
-    long_first = sorted(
-        made, key=lambda name: (not made[name].experiment.networks, -_work(made[name]))
-    )
     jobs: list[_Job] = []
     left, seconds = {}, {}
-    for name in long_first:
+    for name in made:
         missing = made[name].open()
         left[name] = len(missing)
         progress(name, 1 - left[name] / made[name].tasks)
@@ -214,20 +218,19 @@ def run_experiments(
         left[job.id] -= len(job.tasks)
         return [] if left[job.id] else [job._replace(tasks=())]
 
-    jobs = _split(jobs, executor.workers)
+    jobs = _schedule(jobs, executor.workers)
     executor.run(_do, jobs, lambda job, share: progress(job.id, share), then)
     return [Outcome(item, made[item.id].load(), seconds.get(item.id)) for item in wanted]
 
 
-def _work(computation: Computation) -> int:
-    return computation.experiment.cells * (computation.experiment.runs or 1)
+def _schedule(jobs: Sequence[_Job], workers: int) -> list[_Job]:
+    """Return jobs for all workers, those that take longest first.
 
-
-def _split(jobs: Sequence[_Job], workers: int) -> list[_Job]:
-    """Return jobs for all workers: few ones are cut, although each piece compiles anew."""
-    pieces = -(-workers // max(len(jobs), 1))
-    return [
-        job._replace(tasks=tuple(job.tasks[start::pieces]))
-        for job in jobs
-        for start in range(max(min(pieces, len(job.tasks)), 1))
-    ]
+    One that takes more than a worker's share of the work is cut, although each piece compiles anew.
+    """
+    share = sum(job.seconds for job in jobs) / workers
+    pieces = []
+    for job in jobs:
+        count = min(math.ceil(job.seconds / share) if share else 1, len(job.tasks)) or 1
+        pieces += [job._replace(tasks=job.tasks[start::count]) for start in range(count)]
+    return sorted(pieces, key=lambda job: -job.seconds)

@@ -1,0 +1,89 @@
+"""What a guard by replay asks of a learner: copies, steps and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+__all__ = ["Candidate", "Learner", "default_candidates"]
+
+_MOMENTA = (0.99, 0.98, 0.95, 0.9, 0.85, 0.75, 0.5, 0.0)
+_FACTORS = (0.3, 0.1, 0.03)
+
+
+class Candidate(NamedTuple):
+    """How to train: a momentum, a factor on the user's step size, and in which order.
+
+    ``is_mixed`` trains on rows of recent batches in random order.
+    """
+
+    momentum: float
+    lr: float = 1.0
+    is_mixed: bool = False
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        parts = [f"momentum {self.momentum:g}"]
+        if self.lr != 1:
+            parts.append(f"{self.lr:g} of the step size")
+        return ", ".join(parts) + (", recent rows mixed" if self.is_mixed else "")
+
+
+class Learner(Protocol):
+    """A model with its optimizer, of which copies can be made."""
+
+    def save(self) -> Any:
+        """Return a copy of all that a step changes, random state included."""
+        ...
+
+    def load(self, saved: Any) -> None:
+        """Become what `save` returned; the copy stays as it is."""
+        ...
+
+    def set(self, candidate: Candidate) -> None:
+        """Train with this momentum and step size from now on."""
+        ...
+
+    def step(self, batch: Any) -> Any:
+        """Train on a batch; the loss before the update, which may be lazy."""
+        ...
+
+    def loss(self, batches: Sequence[Any]) -> float:
+        """Return the mean loss on batches, without training; infinity if it is not finite."""
+        ...
+
+    def mix(
+        self, batches: Sequence[Any], rng: np.random.Generator, like: Sequence[Any] | None = None
+    ) -> Sequence[Any]:
+        """Return the rows of all batches in random order, in batches of the sizes of ``like``.
+
+        What else a batch carries, such as the step size of its step, is that of ``like``, by
+        default of the batches themselves.
+        """
+        ...
+
+    def size(self, batch: Any) -> int:
+        """Return the bytes that a batch takes."""
+        ...
+
+
+def default_candidates(momentum: float, *, mix: bool = True) -> tuple[Candidate, ...]:
+    """Return the user's setting and others, from the mildest to the strongest.
+
+    Smaller momenta first, then the user's own on mixed rows, then smaller steps.
+
+    Examples
+    --------
+    >>> [str(one) for one in default_candidates(0.9)][:3]
+    ['momentum 0.9', 'momentum 0.85', 'momentum 0.75']
+    >>> [str(one) for one in default_candidates(0.9)][5:7]
+    ['momentum 0.9, recent rows mixed', 'momentum 0.5, recent rows mixed']
+    """
+    smaller = [one for one in _MOMENTA if one < momentum]
+    low = min(momentum, 0.5)
+    made = [Candidate(momentum), *(Candidate(one) for one in smaller)]
+    if mix:
+        made += [Candidate(one, 1.0, is_mixed=True) for one in dict.fromkeys((momentum, low))]
+    return (*made, *(Candidate(low, factor, is_mixed=mix) for factor in _FACTORS))

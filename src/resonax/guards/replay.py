@@ -1,0 +1,230 @@
+r"""A guard by replay, without a framework: rewind a run, train it again, and compare.
+
+It needs copies of the learner, no derivatives and no linearity. Kept are snapshots (`ladder`), the
+batches since the oldest of them, and a reservoir, a uniform sample of all batches so far. A state
+is judged by its loss on the reservoir: the next batch of ordered data prefers what forgets most.
+
+An *alarm* is a loss that is not finite, or a reservoir loss far above that of the snapshots: the
+run goes back to the best snapshot and on from there with a safer candidate. A *test* comes when the
+loss has risen, and from time to time: is it the order? See `order_test`. If so, the candidates are
+trained again on the batches as they came, and the run goes on from the state of the mildest that
+does as well as mixed rows do with the setting in use; if none does, from the mixed run, and recent
+rows stay mixed. So harm is undone, and smaller steps are not preferred for what they win in a short
+look. After a waiting time, which doubles with each change, the candidate before is tried again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from resonax.checks import ArgumentError, suggest
+from resonax.guards import ladder as ladders
+from resonax.guards.ladder import Ladder, Snapshot
+from resonax.guards.learner import Candidate, Learner
+
+__all__ = [
+    "Decision",
+    "ReplayConfig",
+    "ReplayState",
+    "after_step",
+    "before_step",
+    "init",
+    "is_marked",
+    "marks",
+    "trained_on",
+]
+
+POLICIES = ("safe", "watch")
+_MARKS = 4  # moments of a stretch at which a run is judged
+_DRAWN = 16  # recent batches whose rows a mixed batch is drawn from
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """What a guard by replay may do; see `resonax.torch.Guard`.
+
+    ``explodes`` times the median reservoir loss of the snapshots is an alarm; a mean loss of
+    ``rises`` times the median before calls for a test. ``harm`` times the loss of mixed rows is
+    worth a change, and ``reach`` times it is good enough for a candidate.
+    """
+
+    candidates: tuple[Candidate, ...]
+    policy: str = "safe"
+    spacing: int = 32
+    rungs: int = 4
+    reservoir: int = 16
+    memory: int = 2**28
+    budget: float = 0.05
+    level: float = 0.05
+    explodes: float = 10.0
+    rises: float = 3.0
+    harm: float = 1.25
+    reach: float = 1.1
+    mixes: int = 4
+    wait: int = 512
+    seed: int = 0
+
+    def checked(self) -> ReplayConfig:
+        """Return it, or raise `ArgumentError` for what cannot be."""
+        if self.policy not in POLICIES:
+            raise suggest("policy", str(self.policy), POLICIES)
+        if not self.spacing >= 8:
+            raise ArgumentError(f"spacing must be at least 8 steps, got {self.spacing}")
+        if not self.budget > 0:
+            raise ArgumentError(f"budget must be above 0, got {self.budget}")
+        for one in self.candidates:
+            if not (0 <= one.momentum < 1 and 0 < one.lr <= 1):
+                raise ArgumentError(f"a candidate needs a momentum in [0, 1), got {one}")
+        return self
+
+
+class Decision(NamedTuple):
+    """What a guard did at a step, and the reservoir losses that it saw.
+
+    ``rewound`` is the number of steps that were trained again. ``own`` is the loss of the run,
+    ``mixed`` of the same rows in random order, ``tried`` of candidates on the batches as they came,
+    ``p`` the probability of so large an ``own`` if the order did not matter.
+    """
+
+    step: int
+    why: str
+    before: Candidate
+    after: Candidate
+    rewound: int
+    own: float
+    mixed: tuple[float, ...] = ()
+    tried: tuple[tuple[Candidate, float], ...] = ()
+    p: float = math.nan
+
+
+@dataclass(frozen=True)
+class ReplayState:
+    """State of a guard by replay between two steps.
+
+    ``places`` are those of the candidates taken up so far and not left, the one in use last.
+    ``recent`` are mean losses of whole spacings, ``partial`` is the sum of the one that goes on.
+    ``marked`` are reservoir losses of the run at the marks before ``next_test``. ``work`` is all
+    extra work so far, in steps.
+    """
+
+    step: int = 0
+    places: tuple[int, ...] = (0,)
+    ladder: Ladder = ladders.EMPTY
+    reservoir: tuple[Any, ...] = ()
+    recent: tuple[float, ...] = ()
+    partial: Any = 0.0
+    marked: tuple[float, ...] = ()
+    next_test: int = 0
+    tests: int = 0
+    wait: int = 0
+    hold: int = 0
+    work: float = 0.0
+    decisions: tuple[Decision, ...] = ()
+
+    @property
+    def place(self) -> int:
+        """Place of the candidate in use."""
+        return self.places[-1]
+
+
+def init(config: ReplayConfig) -> ReplayState:
+    """Return the state of a run that begins."""
+    return ReplayState(next_test=config.spacing, wait=config.wait)
+
+
+def marks(test: int, spacing: int) -> range:
+    """Return the steps after which a run is judged for a test at a step.
+
+    Examples
+    --------
+    >>> list(marks(64, spacing=32))
+    [16, 32, 48, 64]
+    """
+    apart = spacing // 2
+    return range(test - (_MARKS - 1) * apart, test + 1, apart)
+
+
+def is_marked(state: ReplayState, config: ReplayConfig) -> bool:
+    """Return whether the run is judged after this step."""
+    mixed = config.candidates[state.place].is_mixed
+    return not mixed and state.step in marks(state.next_test, config.spacing)
+
+
+def before_step(
+    state: ReplayState, config: ReplayConfig, learner: Learner, batch: Any
+) -> ReplayState:
+    """Return the state with the batch of the next step, and a snapshot if it is time for one."""
+    ladder = state.ladder
+    if state.step % config.spacing == 0 or not ladder.snapshots:
+        snapshot = Snapshot(state.step, learner.save())
+        ladder = ladders.push(ladder, snapshot, config.spacing, config.rungs)
+    ladder = ladders.with_batch(ladder, batch, learner.size(batch), config.memory)
+    return replace(state, ladder=ladder, reservoir=_sampled(state, config, batch))
+
+
+def trained_on(
+    state: ReplayState, config: ReplayConfig, learner: Learner, candidate: Candidate, count: int
+) -> Any:
+    """Return what a candidate trains on when ``count`` batches of the ladder have come."""
+    batches = state.ladder.batches
+    if not candidate.is_mixed:
+        return batches[count - 1]
+    step = state.ladder.snapshots[0].step + count
+    rng = np.random.default_rng([config.seed, 2, step])
+    chosen = rng.integers(count, size=min(_DRAWN, count))
+    return learner.mix([batches[place] for place in chosen], rng, [batches[count - 1]])[0]
+
+
+def after_step(
+    state: ReplayState, config: ReplayConfig, learner: Learner, loss: Any
+) -> tuple[ReplayState, bool]:
+    """Return the state after a step with its loss, and whether something is to be done now.
+
+    The loss may be lazy, such as a tensor on a device: it is looked at once in a spacing.
+    """
+    state = replace(state, step=state.step + 1, partial=state.partial + loss)
+    if state.step % config.spacing == 0:
+        recent = (*state.recent, float(state.partial) / config.spacing)[-(2**config.rungs) :]
+        state = replace(state, partial=0.0, recent=recent)
+    if is_marked(state, config):
+        judged = learner.loss(state.reservoir)
+        work = state.work + len(state.reservoir) / 3
+        state = replace(state, marked=(*state.marked, judged), work=work)
+    returns = state.place > 0 and state.step >= state.hold
+    tests = state.step >= state.next_test and not config.candidates[state.place].is_mixed
+    return state, returns or tests or has_risen(state, config)
+
+
+def has_risen(state: ReplayState, config: ReplayConfig) -> bool:
+    """Return whether the mean loss of the last spacing is far above those before, or not finite."""
+    if state.step % config.spacing or not state.recent:
+        return False
+    *before, last = state.recent
+    if not math.isfinite(last):
+        return True
+    return bool(before) and last > config.rises * float(np.median(before))
+
+
+def _sampled(state: ReplayState, config: ReplayConfig, batch: Any) -> tuple[Any, ...]:
+    """Algorithm R (Vitter, 1985): each batch so far is kept with the same probability.
+
+    Between the first mark and the test it stays: losses are compared on the same batches.
+    """
+    kept = state.reservoir
+    if len(kept) < config.reservoir:
+        return (*kept, batch)
+    if state.marked:
+        return kept
+    place = int(np.random.default_rng([config.seed, 1, state.step]).integers(state.step + 1))
+    return (*kept[:place], batch, *kept[place + 1 :]) if place < len(kept) else kept
+
+
+def next_test(state: ReplayState, config: ReplayConfig, stretch: int) -> int:
+    """Return the step of the next test: twice as late, and then within the budget."""
+    cost = stretch + 2 * _MARKS * config.reservoir / 3
+    gap = min(state.step, math.ceil(cost / config.budget))
+    return state.step + max(gap, config.spacing)

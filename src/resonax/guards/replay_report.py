@@ -1,0 +1,140 @@
+"""What a guard by replay did, in words and numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from resonax.guards.learner import Candidate
+from resonax.guards.order_test import geometric_mean
+from resonax.guards.replay import Decision, ReplayConfig, ReplayState
+from resonax.guards.report import Event
+from resonax.objects import Result
+
+__all__ = ["ReplayReport", "event_of", "replay_report"]
+
+
+@dataclass(frozen=True, repr=False)
+class ReplayReport(Result):
+    """State of a run that is guarded by replay; `str` of it is readable.
+
+    ``work`` is the extra work for each step, in steps; ``memory`` the most that snapshots and
+    batches took, in bytes. ``losses`` are mean losses, one for each ``spacing`` steps.
+    """
+
+    figure: ClassVar[str] = "resonax.figures.guarded_run:plot_guarded_run"
+
+    step: int
+    policy: str
+    setting: str  # in use
+    own: str  # the user's
+    candidate: Candidate  # in use
+    work: float
+    memory: int
+    tests: int
+    period: float | None
+    spacing: int
+    losses: tuple[float, ...]
+    decisions: tuple[Decision, ...]
+    events: tuple[Event, ...]
+
+    def __str__(self) -> str:
+        """Return the report in words."""
+        what = "" if self.setting == self.own else f", changed from {self.own}"
+        lines = [
+            f"step {self.step}, policy {self.policy}: {self.setting}{what}",
+            f"extra work {self.work:.2f} steps for each step, memory up to "
+            f"{self.memory / 2**20:.1f} MiB, {self.tests} tests of the order",
+            *([f"the inputs repeat about every {self.period:.1f} steps"] if self.period else []),
+            *(f"step {event.step}: {event.text}" for event in self.events),
+        ]
+        return "\n".join(lines)
+
+
+def event_of(decision: Decision, policy: str, period: float | None) -> Event:
+    """Return a decision in words.
+
+    Examples
+    --------
+    >>> own, low = Candidate(0.95), Candidate(0.85)
+    >>> made = Decision(96, "order", own, low, 64, 1.2, (0.2, 0.2), ((low, 0.24),))
+    >>> print(event_of(made, "safe", 40.0).text)
+    64 steps trained again: momentum 0.95 to momentum 0.85, as the order of the rows made the loss
+    on past data 6 times that of the same rows mixed, and with momentum 0.85 it is 1.2 times; the
+    inputs repeat about every 40.0 steps
+    """
+    words = {"order": _order, "alarm": _alarm, "return": _return}[decision.why]
+    text = words(decision)
+    if policy == "watch":
+        text = text.replace("steps trained again: ", "steps back would help: ", 1)
+    if period and decision.why != "return":
+        text += f"; the inputs repeat about every {period:.1f} steps"
+    kind = "resonance" if policy == "watch" else "setting"
+    return Event(decision.step, kind, text, decision.after.momentum, period)
+
+
+def _change(decision: Decision) -> str:
+    return f"{decision.before} to {decision.after}"
+
+
+def _order(decision: Decision) -> str:
+    usual = geometric_mean(decision.mixed)
+    fold = _fold(decision.own / usual)
+    text = (
+        f"{decision.rewound} steps trained again: {_change(decision)}, as the order of the rows "
+        f"made the loss on past data {fold} that of the same rows mixed"
+    )
+    loss = dict(decision.tried).get(decision.after)
+    if loss is not None:
+        return text + f", and with {decision.after} it is {_fold(loss / usual)}"
+    return text + ", and no smaller momentum helps as much" if decision.tried else text
+
+
+def _alarm(decision: Decision) -> str:
+    what = "was not finite" if math.isinf(decision.own) else f"had risen to {decision.own:.3g}"
+    loss = dict(decision.tried).get(decision.after)
+    now = "" if loss is None or math.isinf(loss) else f"; it is {loss:.3g} now"
+    usual = geometric_mean(decision.mixed)
+    if usual * 3 < decision.own:
+        now += f", and {usual:.3g} for the same rows mixed: their order is to blame"
+    return (
+        f"{decision.rewound} steps trained again: {_change(decision)}, "
+        f"as the loss on past data {what}{now}"
+    )
+
+
+def _return(decision: Decision) -> str:
+    return f"back to {decision.after}, which did as well on the last stretch"
+
+
+def _fold(ratio: float) -> str:
+    return "many times" if ratio > 1e4 else f"{ratio:.2g} times"
+
+
+def replay_report(
+    state: ReplayState,
+    config: ReplayConfig,
+    *,
+    memory: int,
+    period: float | None,
+    losses: tuple[float, ...],
+    events: tuple[Event, ...],
+) -> ReplayReport:
+    """Return the report of a run."""
+    used, own = config.candidates[state.place], config.candidates[0]
+    return ReplayReport(
+        step=state.step,
+        policy=config.policy,
+        setting=str(used),
+        own=str(own),
+        candidate=used,
+        work=state.work / max(state.step, 1),
+        memory=memory,
+        tests=state.tests,
+        period=period,
+        spacing=config.spacing,
+        losses=losses,
+        decisions=state.decisions,
+        events=events,
+    )

@@ -1,0 +1,237 @@
+"""What a guard by replay does when something is due: judge, replay, choose, and go on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from resonax.guards import ladder as ladders
+from resonax.guards.ladder import Snapshot
+from resonax.guards.learner import Candidate, Learner
+from resonax.guards.order_test import geometric_mean, student_p
+from resonax.guards.replay import (
+    Decision,
+    ReplayConfig,
+    ReplayState,
+    has_risen,
+    marks,
+    next_test,
+    trained_on,
+)
+
+__all__ = ["act"]
+
+
+class _Choice(NamedTuple):
+    """A candidate, the learner after its replay, and the losses of all that were tried."""
+
+    place: int
+    saved: Any
+    tried: tuple[tuple[Candidate, float], ...]
+
+
+def act(state: ReplayState, config: ReplayConfig, learner: Learner) -> ReplayState:
+    """Return the state after what is due; the learner is where the run goes on.
+
+    An exception in a replay leaves the learner as it was.
+    """
+    now = learner.save()
+    try:
+        return _Moment(state, config, learner, now).act()
+    except BaseException:
+        learner.load(now)
+        learner.set(config.candidates[state.place])
+        raise
+
+
+class _Moment:
+    """A moment of a run at which something is due; ``now`` is the learner at it."""
+
+    def __init__(self, state: ReplayState, config: ReplayConfig, learner: Learner, now: Any):
+        self.state, self.config, self.learner, self.now = state, config, learner, now
+        self.used = config.candidates[state.place]
+        self.work = 0.0
+
+    def act(self) -> ReplayState:
+        state, config = self.state, self.config
+        if has_risen(state, config):
+            own, judged = self.judge(), self.judge_snapshots()
+            if not own <= config.explodes * float(np.median(judged)):
+                return self.alarm(own, judged)
+            self.state = state = replace(state, recent=state.recent[-1:])
+            return self.stay() if self.used.is_mixed else self.test()
+        if state.place > 0 and state.step >= state.hold:
+            return self.go_back()
+        return self.test()
+
+    def stay(self, **changes: Any) -> ReplayState:
+        """Go on as before."""
+        return self.settle(self.now, marked=(), **changes)
+
+    def settle(self, saved: Any, **changes: Any) -> ReplayState:
+        """Go on from a saved state of the learner."""
+        state = replace(self.state, work=self.state.work + self.work, **changes)
+        self.learner.load(saved)
+        self.learner.set(self.config.candidates[state.place])
+        return state
+
+    def judge(self) -> float:
+        self.work += len(self.state.reservoir) / 3
+        return self.learner.loss(self.state.reservoir)
+
+    def judge_snapshots(self) -> list[float]:
+        judged = []
+        for snapshot in self.state.ladder.snapshots:
+            self.learner.load(snapshot.saved)
+            judged.append(self.judge())
+        return judged
+
+    def replay(self, start: Snapshot, batches: Sequence[Any], candidate: Candidate) -> float:
+        """Train from a snapshot; the geometric mean of the reservoir loss at the marks."""
+        self.learner.load(start.saved)
+        self.learner.set(candidate)
+        judged = []
+        marked = marks(start.step + len(batches), self.config.spacing)
+        for step, batch in enumerate(batches, start.step + 1):
+            self.work += 1
+            self.learner.step(batch)
+            if step in marked:
+                judged.append(self.judge())
+        return geometric_mean(judged)
+
+    def replay_in_order(self, start: Snapshot, candidate: Candidate) -> float:
+        """Replay a candidate on the batches as they came."""
+        state = self.state
+        first = start.step - state.ladder.snapshots[0].step + 1
+        counts = range(first, len(state.ladder.batches) + 1)
+        made = [trained_on(state, self.config, self.learner, candidate, one) for one in counts]
+        return self.replay(start, made, candidate)
+
+    def choose(self, start: Snapshot, target: float, places: Sequence[int]) -> _Choice | None:
+        """Replay candidates in turn; the first that reaches the target, or else the best."""
+        best, least, tried = None, math.inf, []
+        for place in places:
+            loss = self.replay_in_order(start, self.config.candidates[place])
+            tried.append((self.config.candidates[place], loss))
+            if loss < least:
+                best, least = (place, self.learner.save()), loss
+            if loss <= target:
+                break
+        return None if best is None else _Choice(*best, tuple(tried))
+
+    def alarm(self, own: float, judged: list[float]) -> ReplayState:
+        """Go back to the best snapshot, and on from there with a safer candidate."""
+        start = self.state.ladder.snapshots[int(np.argmin(judged))]
+        last = len(self.config.candidates) - 1
+        places = range(self.state.place + 1, last + 1)
+        found = self.choose(start, self.config.harm * min(judged), places)
+        if found is None:  # nothing is finite, or nothing is left: the snapshot, and small steps
+            found = _Choice(last, start.saved, ())
+        return self.move("alarm", start, found, own, (self.mixed_loss(start),))
+
+    def mixed_loss(self, start: Snapshot) -> float:
+        """Replay the rows in a random order, which tells whether the order is to blame."""
+        rng = np.random.default_rng([self.config.seed, 3, self.state.step])
+        batches = self.learner.mix(ladders.since(self.state.ladder, start), rng)
+        return self.replay(start, batches, self.used)
+
+    def move(
+        self,
+        why: str,
+        start: Snapshot,
+        found: _Choice,
+        own: float,
+        mixed: tuple[float, ...] = (),
+        p: float = math.nan,
+    ) -> ReplayState:
+        """Go on from the end of a replay."""
+        state = self.state
+        after, rewound = self.config.candidates[found.place], state.step - start.step
+        made = Decision(state.step, why, self.used, after, rewound, own, mixed, found.tried, p)
+        later = next_test(state, self.config, rewound)
+        if self.config.policy == "watch":
+            return self.stay(recent=(), next_test=later, decisions=(*state.decisions, made))
+        return self.settle(
+            found.saved,
+            places=(*state.places, found.place),
+            ladder=ladders.drop_after(state.ladder, start),
+            recent=(),
+            marked=(),
+            hold=state.step + state.wait,
+            wait=2 * state.wait,
+            next_test=later,
+            decisions=(*state.decisions, made),
+        )
+
+    def test(self) -> ReplayState:
+        """Ask whether the order of the rows harms; if so, change what is needed."""
+        state, config = self.state, self.config
+        start = state.ladder.snapshots[0]
+        batches = ladders.since(state.ladder, start)
+        later = next_test(state, config, len(batches))
+        if len(batches) < config.spacing:
+            return self.stay(next_test=later)
+        own = self.own_loss(start)
+        rng = np.random.default_rng([config.seed, 3, state.step])
+        mixed = [self.replay(start, self.learner.mix(batches, rng), self.used)]
+        saved = self.learner.save()
+        if not own > config.harm * mixed[0]:
+            return self.stay(next_test=later)
+        others = (self.learner.mix(batches, rng) for _ in range(config.mixes - 1))
+        mixed += [self.replay(start, one, self.used) for one in others]
+        tests, p, usual = state.tests + 1, student_p(own, mixed), geometric_mean(mixed)
+        if p > config.level / (tests * (tests + 1)) or not own > config.harm * usual:
+            return self.stay(next_test=later, tests=tests)
+        self.state = replace(state, tests=tests)
+        found = self.without_harm(start, usual, own, saved)
+        if found is None:
+            return self.stay(next_test=later)
+        return self.move("order", start, found, own, tuple(mixed), p)
+
+    def own_loss(self, start: Snapshot) -> float:
+        """Return the loss of the run at the marks; replayed where the test was not foreseen."""
+        state = self.state
+        inside = [one for one in marks(state.step, self.config.spacing) if one > start.step]
+        if state.step == state.next_test and len(state.marked) == len(inside):
+            return geometric_mean(state.marked)
+        return self.replay_in_order(start, self.used)
+
+    def without_harm(self, start: Snapshot, usual: float, own: float, saved: Any) -> _Choice | None:
+        """Return the mildest candidate that does as well as mixed rows do, or else these."""
+        candidates, place = self.config.candidates, self.state.place
+        places = [one for one in range(place + 1, len(candidates)) if not candidates[one].is_mixed]
+        target = self.config.reach * usual
+        found = self.choose(start, target, places)
+        if found is not None and found.tried[-1][1] <= target:
+            return found
+        tried = () if found is None else found.tried
+        mixing = [one for one in range(len(candidates)) if candidates[one].is_mixed]
+        if mixing:
+            like = self.used._replace(is_mixed=True)
+            same = (one for one in mixing if candidates[one] == like)
+            return _Choice(next(same, mixing[0]), saved, tried)
+        helps = min((loss for _, loss in tried), default=math.inf) * self.config.harm < own
+        return found if helps else None
+
+    def go_back(self) -> ReplayState:
+        """Take the candidate before if it would have done as well on the last stretch."""
+        state, config = self.state, self.config
+        start = state.ladder.snapshots[0]
+        place = state.places[-2] if len(state.places) > 1 else 0
+        before = config.candidates[place]
+        own = self.replay_in_order(start, self.used)
+        loss = self.replay_in_order(start, before)
+        if loss > own:
+            return self.stay(hold=state.step + 2 * state.wait, wait=2 * state.wait)
+        tried = ((before, loss),)
+        made = Decision(state.step, "return", self.used, before, 0, own, (), tried)
+        return self.stay(
+            places=state.places[:-1] or (0,),
+            hold=state.step + state.wait,
+            next_test=state.step + config.spacing * 2,
+            decisions=(*state.decisions, made),
+        )

@@ -1,0 +1,100 @@
+"""The state of a guard by replay as plain values and tensors, for a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from resonax.checks import ArgumentError
+from resonax.guards.ladder import Ladder, Snapshot
+from resonax.guards.learner import Candidate
+from resonax.guards.replay import Decision, ReplayConfig, ReplayState
+from resonax.guards.report import Event
+from resonax.torch.batches import KeptBatch
+from resonax.torch.learner import Saved, TorchLearner
+
+__all__ = ["load_guard", "save_guard", "with_loss"]
+
+_FORMAT = 1
+Loaded = tuple[ReplayState, tuple[float, ...], tuple[Event, ...], int]
+
+
+def _missing(*_: Any) -> Any:
+    raise ArgumentError("this guard was loaded; call step once before anything is replayed")
+
+
+def save_guard(
+    state: ReplayState, losses: tuple[float, ...], events: tuple[Event, ...], peak: int
+) -> dict[str, Any]:
+    """Return the state of a guard without its loss functions."""
+    plain = {one.name: getattr(state, one.name) for one in fields(state)}
+    ladder = state.ladder
+    plain["partial"] = float(state.partial)
+    plain["reservoir"] = [_batch(one) for one in state.reservoir]
+    plain["ladder"] = {
+        "snapshots": [(one.step, tuple(one.saved)) for one in ladder.snapshots],
+        "batches": [_batch(one) for one in ladder.batches],
+        "sizes": list(ladder.sizes),
+    }
+    plain["decisions"] = [_decision(one) for one in state.decisions]
+    events_ = [(one.step, one.kind, one.text, one.momentum, one.period) for one in events]
+    return {
+        "format": _FORMAT,
+        "state": plain,
+        "losses": list(losses),
+        "events": events_,
+        "peak": peak,
+    }
+
+
+def _batch(batch: KeptBatch) -> tuple[Any, ...]:
+    return batch.parts, batch.own, batch.random
+
+
+def _decision(one: Decision) -> dict[str, Any]:
+    made = one._asdict() | {"before": tuple(one.before), "after": tuple(one.after)}
+    return made | {"tried": [(tuple(candidate), loss) for candidate, loss in one.tried]}
+
+
+def load_guard(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearner) -> Loaded:
+    """Return the state that `save_guard` took apart; `ArgumentError` if it does not fit."""
+    if saved.get("format") != _FORMAT:
+        raise ArgumentError("this is not the state of a guard by replay of this version")
+    plain = dict(saved["state"])
+    ladder = plain["ladder"]
+    shapes = [tuple(one.shape) for one in learner.save().tensors]
+    snapshots = tuple(Snapshot(step, Saved(*kept)) for step, kept in ladder["snapshots"])
+    if any([tuple(one.shape) for one in each.saved.tensors] != shapes for each in snapshots):
+        raise ArgumentError("this state is of another model: its tensors have other shapes")
+    if max(plain["places"]) >= len(config.candidates):
+        raise ArgumentError("this state is of a guard with other candidates")
+    sizes = tuple(ladder["sizes"])
+    plain["ladder"] = Ladder(snapshots, _batches(ladder["batches"]), sizes, sum(sizes))
+    plain["reservoir"] = _batches(plain["reservoir"])
+    plain["decisions"] = tuple(_decided(one) for one in plain["decisions"])
+    for name in ("places", "recent", "marked"):
+        plain[name] = tuple(plain[name])
+    events = tuple(Event(*one) for one in saved["events"])
+    return ReplayState(**plain), tuple(saved["losses"]), events, saved["peak"]
+
+
+def _batches(kept: Any) -> tuple[KeptBatch, ...]:
+    return tuple(KeptBatch(_missing, *one) for one in kept)
+
+
+def _decided(made: dict[str, Any]) -> Decision:
+    tried = tuple((Candidate(*candidate), loss) for candidate, loss in made["tried"])
+    made = {**made, "before": Candidate(*made["before"]), "after": Candidate(*made["after"])}
+    return Decision(**{**made, "tried": tried, "mixed": tuple(made["mixed"])})
+
+
+def with_loss(state: ReplayState, loss_fn: Any) -> ReplayState:
+    """Give the batches of a loaded state their loss function."""
+
+    def given(batches: tuple[KeptBatch, ...]) -> tuple[KeptBatch, ...]:
+        return tuple(
+            one._replace(loss_fn=loss_fn) if one.loss_fn is _missing else one for one in batches
+        )
+
+    ladder = state.ladder._replace(batches=given(state.ladder.batches))
+    return replace(state, ladder=ladder, reservoir=given(state.reservoir))

@@ -1,0 +1,62 @@
+"""A linear model in NumPy that a guard can replay, and the stream of Experiment 4."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+class LinearLearner:
+    """SGD with momentum on squared errors."""
+
+    def __init__(self, lr: float, momentum: float, dim: int = 6, seed: int = 0):
+        self.weights = 0.5 * np.random.default_rng(seed).standard_normal(dim)
+        self.velocity = np.zeros(dim)
+        self.own_lr = self.lr = lr
+        self.momentum = momentum
+
+    def save(self):
+        return self.weights.copy(), self.velocity.copy()
+
+    def load(self, saved):
+        self.weights, self.velocity = (part.copy() for part in saved)
+
+    def set(self, candidate):
+        self.momentum, self.lr = candidate.momentum, candidate.lr * self.own_lr
+
+    def step(self, batch):
+        x, y = batch
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = x @ self.weights - y
+            self.velocity = self.momentum * self.velocity + 2 * x.T @ error / len(y)
+            self.weights = self.weights - self.lr * self.velocity
+            return float(error @ error) / len(y)
+
+    def loss(self, batches):
+        x, y = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = x @ self.weights - y
+            mean = float(error @ error) / len(y)
+        return mean if math.isfinite(mean) else math.inf
+
+    def mix(self, batches, rng, like=None):
+        like = batches if like is None else like
+        x, y = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+        order = rng.permutation(len(y))
+        ends = np.cumsum([len(one[1]) for one in like])
+        pieces = np.split(order[: ends[-1]], ends[:-1])
+        return [(x[piece], y[piece]) for piece in pieces]
+
+    def size(self, batch):
+        return sum(part.nbytes for part in batch)
+
+
+def switching_rows(steps: int, period: int, seed: int):
+    """Five inputs with a mean that is drawn anew every ``period`` steps, a constant, and noise."""
+    rng = np.random.default_rng(seed)
+    for step in range(steps):
+        if step % period == 0:
+            mean = 0.5 * rng.standard_normal(5)
+        x = mean + 0.5 * rng.standard_normal((1, 5))
+        yield np.append(x, [[1.0]], axis=1), math.sqrt(0.1) * rng.standard_normal(1)

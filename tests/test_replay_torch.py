@@ -1,0 +1,342 @@
+"""The guard by replay around training loops of torch."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from resonax.checks import ArgumentError
+from resonax.guards.learner import Candidate
+from resonax.torch import ReplayGuard, ResonanceWarning
+from resonax.torch.batches import KeptBatch, mix_rows
+from resonax.torch.learner import TorchLearner
+from streams import switching
+
+
+def small_network(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Linear(5, 16), nn.BatchNorm1d(16), nn.Dropout(0.2), nn.ReLU(), nn.Linear(16, 1)
+    )
+
+
+def rows(steps: int, seed: int = 0):
+    draw = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        x = torch.randn(8, 5, generator=draw)
+        yield x, x[:, :1] * 2 + 0.1 * torch.randn(8, 1, generator=draw)
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, nesterov=True),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.001, momentum=0.9),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.003),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.003, amsgrad=True),
+    "nadam": lambda p: torch.optim.NAdam(p, lr=0.003),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.01),
+}
+
+
+def loss_of(model: nn.Module, loss=mse_loss):
+    return lambda x, y: loss(model(x), y)
+
+
+def half(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return mse_loss(output, target) / 2
+
+
+def weights_of(model: nn.Module) -> list[torch.Tensor]:
+    return [*model.parameters(), *model.buffers()]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_replay_of_a_run_gives_its_bits_again(name):
+    """Dropout, batch norm, the state of the optimizer and a schedule are all as they were."""
+    model = small_network()
+    optimizer = OPTIMIZERS[name](model.parameters())
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.95)
+    learner = TorchLearner(model, optimizer, None, None)
+    start, kept = learner.save(), []
+    for x, y in rows(20):
+        torch.rand(3)  # the loop draws random numbers too
+        batch = KeptBatch(
+            lambda x, y: mse_loss(model(x), y), ((x, y),), learner.own(), learner.random_state()
+        )
+        learner.step(batch)
+        kept.append(batch)
+        schedule.step()
+    ends = [one.detach().clone() for one in weights_of(model)]
+    learner.load(start)
+    for batch in kept:
+        learner.step(batch)
+    for one, end in zip(weights_of(model), ends, strict=True):
+        torch.testing.assert_close(one.detach(), end, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_guard_that_does_nothing_changes_no_bit(name):
+    """Judging, testing and mixing on the side leave weights, schedules and random numbers alone."""
+    ends = []
+    for guarded in (False, True):
+        model = small_network()
+        optimizer = OPTIMIZERS[name](model.parameters())
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.995)
+        guard = ReplayGuard(model, optimizer, policy="watch", spacing=16)
+        torch.manual_seed(5)
+        for x, y in rows(70):
+            if guarded:
+                guard.step(loss_of(model), x, y)
+            else:
+                optimizer.zero_grad()
+                mse_loss(model(x), y).backward()
+                optimizer.step()
+            schedule.step()
+        ends.append([*(one.detach().clone() for one in weights_of(model)), torch.rand(2)])
+    assert guard.report().work > 0.5
+    for plain, watched in zip(*ends, strict=True):
+        torch.testing.assert_close(plain, watched, rtol=0, atol=0)
+
+
+IMAGES, LABELS = (torch.tensor(part) for part in load_digits(return_X_y=True))
+IMAGES = (IMAGES / 16).float()
+
+
+def cycles(steps: int, cycle: int, seed: int):
+    """Digits, one class after the other in every cycle."""
+    rng = np.random.default_rng(seed)
+    places = [np.flatnonzero(LABELS.numpy() == label) for label in range(10)]
+    for step in range(steps):
+        chosen = rng.choice(places[step % cycle * 10 // cycle], 16)
+        yield IMAGES[chosen], LABELS[chosen]
+
+
+def classifier(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)
+    )
+
+
+def right(model: nn.Module) -> float:
+    with torch.no_grad():
+        return float((model(IMAGES).argmax(1) == LABELS).float().mean())
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_a_network_on_classes_in_cycles_is_saved(name, caplog):
+    found = {}
+    for guarded in (False, True):
+        model = classifier(1)
+        optimizer = (
+            torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.95)
+            if name == "sgd"
+            else torch.optim.Adam(model.parameters(), lr=0.01)
+        )
+        guard = ReplayGuard(model, optimizer)
+        for x, y in cycles(400, 40, seed=3):
+            if guarded:
+                guard.step(loss_of(model, cross_entropy), x, y)
+            else:
+                optimizer.zero_grad()
+                cross_entropy(model(x), y).backward()
+                optimizer.step()
+        found[guarded] = right(model)
+    assert found[False] < 0.2
+    assert found[True] > 0.9
+    report = guard.report()
+    assert report.events
+    assert "order" in report.events[0].text
+    assert report.period == pytest.approx(40, rel=0.05)
+    assert caplog.records[0].name == "resonax"
+
+
+def test_the_report_says_prints_draws_and_gives_numbers():
+    torch.manual_seed(0)
+    model = nn.Linear(5, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.95)
+    seen = []
+    guard = ReplayGuard(model, optimizer, log=seen.append)
+    for x, y in switching(600, period=6, seed=2):
+        guard.step(loss_of(model), x, y)
+    report = guard.report()
+    assert guard.momentum < 0.95
+    assert optimizer.param_groups[0]["momentum"] == 0.95  # between steps it is the user's own
+    assert f"step {report.events[0].step}: " in str(report)
+    assert report.memory > 0
+    assert seen[0]["step"] == report.events[0].step
+    assert report.to_dict()["decisions"]
+    figure = report.plot()
+    assert len(figure.axes) == 2
+    assert any(line.get_linewidth() == 0.9 for line in figure.axes[0].lines)  # a decision
+
+
+def test_watching_warns_and_leaves_the_run_alone():
+    torch.manual_seed(0)
+    model = nn.Linear(5, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.95)
+    guard = ReplayGuard(model, optimizer, policy="watch")
+
+    def run():
+        for x, y in switching(400, period=6, seed=2):
+            guard.step(loss_of(model), x, y)
+
+    with pytest.warns(ResonanceWarning, match="order"):
+        run()
+    assert guard.momentum == 0.95
+
+
+@pytest.mark.parametrize("cut", [31, 32, 150])
+def test_a_run_resumes_bit_for_bit(cut, tmp_path):
+    """Also right before and after the step in which a rewind happens."""
+
+    def begin():
+        torch.manual_seed(0)
+        model = classifier(1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.95)
+        return model, optimizer, ReplayGuard(model, optimizer)
+
+    def go_on(model, guard, batches):
+        for x, y in batches:
+            guard.step(loss_of(model, cross_entropy), x, y)
+
+    batches = list(cycles(220, 40, seed=3))
+    model, optimizer, guard = begin()
+    go_on(model, guard, batches)
+    again, other, first = begin()
+    go_on(again, first, batches[:cut])
+    states = {
+        "model": again.state_dict(),
+        "optimizer": other.state_dict(),
+        "guard": first.state_dict(),
+    }
+    torch.save(states, tmp_path / "all.pt")
+    loaded = torch.load(tmp_path / "all.pt", weights_only=False)
+    fresh, optimizer, resumed = begin()
+    fresh.load_state_dict(loaded["model"])
+    optimizer.load_state_dict(loaded["optimizer"])
+    resumed.load_state_dict(loaded["guard"])
+    go_on(fresh, resumed, batches[cut:])
+    assert guard.report().events, "no rewind happened, so nothing is shown"
+    for one, two in zip(model.parameters(), fresh.parameters(), strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=0)
+    assert str(resumed.report()) == str(guard.report())
+
+
+def test_an_error_in_the_loss_leaves_model_and_optimizer_as_they_were():
+    model = small_network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    guard = ReplayGuard(model, optimizer, spacing=16)
+    calls = 0
+
+    def loss_fn(x, y):
+        nonlocal calls
+        calls += 1
+        if calls == limit:
+            raise RuntimeError("broken")
+        return mse_loss(model(x), y)
+
+    # In the first step, in a later one, in a judgement, and in a replay of the test at step 16.
+    for limit in (1, 9, 18, 24):
+        for x, y in rows(40, seed=limit):
+            before = [one.detach().clone() for one in model.parameters()]
+            step = guard.report().step
+            state = copy.deepcopy(optimizer.state_dict())
+            try:
+                guard.step(loss_fn, x, y)
+            except RuntimeError:
+                break
+        if guard.report().step == step:  # the step itself failed
+            for one, old in zip(model.parameters(), before, strict=True):
+                torch.testing.assert_close(one.detach(), old, rtol=0, atol=0)
+            assert str(optimizer.state_dict()) == str(state)
+        assert optimizer.param_groups[0]["betas"] == (0.9, 0.999)
+        for x, y in rows(3):
+            guard.step(loss_fn, x, y)  # and training goes on
+
+
+def test_parts_of_a_batch_are_accumulated_and_gradients_transformed():
+    ends = []
+    for guarded in (False, True):
+        torch.manual_seed(0)
+        model = nn.Linear(5, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+        def clip(model=model):
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+
+        guard = ReplayGuard(model, optimizer, transform=clip)
+        for x, y in rows(10):
+            if guarded:
+                guard.accumulate(x[:4], y[:4])
+                guard.step(loss_of(model, half), x[4:], y[4:])
+            else:
+                optimizer.zero_grad()
+                for part in (slice(0, 4), slice(4, 8)):
+                    (mse_loss(model(x[part]), y[part]) / 2).backward()
+                clip()
+                optimizer.step()
+        ends.append(model.weight.detach().clone())
+    torch.testing.assert_close(*ends, rtol=0, atol=0)
+
+
+def test_the_average_of_weights_has_less_noise_than_the_last_ones():
+    torch.manual_seed(0)
+    model = nn.Linear(5, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    guard = ReplayGuard(model, optimizer, average=True)
+    for x, y in switching(1500, period=1, seed=4):
+        guard.step(loss_of(model), x, y)
+    assert guard.averaged is not None
+    last, mean = (float(one.weight.detach().norm()) for one in (model, guard.averaged.module))
+    assert mean < 0.5 * last  # the solution is 0
+
+
+def test_mixed_rows_stay_together_with_their_targets():
+    batches = [
+        KeptBatch(len, (({"x": numbers[:, None].float(), "y": numbers},),), ({},), ())
+        for numbers in (torch.arange(4) + 10 * k for k in range(5))
+    ]
+    mixed = mix_rows(batches, np.random.default_rng(0), None)
+    x, y = (torch.cat([one.parts[0][0][name] for one in mixed]) for name in ("x", "y"))
+    torch.testing.assert_close(x[:, 0], y.float())
+    assert sorted(y.tolist()) == sorted(v for k in range(5) for v in range(10 * k, 10 * k + 4))
+    assert y.tolist() != sorted(y.tolist())
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (
+            lambda model: (lambda: mse_loss(model(torch.ones(2, 5)), torch.ones(2, 1)),),
+            "in place of",
+        ),
+        (lambda model: (mse_loss(model(torch.ones(2, 5)), torch.ones(2, 1)),), "not a Tensor"),
+        (lambda model: (lambda x, _: model(x), torch.ones(2, 5), torch.ones(2, 1)), "one number"),
+        (lambda model: (lambda x, _: model(x).mean(), torch.ones(2, 5), torch.ones(3, 1)), "rows"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused_in_a_sentence(given, text):
+    model = nn.Linear(5, 1)
+    guard = ReplayGuard(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    with pytest.raises(ArgumentError, match=text):
+        guard.step(*given(model))
+
+
+def test_optimizers_and_options_that_do_not_fit_are_refused():
+    model = nn.Linear(5, 1)
+    with pytest.raises(ArgumentError, match="LBFGS"):
+        ReplayGuard(model, torch.optim.LBFGS(model.parameters()))
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    with pytest.raises(ArgumentError, match="safe"):
+        ReplayGuard(model, sgd, policy="save")
+    with pytest.raises(ArgumentError, match="momentum in"):
+        ReplayGuard(model, sgd, candidates=[1.5])
+    guard = ReplayGuard(model, sgd, candidates=[0.5, Candidate(0.0, 0.1)])
+    assert math.isclose(guard.momentum, 0.9)
