@@ -14,7 +14,7 @@ INSTALL = $(PIP) uv && UV_FIND_LINKS=$(UV_FIND_LINKS) $(BIN)/python -m uv pip in
 	--python $(BIN)/python --constraint constraints.txt --editable $(WANTED) \
 	|| $(PIP) --constraint constraints.txt --editable $(WANTED)
 
-.PHONY: reproduce reproduce-paper test docs lint test-slow test-lowest test-sdist benchmark docs-pictures clean
+.PHONY: reproduce reproduce-paper test test-quick docs lint test-slow test-lowest test-sdist benchmark docs-pictures clean
 
 reproduce: $(VENV)/.base
 	$(BIN)/resonax reproduce --scale smoke --out out
@@ -23,10 +23,13 @@ reproduce: $(VENV)/.base
 reproduce-paper: $(VENV)/.base
 	$(BIN)/resonax reproduce --scale paper --out out-paper
 
-# The linters and the site use one core each, the tests both.
+# The linters and the site are made beside the tests, so that no core waits. A worker that has no test
+# left takes over half of what the other has.
 test: $(VENV)/.test
-	$(MAKE) --no-print-directory --jobs 2 --output-sync lint docs
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+	$(MAKE) --no-print-directory --jobs 3 test-quick lint docs
+
+test-quick: $(VENV)/.test
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 # The site, offline: a broken link, or an example that fails, ends it.
 docs: $(VENV)/.test
@@ -39,7 +42,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 
 test-slow: $(VENV)/.test
-	XLA_FLAGS= $(BIN)/pytest -n 2 --dist loadfile -m slow
+	XLA_FLAGS= $(BIN)/pytest -n 2 --dist worksteal -m slow
 
 # The lowest versions that pyproject.toml allows, without the trainers: torch is too large to fetch
 # twice. The tools of the tests are the newest.
@@ -48,7 +51,7 @@ UV := $(LOWEST)/bin/python -m uv pip install --quiet --python $(LOWEST)/bin/pyth
 # Tests that import torch, by themselves or in a test of theirs.
 WITH_TORCH = $(shell grep -lE "^ *(import|from) (torch|lightning|transformers|streams)" tests/*.py)
 test-lowest: $(LOWEST)/.done
-	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile -m "not slow" -p no:cacheprovider tests \
+	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "not slow" -p no:cacheprovider tests \
 		$(addprefix --ignore ,$(WITH_TORCH))
 
 $(LOWEST)/.done: pyproject.toml

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.metadata import version as installed
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "extensions"))
+
+from quick_compilation import quick_compilation  # pyright: ignore[reportMissingImports]
+
+os.environ.setdefault("XLA_FLAGS", quick_compilation())
 
 project = "resonax"
 author = "the resonax developers"
