@@ -14,6 +14,12 @@ sys.path.insert(0, str(Path(__file__).parent / "docs" / "extensions"))
 
 from quick_compilation import quick_compilation  # pyright: ignore[reportMissingImports]
 
+os.environ.setdefault("XLA_FLAGS", quick_compilation())  # the slow tests compile as users do
+# Two workers have a core each: threads of BLAS or of torch would fight for it. Both read this when
+# they are loaded, which another conftest.py does.
+for library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
 # Scripts that draw: `make docs` and `make docs-pictures` run them.
 collect_ignore_glob = [
     "docs/conf.py",
@@ -35,10 +41,6 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     home = Path(tempfile.mkdtemp(prefix="resonax-tests-"))
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
-    os.environ.setdefault("XLA_FLAGS", quick_compilation())  # the slow tests compile as users do
-    # Two workers have a core each: threads of BLAS or of torch would fight for it.
-    for library in ("OPENBLAS", "OMP", "MKL"):
-        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     os.environ |= {
         "XDG_CACHE_HOME": str(home),
         "MPLCONFIGDIR": str(home / "matplotlib"),
