@@ -247,7 +247,7 @@ def small_plan(**changes):
     )
     form = LawForm(2)
     slots = Slots(*(place * 2**20 for place in range(5)))
-    plan = Plan((2, 6, 5, 1), 3, 4, form, form, update, slots, False, 4, 20)
+    plan = Plan((2, 6, 5, 1), 7, 6, form, form, update, slots, False, 4, 20)
     return replace(plan, **changes)
 
 

@@ -5,6 +5,7 @@ them, and so to 2e-5 for the file.
 """
 
 from functools import cache, partial
+from typing import Any
 
 import jax
 import jax.extend.random
@@ -137,7 +138,7 @@ LINE = rx.Sinusoid(period=400.0, amplitude=2.0, variance=0.5, swing=0.8)
 ADAM = Training(LINE, adam(0.02, 0.8, 0.9), Network((4,)), batch=3, noise=0.2, reduction="sum")
 NETWORKS = {"mean": NET, "sum": ADAM}
 RATES, RUNS = [0.02, 1e-12, 1e6], 400  # networks that learn, stay and overflow
-OPTIONS = {"runs": RUNS, "steps": 40, "window": 20, "seed": 5, "double": True}
+OPTIONS: dict[str, Any] = {"runs": RUNS, "steps": 40, "window": 20, "seed": 5, "double": True}
 STREAMS = len(RATES) * RUNS  # the engine adds some, to fill its arrays up
 
 
@@ -240,6 +241,9 @@ def test_lanes_and_jax_train_the_same_networks(reduction):
     over, theirs = (np.isposinf(each.log_response[2]).mean() for each in (found, jax_found))
     assert abs(over - theirs) < 0.02
     np.testing.assert_allclose(found.log_start[2], jax_found.log_start[2], rtol=1e-6)
+    options: dict[str, Any] = OPTIONS | {"double": False}  # random numbers of 23 bits, not 32
+    single = simulate(NETWORKS[reduction], {"lr": RATES}, **options, lanes=True)
+    assert np.median(np.abs(single.log_response[:2] - found.log_response[:2])) < 1e-5
 
 
 def test_networks_start_after_he_and_are_judged_by_the_stationary_law():

@@ -1,6 +1,9 @@
 """Many small networks at once: each lane of a vector register trains a network of its own.
 
-The loop is written as LLVM code for the sizes at hand and compiled for the processor at hand.
+The loop is written as LLVM code for the sizes at hand and compiled for the processor at hand: a
+compiler of arrays has no way to hold a network in a lane. `numba` with a vector type of its own was
+measured at 1.3 times the time; it brings the same library and much more, and its code is typed and
+compiled anew for each optimizer by hand.
 """
 
 from resonax.lanes.fleet import Fleet

@@ -23,6 +23,7 @@ WHOLE = ["first_block", "blocks", "cells", "first_step", "steps", "record"]
 WHOLE += ["paths", "law_step", "law_cell", "test_cell"]
 REAL = ["weights", "states", "numbers", "law", "test_law", "total", "scratch"]
 WORDS = ["keys", "scalars"]
+TRAIN, TEST = "train", "test"  # what a batch is for
 
 
 @dataclass(frozen=True)
@@ -73,20 +74,22 @@ class Plan:
 
     def areas(self) -> dict[str, int]:
         """Return how many vectors of scratch memory each purpose takes."""
-        rows, tests, dim = self.rows, self.test_rows, self.widths[0]
         units = sum(self.widths[1:])
-        return {
-            "hidden": max(rows, tests) * units,
-            "slopes": rows * units,
-            "batch": rows * (dim + 1),
-            "test_batch": tests * (dim + 1),
-            # An odd count is followed by one number more.
-            "input": GROUP * (self.law.normals(rows) + 1),
-            "choice": GROUP * (self.law.uniforms(rows) + 1),
-            "noise": GROUP * (rows + 1),
-            "test": GROUP * (self.test_law.normals(tests) + 1),
-            "test_choice": GROUP * (self.test_law.uniforms(tests) + 1),
+        found = {
+            "hidden": max(self.rows, self.test_rows) * units,
+            "slopes": self.rows * units,
+            "noise": GROUP * (self.rows + 1),  # an odd count is followed by one number more
         }
+        for purpose in (TRAIN, TEST):
+            law, rows = self.source(purpose)
+            found[f"{purpose} batch"] = rows * (law.dim + 1)
+            found[f"{purpose} normal"] = GROUP * (law.normals(rows) + 1)
+            found[f"{purpose} choice"] = GROUP * (law.uniforms(rows) + 1)
+        return found
+
+    def source(self, purpose: str) -> tuple[LawForm, int]:
+        """Return the law of inputs for a purpose, and how many are drawn."""
+        return (self.law, self.rows) if purpose == TRAIN else (self.test_law, self.test_rows)
 
     @property
     def text(self) -> str:
@@ -135,43 +138,34 @@ class _Writer:
 
     def _draw(self, keys: Memory, step: Index) -> None:
         """Draw the random numbers of a group of steps, which all cells of a path share."""
-        plan, key = self.plan, (keys.load(0), keys.load(1))
-        slots, rows, tests = plan.slots, plan.rows, plan.test_rows
-        kinds = [
-            ("input", normal_pair, slots.input, plan.law.normals(rows)),
-            ("choice", uniform_pair, slots.choice, plan.law.uniforms(rows)),
-            ("noise", normal_pair, slots.noise, rows),
-        ]
-        of_tests = [
-            ("test", normal_pair, slots.test, plan.test_law.normals(tests)),
-            ("test_choice", uniform_pair, slots.test_choice, plan.test_law.uniforms(tests)),
-        ]
+        slots, key = self.plan.slots, (keys.load(0), keys.load(1))
 
-        def draw_kind(name: str, pair: Any, first: int, count: int) -> None:
-            area = self.area[name]
-
+        def draw_into(area: str, pair: Any, slot: int, count: int) -> None:
             def put(ahead: int, place: Index, number: Vector) -> None:
-                area.store(place + ahead * (count + 1), number)
+                self.area[area].store(place + ahead * (count + 1), number)
 
-            draw(self.code, pair, key, step, first, count, put)
+            if count:
+                draw(self.code, pair, key, step, slot, count, put)
 
-        for kind in kinds:
-            if kind[-1]:
-                draw_kind(*kind)
+        def draw_batch(purpose: str, normal: int, choice: int) -> None:
+            law, rows = self.plan.source(purpose)
+            draw_into(f"{purpose} normal", normal_pair, normal, law.normals(rows))
+            draw_into(f"{purpose} choice", uniform_pair, choice, law.uniforms(rows))
+
+        draw_batch(TRAIN, slots.input, slots.choice)
+        draw_into("noise", normal_pair, slots.noise, self.plan.rows)
         with self.code.loop(self.given["record"]):
-            for kind in of_tests:
-                if kind[-1]:
-                    draw_kind(*kind)
+            draw_batch(TEST, slots.test, slots.test_choice)
 
     def _step(self, network: Index, ahead: Index, law: Memory, test_law: Memory) -> None:
         """Take one step of one network, and with ``record`` add its test loss to the total."""
-        code, plan, given, area = self.code, self.plan, self.given, self.area
+        plan, given, batch = self.plan, self.given, self.area["train batch"]
         net = self._network(network)
         numbers = given["numbers"].at(network * plan.numbers)
         *own, noise, slope = (numbers.load(place) for place in range(plan.numbers))
-        self._batch("input", "choice", plan.law, plan.rows, area["batch"], ahead, law, noise)
+        self._write_batch(TRAIN, ahead, law, noise)
         known = self._begin_update(network, own)
-        outputs = area["batch"].at(plan.rows * plan.widths[0])
+        outputs = batch.at(plan.rows * plan.widths[0])
 
         def give(row: Index | int, value: Vector) -> None:
             net.slopes[-1].store(row, (value - outputs.load(row)) * slope)
@@ -186,9 +180,9 @@ class _Writer:
             for where, state in zip(held, after, strict=True):
                 states.store(where, state)
 
-        net.forward(area["batch"], plan.rows, give)
-        net.backward(area["batch"], plan.rows, move)
-        with code.loop(given["record"]):
+        net.forward(batch, plan.rows, give)
+        net.backward(batch, plan.rows, move)
+        with self.code.loop(given["record"]):
             self._record(net, network, ahead, test_law)
 
     def _network(self, number: Index) -> Network:
@@ -219,21 +213,12 @@ class _Writer:
             scalars.store(place, scalar.as_type(I32) if scalar.element == BOOL else scalar)
         return known
 
-    def _batch(
-        self,
-        normal: str,
-        choice: str,
-        form: LawForm,
-        rows: int,
-        batch: Memory,
-        ahead: Index,
-        law: Memory,
-        noise: Vector | None,
-    ) -> None:
+    def _write_batch(self, purpose: str, ahead: Index, law: Memory, noise: Vector | None) -> None:
         """Write inputs (rows, dim) and, after them, targets (rows) of a step into memory."""
-        dim = form.dim
-        standard = self.area[normal].at(ahead * (form.normals(rows) + 1))
-        uniform = self.area[choice].at(ahead * (form.uniforms(rows) + 1))
+        form, rows = self.plan.source(purpose)
+        dim, batch = form.dim, self.area[f"{purpose} batch"]
+        standard = self.area[f"{purpose} normal"].at(ahead * (form.normals(rows) + 1))
+        uniform = self.area[f"{purpose} choice"].at(ahead * (form.uniforms(rows) + 1))
         noises = self.area["noise"].at(ahead * (rows + 1))
         with self.code.loop(rows) as row:
             if form.rows:
@@ -251,10 +236,9 @@ class _Writer:
 
     def _record(self, net: Network, network: Index, ahead: Index, law: Memory) -> None:
         """Add the mean squared error on fresh inputs, without noise, to the total."""
-        plan, area = self.plan, self.area
-        batch, rows = area["test_batch"], plan.test_rows
-        self._batch("test", "test_choice", plan.test_law, rows, batch, ahead, law, None)
-        outputs = batch.at(rows * plan.widths[0])
+        batch, rows = self.area["test batch"], self.plan.test_rows
+        self._write_batch(TEST, ahead, law, None)
+        outputs = batch.at(rows * self.plan.widths[0])
         loss = self.code.variable(self.code.constant(0.0, self.code.real))
 
         def give(row: Index | int, value: Vector) -> None:
