@@ -22,7 +22,7 @@ from resonax.cli.app import _run
 from resonax.executors.executor import Futures, Serial
 from resonax.executors.processes import worker_processes
 from resonax.figures.style import new_figure
-from resonax.paper.catalogue import EXPERIMENTS
+from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue
 from resonax.results import Layout, Variable
 from resonax.sweeps.experiment import Experiment, Judge
 from resonax.sweeps.judgement import Case, Claim
@@ -237,3 +237,9 @@ def test_processes_share_a_sweep_and_a_killed_one_goes_on(tmp_path):
     assert process.wait() == -signal.SIGKILL
     assert start("hard", "2").wait() == 0
     assert tree(tmp_path / "hard") == tree(tmp_path / "calm")
+
+
+def test_figures_in_parts_are_those_of_several_tasks():
+    records = catalogue((), "paper")
+    assert {one.id for one in records if len(one.layout.tasks()) > 1} == IN_PARTS
+    assert all(len(one.seconds) == len(one.layout.tasks()) for one in records)

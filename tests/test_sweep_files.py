@@ -322,7 +322,10 @@ def compiled_bytes(table, monkeypatch) -> int:
 
     def look(function):
         def lowered(*args, **kwargs):
-            raise SeenError(function.lower(*args, **kwargs).compile().memory_analysis())
+            compiled = jax.jit(
+                function.__wrapped__, static_argnames="loop", donate_argnames="state"
+            )
+            raise SeenError(compiled.lower(*args, **kwargs).compile().memory_analysis())
 
         return lowered
 

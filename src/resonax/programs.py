@@ -67,7 +67,9 @@ def keep_programs(folder: Path | None, tell: Tell) -> None:
     _SHELF.loaded.clear()
 
 
-def program(function: Callable[..., R], *, static: tuple[str, ...] = ()) -> Callable[..., R]:
+def program(
+    function: Callable[..., R], *, static: tuple[str, ...] = (), donate: tuple[str, ...] = ()
+) -> Callable[..., R]:
     """Compile a function as `jax.jit` does, and keep what is compiled where `keep_programs` says.
 
     Parameters
@@ -76,13 +78,15 @@ def program(function: Callable[..., R], *, static: tuple[str, ...] = ()) -> Call
         Of a module of this package; its arguments are trees of arrays and numbers.
     static
         Names of keyword arguments that shape the compiled code.
+    donate
+        Names of arguments whose memory the result may take.
 
     Examples
     --------
     >>> program(lambda x: 2 * x)(21).item()
     42
     """
-    compiled_here = jax.jit(function, static_argnames=static)
+    compiled_here = jax.jit(function, static_argnames=static, donate_argnames=donate)
 
     @functools.wraps(function)
     def call(*args: Any, **given: Any) -> Any:

@@ -20,7 +20,11 @@ def keep_compiled() -> None:
     """Use the compilation cache, so that the second call of a command is quick."""
     import jax
 
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "resonax" / "jax"
+    # Programs of a CPU are made for a number of threads: workers have few, and keep their own.
+    threads = os.environ.get("PJRT_NPROC", "")
+    kind = f"-{threads}" if threads.isdigit() else ""
+    above = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = above / "resonax" / f"jax{kind}"
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -34,7 +38,7 @@ def keep_compiled() -> None:
     _mend(home, tell)
     from resonax.programs import keep_programs
 
-    keep_programs(home.with_name("programs"), tell)
+    keep_programs(home.with_name(f"programs{kind}"), tell)
 
 
 def _teller(home: Path) -> Callable[[str], None]:

@@ -16,7 +16,7 @@ from resonax.cli.claims import show_claims
 from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
 from resonax.cli.show import show_line
 from resonax.executors.processes import count_workers, start_executor
-from resonax.paper.catalogue import EXPERIMENTS, catalogue, check_names, judge
+from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue, check_names, judge
 from resonax.sweeps.devices import check_device, chosen_device
 
 if TYPE_CHECKING:
@@ -44,11 +44,13 @@ def reproduce(
     check_whole("seed", seed, low=0, high=2**63 - 1)
     check_names(ids, scale)
     check_device(device)
-    count = len(set(ids) or EXPERIMENTS)
+    wanted = set(ids or EXPERIMENTS)
+    count = len(wanted)
+    processes = count_workers(None if wanted & IN_PARTS else count)
     with holding(out):
         words = f"{count} of the paper's {len(EXPERIMENTS)} figures, {scale} scale, into {out}"
         print(f"{words}; what is stored is kept", file=sys.stderr, flush=True)
-        with start_executor(count_workers(count), prepare, _LIBRARIES) as executor:
+        with start_executor(processes, prepare, _LIBRARIES) as executor:
             from resonax.sweeps.runner import run_experiments
 
             experiments = [item for item in catalogue(ids, scale) if networks or not item.networks]

@@ -43,9 +43,9 @@ def _cores() -> int:
     return cores or 1
 
 
-def count_workers(jobs: int) -> int:
-    """Return how many processes to share some jobs among."""
-    return min(jobs, _cores(), _MOST)
+def count_workers(jobs: int | None = None) -> int:
+    """Return how many processes to share some jobs among, or a number that is not known yet."""
+    return min(_MOST if jobs is None else jobs, _cores(), _MOST)
 
 
 def _serve(pipe: Connection) -> None:

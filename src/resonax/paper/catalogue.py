@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from resonax.sweeps.experiment import Datasets, Experiment
     from resonax.sweeps.judgement import Claim
 
-__all__ = ["EXPERIMENTS", "SCALES", "catalogue", "check_names", "judge"]
+__all__ = ["EXPERIMENTS", "IN_PARTS", "SCALES", "catalogue", "check_names", "judge"]
 
 SCALES = ("smoke", "paper")
 # Module and function of each record; a test or an extension may enter a function itself.
@@ -36,6 +36,21 @@ EXPERIMENTS: dict[str, str | Callable[[str], Experiment]] = {
     "single-sample": "resonax.paper.samples:single_sample",
     "spectra": "resonax.paper.spectra:spectra",
 }
+
+# Figures of several tasks, which processes can share.
+IN_PARTS = frozenset(
+    (
+        "square-samples",
+        "switching-variance",
+        "switching-dimension",
+        "switching-adam",
+        "switching-network",
+        "theory-maps",
+        "lower-momentum",
+        "smaller-step",
+        "single-sample",
+    )
+)
 
 
 def check_names(ids: Iterable[str], scale: str) -> None:

@@ -24,6 +24,7 @@ from resonax.paper.propositions_judges import (
     score_limit,
 )
 from resonax.processes import AR2, Sinusoid, Square, Switching
+from resonax.programs import program
 from resonax.results import Layout, Variable
 from resonax.stability.criteria import rates
 from resonax.sweeps.experiment import Experiment, Judge, compute_at_once
@@ -60,7 +61,7 @@ _TURNS = 200
 _DYNAMICS = ("flow", "map")
 
 
-@jax.jit
+@program
 def _laws(setting: Setting) -> tuple[jax.Array, jax.Array]:
     """Return mean and B at each of the three steps, or means."""
     process: Any = setting.process
@@ -92,8 +93,8 @@ def _gradients(seed: int, samples: int) -> dict[str, np.ndarray]:
     return {"gradient_mean": mean, "gradient_error": error, "gradient_expected": expected}
 
 
-@jax.jit
-def _matrices(setting: Setting, index: jax.Array) -> jax.Array:
+@program
+def _matrices(setting: Setting, index: np.ndarray) -> jax.Array:
     return jax.vmap(lambda k: Map(setting).expected(setting.process.moments(k)))(index)
 
 
@@ -103,7 +104,7 @@ def _map_path(problem: by_hand.Problem, steps: int, lr: float, momentum: float) 
     units = np.array([[1.0], [root]])  # the map keeps sqrt(lr) times the velocity
     path = [(units * problem.start).ravel()]
     setting = Setting(Sinusoid(period=problem.period / root), heavy_ball(lr, momentum))
-    for matrix in np.asarray(_matrices(setting, jnp.arange(float(steps)))):
+    for matrix in np.asarray(_matrices(setting, np.arange(float(steps)))):
         path.append(matrix @ path[-1])
     return np.array(path).reshape(-1, 2, 2) / units
 

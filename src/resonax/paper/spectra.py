@@ -16,6 +16,7 @@ from resonax.checks import ArgumentError
 from resonax.figures.spectra import plot_spectra
 from resonax.paper.spectra_judges import judge_spectral_peaks
 from resonax.processes import AR2, Process, Sinusoid, Spectrum, Square, Switching
+from resonax.programs import program
 from resonax.results import Layout, Variable
 from resonax.sweeps.experiment import Experiment, Judge, compute_at_once
 
@@ -61,16 +62,18 @@ SIGNALS = tuple(
 )
 
 
-@functools.partial(jax.jit, static_argnames=("steps",))
-def _draw(family: Process, periods: jax.Array, keys: jax.Array, steps: int) -> jax.Array:
+@functools.partial(program, static=("number", "steps"))
+def _draw(family: Process, periods: np.ndarray, seed: int, *, number: int, steps: int) -> jax.Array:
     """Return paths of the input and of the mean behind it, (periods, 2, steps)."""
+    keys = jax.random.split(jax.random.key(seed), len(SIGNALS))
+    keys = keys[number * len(periods) : (number + 1) * len(periods)]
 
     def each(period: jax.Array, key: jax.Array) -> jax.Array:
         process = replace(family, period=period)  # pyright: ignore[reportArgumentType]
         inputs, mean = process.sample(key, steps, 1), process.path(key, steps)
         return jnp.stack([inputs[:, 0, 0], mean[:, 0]])
 
-    return jax.vmap(each)(periods, keys)
+    return jax.vmap(each)(jnp.asarray(periods), keys)
 
 
 def _through_window(spectrum: Spectrum, density: np.ndarray, window: np.ndarray) -> np.ndarray:
@@ -138,11 +141,16 @@ def compute_spectra(seed: int, steps: int) -> dict[str, np.ndarray]:
     """
     if steps < 10 * _SEGMENT:
         raise ArgumentError(f"steps must be at least {10 * _SEGMENT}, got {steps}")
-    keys = jax.random.split(jax.random.key(seed), len(SIGNALS))
     count = len(SIGNALS) // len(_FAMILIES)
     paths = np.concatenate(
         [
-            _draw(family, jnp.array([one.period for one in SIGNALS[part]]), keys[part], steps)
+            _draw(
+                family,
+                np.array([one.period for one in SIGNALS[part]]),
+                seed,
+                number=number,
+                steps=steps,
+            )
             for number, (family, *_) in enumerate(_FAMILIES)
             for part in [slice(number * count, (number + 1) * count)]
         ]

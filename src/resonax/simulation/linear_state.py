@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from resonax.programs import program
+
 __all__ = [
     "LinearState",
     "add_distances",
@@ -132,7 +134,7 @@ def add_distances(before: LinearState, after: LinearState) -> LinearState:
     return after._replace(total=total, level=level)
 
 
-@functools.partial(jax.jit, static_argnames="steps")
+@functools.partial(program, static=("steps",))
 def log_distance(state: LinearState, *, steps: int) -> Array:
     """Return the logarithm of the mean distance over a window, or of the distance for 0 steps."""
     mean, shift = distance(state.weights), state.shift

@@ -13,6 +13,7 @@ from jax import Array
 
 from resonax.learners import Network
 from resonax.moments import Moments
+from resonax.programs import program
 from resonax.simulation.batches import (
     CHOICE,
     INPUT,
@@ -149,7 +150,7 @@ def _inputs(law: Law, standard: Array, choice: Array) -> Array:
     return law.mean[which] + jnp.einsum("nij,nj->ni", law.root[which], standard)
 
 
-@functools.partial(jax.jit, static_argnames="loop")
+@functools.partial(program, static=("loop",))
 def begin_networks(training: Training, grid: Grid, *, loop: Loop) -> NetworkState:
     """Return the state of all cells before the first step."""
     model, dim = training.model, training.process.dim
@@ -212,7 +213,7 @@ def _step(
     return update_weights(optimizer, slope, layers, state, decays=loop.decays)
 
 
-@functools.partial(jax.jit, static_argnames="loop", donate_argnames="state")
+@functools.partial(program, static=("loop",), donate=("state",))
 def step_networks(
     training: Training,
     grid: Grid,

@@ -16,6 +16,7 @@ from jax import Array
 from resonax.lanes import Fleet, LawForm, Plan, Slots, Unsupported, host_machine, trace_update
 from resonax.learners import Network
 from resonax.moments import Moments
+from resonax.programs import program
 from resonax.simulation.batches import CHOICE, INPUT, NOISE, PROCESS, Gaussian, Law, split
 from resonax.simulation.network import (
     TEST,
@@ -84,7 +85,7 @@ def _stationary(training: Training) -> Law:
     return split(training.process.stationary(), has_diagonal_roots(training.process))
 
 
-@functools.partial(jax.jit, static_argnames="loop")
+@functools.partial(program, static=("loop",))
 def _begin(training: Training, grid: Grid, *, loop: Loop) -> tuple[_Start, Any, Array]:
     """Return all networks and processes before the first step, and the laws of the tests."""
     dim, model = training.process.dim, training.model
@@ -105,7 +106,7 @@ def _begin(training: Training, grid: Grid, *, loop: Loop) -> tuple[_Start, Any, 
     return start, begin_walk(training, grid, loop)[0], law_table(tests)
 
 
-@functools.partial(jax.jit, static_argnames=("loop", "most", "shape"))
+@functools.partial(program, static=("loop", "most", "shape"))
 def _laws(
     training: Training,
     grid: Grid,

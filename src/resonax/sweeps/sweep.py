@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
-from scipy.interpolate import RegularGridInterpolator
 
 from resonax.algebra import on_the_cpu
 from resonax.labels import CRITERIA, LABELS
@@ -19,6 +17,9 @@ from resonax.sweeps.build import build_setting, build_training
 from resonax.sweeps.panels import applies
 from resonax.sweeps.schema import Panel, Sweep
 from resonax.sweeps.validation import resolve
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = ["compute_sweep", "sweep_groups", "sweep_layout", "sweep_specification"]
 
@@ -221,6 +222,8 @@ def _theory(sweep: Sweep, number: int, criterion: str) -> dict[str, np.ndarray]:
         own = build_setting(sweep, number, theory=True)
     if criterion not in _COSTLY:
         return {"rate": _known(sweep, number, stability_map(own, criterion, **points)).rate.values}
+    from scipy.interpolate import RegularGridInterpolator  # takes a while to load
+
     places = [
         np.unique(np.linspace(0, size - 1, most).round().astype(int))
         for size, most in zip(shape, sweep.theory.points, strict=True)
