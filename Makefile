@@ -84,6 +84,7 @@ docs-pictures: $(VENV)/.test
 	$(BIN)/python docs/pictures/check.py
 	$(BIN)/python docs/pictures/response.py
 	$(BIN)/python docs/pictures/every_order.py
+	$(BIN)/python docs/pictures/explore.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

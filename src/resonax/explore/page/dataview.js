@@ -101,14 +101,14 @@ export function dataView(schema) {
   }
 
   function check() {
+    checked = null; // the same again is checked again
     change("data", { ...words, run: 1 }, "check");
-    if (table && !job) begin(true);
   }
 
-  async function begin(isAsked = false) {
+  async function begin() {
     const options = optionsIn(words);
     const key = JSON.stringify([words.source, words.name, options]);
-    if (key === checked && !isAsked) return;
+    if (key === checked) return;
     checked = key;
     const body = new FormData();
     if (words.source === "file") body.append("file", file);
@@ -119,31 +119,27 @@ export function dataView(schema) {
     reset();
     try {
       const { job: id } = await request("check", { body });
+      if (key !== checked) return; // something else was asked for meanwhile
       job = id;
       silence = listen(id, {
-        progress: showProgress, partial: showFound, result: finish,
+        progress: showProgress, partial: showFound, result: (found) => finish(found, id),
         failed: ({ error: text }) => failed(text), cancelled: () => failed("The check was stopped."),
       });
     } catch (problem) {
       if (!isDropped(problem)) failed(problem.message);
     }
+  }
 
-    function finish(found) {
-      showFound(found);
-      progress.classList.add("idle");
-      stop.disabled = true;
-      links.replaceChildren(
-        el("a", { href: address(`jobs/${id()}/report`), download: "report.html" }, "Download the report"),
-        " · ", el("a", { href: address(`jobs/${id()}/check.json`), download: "check.json" },
-          "the numbers as JSON"));
-      code.show([{ title: "Check", code: found.code }]);
-      announce(found.sentence);
-      job = null;
-    }
-
-    function id() {
-      return encodeURIComponent(job);
-    }
+  function finish(found, id) {
+    showFound(found);
+    job = null;
+    progress.classList.add("idle");
+    const path = `jobs/${encodeURIComponent(id)}`;
+    links.replaceChildren(
+      el("a", { href: address(`${path}/report`), download: "report.html" }, "Download the report"), " · ",
+      el("a", { href: address(`${path}/check.json`), download: "check.json" }, "the numbers as JSON"));
+    code.show([{ title: "Check", code: found.code }]);
+    announce(found.sentence);
   }
 
   function reset() {
@@ -152,7 +148,6 @@ export function dataView(schema) {
     head.show("", "Checking these rows …");
     say(said, "");
     progress.classList.remove("idle");
-    stop.disabled = false;
     bar.removeAttribute("value");
     say(stage, "reading");
     for (const node of [remedies, notes, links, facts]) node.replaceChildren();

@@ -101,12 +101,12 @@ export function figure(title, { name, size = "", zoom = false, empty = "" }) {
       say(caption, text ?? "");
       plot.setAttribute("aria-label", `${heading.textContent}. ${text ?? ""}`);
     },
+    /** Say why there is nothing to see; the note covers what was drawn before. */
     clear(why) {
       build = null;
       turn += 1;
       say(note, why);
       note.hidden = false;
-      if (window.Plotly && plot.data) window.Plotly.purge(plot);
       say(caption, "");
     },
     close: () => drawn.delete(plot),

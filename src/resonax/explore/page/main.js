@@ -59,7 +59,10 @@ function show(state) {
     main.append(views[state.view].root);
   }
   document.getElementById("starting")?.remove();
-  for (const [name, view] of Object.entries(views)) view.root.hidden = name !== state.view;
+  for (const [name, view] of Object.entries(views)) {
+    if (name !== state.view && !view.root.hidden) view.leave?.();
+    view.root.hidden = name !== state.view;
+  }
   for (const link of document.querySelectorAll("#views a")) {
     const isHere = link.dataset.view === state.view;
     if (isHere) link.setAttribute("aria-current", "page");

@@ -100,5 +100,10 @@ export function mapView(schema) {
       for (const each of Object.values(asked)) each.forget();
       map.again();
     },
+    /** Give up what was asked: another view is shown. */
+    leave() {
+      for (const each of Object.values(asked)) each.drop();
+      map.leave();
+    },
   };
 }

@@ -18,8 +18,7 @@ export function panelFigure(panel, experiment, index) {
   const isMap = panel.kind === "heatmap";
   fig.draw(() => (isMap ? heatmap(panel) : lines(panel)));
   const [across, up] = isMap ? [picker(panel.x.label, panel.x.values), picker(panel.y.label, panel.y.values)]
-    : [picker(panel.x.label, panel.series[0]?.x ?? []),
-      picker("Line", panel.series.map((each) => each.name))];
+    : [picker(panel.x.label, panel.x.values), picker("Line", panel.series.map((each) => each.name))];
   const text = el("p", { class: "cell-text", role: "status" },
     "Choose a point, here or by a click, to see the runs behind it.");
   const table = el("dl", { class: "facts" });
@@ -69,31 +68,27 @@ function axisLook(axis, values) {
   const isNumeric = !values || values.every((value) => typeof value === "number");
   return {
     title: figureText(axis.label ?? axis.name), fixedrange: false, showgrid: false,
-    type: isNumeric ? (axis.log ? "log" : "linear") : "category", exponentformat: "power",
+    type: isNumeric ? (values && isLog(values) ? "log" : "linear") : "category", exponentformat: "power",
   };
 }
 
-function heatmap(panel) {
-  const { x, y, z, zlabel = "" } = panel;
+/** Whether points are spaced by factors: the last step is then many times the first. */
+function isLog(values) {
+  if (values.length < 4 || !(values[0] > 0)) return false;
+  return (values.at(-1) - values.at(-2)) / (values[1] - values[0]) > 4;
+}
+
+function heatmap({ x, y, z, label = "" }) {
   const hover = {
     customdata: z,
     hovertemplate: `${figureText(x.label)} %{x}<br>${figureText(y.label)} %{y}`
-      + `<br>${figureText(zlabel)} %{customdata:.4g}<extra></extra>`,
+      + `<br>${figureText(label)} %{customdata:.4g}<extra></extra>`,
   };
-  const traces = panel.diverging ? growthTraces(x.values, y.values, z, { smooth: false, hover }) : [{
-    type: "heatmap", x: x.values, y: y.values, colorscale: sequential(), ...hover,
-    z: panel.log ? z.map((row) => row.map((value) => (value > 0 ? Math.log10(value) : null))) : z,
-    colorbar: { thickness: 12, outlinewidth: 0, tickprefix: panel.log ? "10^" : "",
-      title: { text: figureText(zlabel), side: "right" } },
+  const isGrowth = /\brate\b/.test(label);
+  const traces = isGrowth ? growthTraces(x.values, y.values, z, { smooth: false, hover }) : [{
+    type: "heatmap", x: x.values, y: y.values, z, colorscale: sequential(), ...hover,
+    colorbar: { thickness: 12, outlinewidth: 0, title: { text: figureText(label), side: "right" } },
   }];
-  if (panel.contour) {
-    const { ink } = colours();
-    traces.push({
-      type: "contour", x: x.values, y: y.values, z: panel.contour, autocontour: false, showscale: false,
-      hoverinfo: "skip", contours: { start: 0, end: 0, size: 1, coloring: "none" },
-      line: { color: ink, width: 1.8, dash: "dot" },
-    });
-  }
   return {
     traces,
     layout: look({
@@ -103,30 +98,21 @@ function heatmap(panel) {
   };
 }
 
-function lines(panel) {
+function lines({ series, x, label = "", log }) {
   const { blue, red, ink, soft, grey } = colours();
   const palette = [blue, red, ink, soft, grey];
-  const { series, x, y } = panel;
-  const drawn = series.flatMap((each, index) => {
-    const color = palette[index % palette.length];
-    const line = { color, width: 1.6, dash: DASHES[Math.floor(index / palette.length) % DASHES.length] };
-    const edge = { x: each.x, type: "scatter", mode: "lines", line: { width: 0 }, hoverinfo: "skip",
-      showlegend: false };
-    const band = each.low && each.high ? [
-      { ...edge, y: each.low }, { ...edge, y: each.high, fill: "tonexty", fillcolor: `${color}33` },
-    ] : [];
-    return [...band, {
-      x: each.x, y: each.y, name: figureText(each.name), meta: index, type: "scatter", line,
-      mode: each.x.length > 60 ? "lines" : "lines+markers", marker: { size: 5 },
-    }];
-  });
   return {
-    traces: drawn,
+    traces: series.map((each, index) => ({
+      x: x.values, y: each.values, name: figureText(each.name), meta: index, type: "scatter",
+      mode: x.values.length > 60 ? "lines" : "lines+markers", marker: { size: 5 },
+      line: { color: palette[index % palette.length], width: 1.6,
+        dash: DASHES[Math.floor(index / palette.length) % DASHES.length] },
+    })),
     layout: look({
-      dragmode: "zoom", showlegend: series.length > 1,
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
-      margin: { l: 68, r: 16, t: series.length > 1 ? 56 : 12, b: 48 },
-      xaxis: axisLook(x), yaxis: { ...axisLook(y), showgrid: true },
+      dragmode: "zoom", showlegend: series.length > 1, legend: { x: 0, y: -0.22, orientation: "h" },
+      margin: { l: 68, r: 16, t: 12, b: series.length > 1 ? 96 : 48 },
+      xaxis: axisLook(x, x.values),
+      yaxis: { ...axisLook({ label }), showgrid: true, type: log ? "log" : "linear" },
     }),
   };
 }

@@ -135,6 +135,12 @@ export function rateMap(schema, { moved, refuse }) {
       coarse.forget();
       fine.forget();
     },
+    leave() {
+      clearTimeout(rest);
+      delete fig.root.dataset.key;
+      coarse.drop();
+      fine.drop();
+    },
   };
 }
 

@@ -1,7 +1,7 @@
 /** The view of stored results: experiments, their figures point by point, and their claims. */
 
 import { change } from "./address.js";
-import { isDropped, request } from "./api.js";
+import { address, isDropped, request } from "./api.js";
 import { codeBox } from "./code.js";
 import { el, say } from "./dom.js";
 import { panelFigure } from "./panels.js";
@@ -15,13 +15,14 @@ const OUTCOMES = { holds: "▼ holds", "does not hold": "▲ does not hold", "no
 export function resultsView(schema) {
   const title = el("h1", { class: "headline" }, "Results");
   const caption = el("p", { class: "explanation" });
+  const stored = el("p", { class: "links" });
   const error = el("p", { class: "error", role: "alert" });
   const list = el("ul", { class: "experiments" });
   const panels = el("div", { class: "panels" });
   const claims = el("div", { class: "claims" });
   const code = codeBox();
   const root = el("div", { class: "view results-view", id: "view-results" },
-    el("div", { class: "lead" }, title, caption, error),
+    el("div", { class: "lead" }, title, caption, stored, error),
     el("nav", { class: "panel card", "aria-label": "Experiments" }, el("h2", {}, "Experiments"), list),
     el("div", { class: "main-map" }, panels, claims), code.root);
   let folder = null;
@@ -53,6 +54,7 @@ export function resultsView(schema) {
       else button.removeAttribute("aria-current");
     }
     if (!name) {
+      stored.replaceChildren();
       showPanels([]);
       say(title, `Results in ${folder.name}`);
       say(caption, "Choose an experiment to see its figures point by point.");
@@ -64,6 +66,10 @@ export function resultsView(schema) {
       if (shown !== name) return;
       say(title, found.title ?? name);
       say(caption, found.caption ?? "");
+      const path = `results/${encodeURIComponent(name)}/figure`;
+      stored.replaceChildren(...(found.figure ? ["The stored figure: ",
+        el("a", { href: address(`${path}.png`), target: "_blank", rel: "noopener" }, "PNG"), ", ",
+        el("a", { href: address(`${path}.svg`), target: "_blank", rel: "noopener" }, "SVG"), "."] : []));
       showPanels(found.panels);
       showClaims(found.claims ?? []);
       code.show([{ title: "Experiment", code: found.code }]);
@@ -98,10 +104,18 @@ export function resultsView(schema) {
   };
 }
 
-function claim({ id, claim: statement, outcome, measured, sentence: text, note }) {
-  const number = typeof measured === "number" ? `measured ${short(measured)}` : measured;
+function claim({ id, statement, outcome, quantity, worst, reason, note }) {
+  const said = [worst?.case, quantity].filter(Boolean).join(", ");
+  const limit = worst?.threshold ? ` (${[worst.comparison, shown(worst.threshold)].filter(Boolean).join(" ")})` : "";
+  const interval = worst?.interval ? `, interval ${worst.interval.map(shown).join(" to ")}` : "";
+  const number = worst ? `${said}: ${shown(worst.measured)}${limit}${interval}` : quantity;
   return el("li", { "data-outcome": outcome },
     el("p", {}, el("strong", {}, OUTCOMES[outcome] ?? outcome), " ", el("code", {}, id)),
     el("p", {}, statement),
-    ...[text ?? number, note].filter(Boolean).map((each) => el("p", { class: "measured" }, sentence(each))));
+    ...[number, note].filter(Boolean).map((each) => el("p", { class: "measured" }, sentence(each))),
+    reason ? el("details", {}, el("summary", {}, "How it is judged"), el("p", {}, reason)) : null);
+}
+
+function shown(value) {
+  return typeof value === "number" ? short(value) : String(value ?? "–");
 }

@@ -90,8 +90,13 @@ export function axisWord({ name, first, last }) {
   return `${name}:${first}:${last}`;
 }
 
-/** Return a setting without the numbers that are as usual: what is asked, and shown as code. */
+/** Return a setting without the numbers that are as usual: what is asked, and shown as code.
+ *
+ * Adaptive optimizers have defaults of their own for some numbers, which are all given.
+ */
 export function compact(schema, setting) {
-  return Object.fromEntries(Object.entries(setting).filter(([name, value]) => name in schema.default
-    || value !== schema.numbers[name]?.default));
+  const { criteria, numbers } = schema.optimizers.find(({ name }) => name === setting.optimizer);
+  const needed = new Set([...Object.keys(schema.default), ...(criteria.includes("level") ? numbers : [])]);
+  return Object.fromEntries(Object.entries(setting)
+    .filter(([name, value]) => needed.has(name) || value !== schema.numbers[name]?.default));
 }

@@ -1,0 +1,309 @@
+"""The page of `resonax explore` in a real browser: each view, as a person uses it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from browsing import Server, Visit, find_browser, serving, visiting
+
+PAGE = Path(__file__).parent.parent / "src" / "resonax" / "explore" / "page"
+AXES = "&x=period:12:60&y=momentum:0.95:0.999"
+TONGUE = f"#view=map&process=sinusoid&period=22&momentum=0.97&lr=0.01&batch=20{AXES}"
+BEYOND = "main > :not([hidden])"
+SMALL = {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="session")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    try:
+        path = find_browser()
+    except RuntimeError as error:
+        pytest.fail(str(error))
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """One server for all tests that do not stop it, with results to browse."""
+    with serving(str(results(tmp_path_factory.mktemp("results")))) as started:
+        yield started
+
+
+@pytest.fixture
+def visit(browser, server, request):
+    """A tab on the map in the tongue, or where a test wants to begin."""
+    start = getattr(request, "param", TONGUE)
+    with visiting(browser, server.address + start) as opened:
+        yield opened
+
+
+def starting(view: str):
+    """Begin a test on another view, for which no map is computed."""
+    return pytest.mark.parametrize("visit", [f"#view={view}"], indirect=True, ids=[view])
+
+
+def results(folder: Path) -> Path:
+    """Run a small sweep whose results are browsed."""
+    import resonax as rx
+
+    sweep = {
+        "id": "small",
+        "title": "A small sweep",
+        "process": {"kind": "sinusoid"},
+        "model": {"kind": "linear"},
+        "optimizer": {"kind": "heavy_ball", "lr": 0.01},
+        "train": {"batch": 4, "noise": 0.1},
+        "run": {"runs": 3, "steps": 80, "window": 20},
+        "axes": {"momentum": {"values": [0.9, 0.95]}, "period": {"values": [11, 22, 33]}},
+    }
+    rx.run_sweep(sweep, out=folder)
+    return folder
+
+
+def rows(path: Path, count: int = 600) -> Path:
+    """Write hours of a day that repeats, and what comes next; one name is mark-up."""
+    noise = np.random.default_rng(0).normal(size=count + 1)
+    values = 2 * np.sin(2 * np.pi * np.arange(count + 1) / 24) + 0.5 * noise
+    lines = [f"{k},{a:.6f},{b:.6f}" for k, (a, b) in enumerate(itertools.pairwise(values))]
+    path.write_text("\n".join(["hour,<b>now</b>,later", *lines]))
+    return path
+
+
+def test_the_map_says_what_happens_to_a_setting_and_shows_why(visit: Visit):
+    assert re.search(r"Diverges: .* doubles every [\d,]+ steps\.", visit.verdict())
+    for name in ("map", "runs", "multipliers", "spectrum"):
+        visit.drawn(name)
+    page = visit.page
+    assert page.locator(".criteria li[data-verdict=diverges]").count() == 4
+    page.wait_for_selector("[data-safe=momentum]")
+    code = page.inner_text(".codes")
+    assert "resonax stability sinusoid" in code
+    assert "rx.verdict(" in code
+    page.wait_for_function(
+        "() => document.querySelector('[data-name=map] .plot').data[0].z.length === 100"
+    )
+
+
+def test_a_slider_redraws_the_map_and_the_back_button_undoes_it(visit: Visit):
+    page = visit.page
+    visit.verdict()
+    visit.drawn("map")
+    before, start = visit.rates(), page.url
+    page.focus("[data-number=amplitude]")
+    for _ in range(40):
+        page.keyboard.press("ArrowLeft")
+    page.wait_for_function(
+        "before => JSON.stringify(document.querySelector('[data-name=map] .plot').data[0].z)"
+        " !== before",
+        arg=page.evaluate("JSON.stringify", before),
+    )
+    assert "amplitude=0.38" in page.url
+    page.go_back()
+    assert page.url == start
+    assert page.input_value("[data-typed=amplitude]") == "0.5"
+
+
+def test_you_can_be_clicked_dragged_and_moved_by_keys(visit: Visit):
+    page = visit.page
+    assert "Diverges" in visit.verdict()
+    visit.drawn("map")
+    box = page.locator("[data-name=map] .surface").bounding_box()
+    page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + 0.9 * box["height"])
+    visit.verdict("converges")
+    numbers = dict(re.findall(r"(momentum|period)=([\d.]+)", page.url))
+    assert float(numbers["momentum"]) == pytest.approx(0.95 + 0.1 * 0.049, abs=1e-3)
+    page.keyboard.press("Shift+ArrowUp")
+    raised = float(dict(re.findall(r"(momentum)=([\d.]+)", page.url))["momentum"])
+    assert raised == pytest.approx(float(numbers["momentum"]) + 0.05 * 0.049, abs=2e-4)
+    marker = page.locator("[data-name=map] .you").bounding_box()
+    page.mouse.move(marker["x"] + 11, marker["y"] + 11)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 10 / 48 * box["width"], box["y"] + 4, steps=5)
+    page.mouse.up()
+    visit.verdict("diverges")
+
+
+def test_a_safe_value_is_a_button_and_leads_out_of_the_tongue(visit: Visit):
+    visit.page.click("[data-safe=momentum]")
+    visit.verdict("converges")
+    assert float(re.findall(r"momentum=([\d.]+)", visit.page.url)[0]) < 0.97
+
+
+def test_any_two_numbers_are_axes_and_a_wrong_number_is_refused_beside_it(visit: Visit):
+    page = visit.page
+    visit.drawn("map")
+    page.select_option("[data-axis=x]", "lr")
+    page.wait_for_function(
+        "() => document.querySelector('[data-name=map] .plot')"
+        ".layout.xaxis.title.text.includes('step size')"
+    )
+    assert "x=lr" in page.url
+    page.fill("[data-typed=lr]", "-1")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("main .error:not(:empty)")
+    visit.errors.clear()  # the browser notes the answer 400 in its console
+    page.fill("[data-typed=lr]", "0.01")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("main .error:not(:empty)", state="detached")
+
+
+@starting("data")
+def test_a_dropped_file_is_checked_and_a_remedy_moves_you(visit: Visit, tmp_path):
+    page = visit.page
+    page.wait_for_selector(".drop")
+    visit.drop(rows(tmp_path / "day <i>.csv"))
+    page.wait_for_selector("select[data-option=target] option[value='later']", state="attached")
+    assert page.locator(".data-form b, .data-form i").count() == 0  # names stay text
+    page.select_option("[data-option=target]", "later")
+    page.click("#check")
+    assert "Diverges" in visit.verdict()
+    page.wait_for_selector(".links a")
+    for name in ("data-map", "rhythms", "training", "orders"):
+        visit.drawn(name)
+    assert "24" in page.inner_text(f"{BEYOND} .explanation")
+    assert "resonax check" in page.inner_text(f"{BEYOND} .codes")
+    with page.expect_download() as saved:
+        page.click(".links a >> nth=0")
+    assert "<html" in Path(saved.value.path()).read_text()
+    page.click("[data-remedy=momentum]")
+    assert "run=" not in page.url
+    assert "by the map an error halves" in page.inner_text(".here")
+
+
+@starting("data")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("empty.csv", b""), ("words.csv", b"a,b\nx,y\n"), ("not.parquet", b"PAR1 or not")],
+)
+def test_a_bad_file_is_refused_in_one_sentence(visit: Visit, tmp_path, name, content):
+    page = visit.page
+    (tmp_path / name).write_bytes(content)
+    page.set_input_files("input[type=file]", tmp_path / name)
+    if name == "words.csv":  # it can be read, and nothing be learnt from it
+        page.wait_for_selector("select[data-option=target] option[value='a']", state="attached")
+        page.click("#check")
+    page.wait_for_selector(f"{BEYOND} .error:not(:empty)")
+    text = page.inner_text(f"{BEYOND} .error:not(:empty)")
+    assert text.endswith(".")
+    assert "Traceback" not in text
+    visit.errors.clear()  # the browser notes the answer 400 in its console
+
+
+@starting("results")
+def test_results_are_browsed_point_by_point(visit: Visit):
+    page = visit.page
+    page.click("[data-experiment]")
+    page.wait_for_selector("figure.stored .plot .main-svg")
+    assert "experiment=" in page.url
+    page.select_option("figure.stored .cell select >> nth=0", index=1)
+    page.wait_for_function(
+        "() => !document.querySelector('.cell-text').textContent.startsWith('Choose')"
+    )
+
+
+def test_the_tour_tells_the_story_in_five_steps(visit: Visit):
+    page = visit.page
+    page.click("#tour-start")
+    told = []
+    verdicts = ("converges", "diverges", "marginal", "diverges", "converges")
+    for step in range(1, 6):
+        page.wait_for_selector(f"#tour h2:has-text('{step} of 5')")
+        told.append(page.inner_text("#tour h2").split(": ")[1])
+        visit.verdict(verdicts[step - 1])
+        assert f"tour={step}" in page.url
+        page.click("#tour .primary")
+    assert told == ["Swing", "Tongue", "Noise", "Real data", "Cure"]
+    assert page.is_hidden("#tour")
+    page.go_back()
+    page.wait_for_selector("#tour h2:has-text('5 of 5')")
+
+
+def test_two_tabs_at_once_do_not_disturb_each_other(browser, server):
+    calm = server.address + TONGUE.replace("0.97", "0.9")
+    with (
+        visiting(browser, server.address + TONGUE) as first,
+        visiting(browser, calm) as second,
+    ):
+        for tab in (first, second):
+            tab.page.focus("[data-number=variance]")
+        for _ in range(5):
+            for tab in (first, second):
+                tab.page.keyboard.press("ArrowRight")
+        assert "Diverges" in first.verdict()
+        assert "Converges" in second.verdict()
+
+
+def test_a_server_that_stops_and_comes_back_is_found_again(browser):
+    server = Server()
+    server.start()
+    try:
+        with visiting(browser, server.address + TONGUE) as visit:
+            visit.verdict()
+            server.stop()
+            visit.page.fill("[data-typed=momentum]", "0.9")
+            visit.page.keyboard.press("Enter")
+            visit.page.wait_for_selector("#banner:not([hidden])")
+            server.start()
+            visit.page.wait_for_selector("#banner", state="hidden")
+            visit.verdict("converges")
+            visit.errors.clear()  # the browser notes each request without an answer
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_can_be_read_by_everyone(browser, server, scheme):
+    """No violation of axe's rules, nothing wider than a phone, nothing that moves as data comes."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    size = SMALL if scheme == "dark" else {"width": 720, "height": 450}  # 1440 at 200%
+    with visiting(browser, server.address + TONGUE, viewport=size, color_scheme=scheme) as visit:
+        for view in ("map", "data", "results"):
+            visit.page.click(f"#views a[data-view={view}]")
+            if view == "map":
+                visit.verdict()
+                visit.drawn("spectrum")
+            found = Axe().run(visit.page).response["violations"]
+            assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+            assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert visit.shift() < 0.1
+
+
+def test_figures_are_saved_and_colours_are_kept(visit: Visit):
+    page = visit.page
+    visit.drawn("map")
+    for kind, start in (("PNG", b"\x89PNG"), ("SVG", b"<svg")):
+        with page.expect_download() as saved:
+            page.click(f"[data-name=map] .save:has-text('{kind}')")
+        assert Path(saved.value.path()).read_bytes().startswith(start)
+    page.select_option("#theme", "dark")
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+@pytest.mark.parametrize(
+    "unwanted", [r"innerHTML|outerHTML|insertAdjacent|\beval\(", r"https?://(?!www\.w3\.org)"]
+)
+def test_no_text_becomes_mark_up_and_no_other_host_is_named(unwanted):
+    found = [path.name for path in PAGE.iterdir() if re.search(unwanted, path.read_text())]
+    assert found == []
+
+
+def test_no_file_of_the_page_is_longer_than_can_be_read_in_one_sitting():
+    assert [path.name for path in PAGE.iterdir() if path.read_text().count("\n") > 300] == []
+
+
+def test_a_missing_browser_is_told_in_a_sentence(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(RuntimeError, match="install Debian's package chromium"):
+        find_browser()
