@@ -48,6 +48,10 @@ def _run(line: str, folder) -> dict:
     return {**json.loads(last), "answer": answer, "errors": found.stderr}
 
 
+def _entries(folder) -> list:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
 def test_a_second_process_traces_and_lowers_nothing_and_loads_nothing_large(tmp_path):
     first, second = _run(LINE, tmp_path), _run(LINE.replace("40", "41.5"), tmp_path)
     traced = [name for name in first["events"] if "trace" in name or "mlir" in name]
@@ -55,7 +59,7 @@ def test_a_second_process_traces_and_lowers_nothing_and_loads_nothing_large(tmp_
     assert not [name for name in second["events"] if name.startswith("/jax/core/compile")]
     for found in (first, second):
         assert not {name for name in HEAVY if name in found["modules"]}
-    for entry in (tmp_path / "resonax" / "programs").iterdir():
+    for entry in _entries(tmp_path / "resonax" / "programs"):
         entry.write_bytes(entry.read_bytes()[:-9])
     third = _run(LINE, tmp_path)
     assert third["answer"] == first["answer"]
@@ -92,7 +96,7 @@ def test_what_is_kept_answers_as_what_was_compiled(shelf, monkeypatch):
             assert again.dtype == expected.dtype
             np.testing.assert_array_equal(again, expected)
             np.testing.assert_array_equal(again, 2 * times * np.asarray(value))
-    assert len(list(folder.iterdir())) == 8
+    assert len(_entries(folder)) == 8
     assert not told
 
 
@@ -100,7 +104,7 @@ def test_a_damaged_entry_is_made_again_and_a_folder_that_cannot_be_written_is_to
     folder, told = shelf
     double = program(_double)
     double({"x": 1.0})
-    (entry,) = folder.iterdir()
+    (entry,) = _entries(folder)
     for damage in (b"", entry.read_bytes()[:100], b"x" + entry.read_bytes()[1:]):
         entry.write_bytes(damage)
         keep_programs(folder, told.append)
@@ -111,6 +115,17 @@ def test_a_damaged_entry_is_made_again_and_a_folder_that_cannot_be_written_is_to
     keep_programs(folder / "file", told.append)
     assert double({"x": 1.0})["result"] == 2
     assert told[3:] == ["writing"]
+
+
+def test_of_old_versions_the_last_few_are_kept(shelf, monkeypatch):
+    folder, _ = shelf
+    for number in range(6):
+        programs._surroundings.cache_clear()
+        monkeypatch.setattr(programs, "_source", lambda number=number: f"version {number}")
+        program(_double)({"x": float(number)})
+        keep_programs(folder, print)
+    assert sorted(path.name for path in folder.iterdir()) == [f"version {n}" for n in range(2, 6)]
+    programs._surroundings.cache_clear()
 
 
 def test_what_another_package_defines_is_compiled_but_not_kept(shelf):
@@ -128,9 +143,9 @@ def test_what_another_package_defines_is_compiled_but_not_kept(shelf):
 
     moment.__module__, moment.__qualname__ = "resonax.somewhere", "moment"
     assert abs(float(program(moment)(Sawtooth(period=8.0))) + 0.125) < 1e-6
-    assert not list(folder.iterdir())
+    assert not _entries(folder)
     assert abs(float(program(moment)(rx.Sinusoid(period=12.0))) - 0.5) < 1e-6
-    assert len(list(folder.iterdir())) == 1
+    assert len(_entries(folder)) == 1
 
 
 def test_a_program_with_lapack_is_loaded_by_a_process_that_has_not_used_it(tmp_path):
@@ -147,7 +162,7 @@ print(float(programs.program(least)(np.diag([3.0, 2.0]))))
     for _ in range(2):
         found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert found.stdout.split() == ["2.0"], found.stderr
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(_entries(tmp_path)) == 1
 
 
 def test_the_key_tells_sources_machines_and_settings_apart(monkeypatch):

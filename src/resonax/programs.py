@@ -7,11 +7,13 @@ the structure and shapes of the arguments, the versions, the device and the sett
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
 import pickle
 import platform
+import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -33,6 +35,7 @@ _CONFIG = ("enable_x64", "default_matmul_precision", "threefry_partitionable", "
 _OURS = ("resonax.", "optax", "jax.", "builtins", "numpy")  # whose source the key stands for
 _PACKAGES = ("jax", "jaxlib", "numpy", "diffrax", "optax")
 _DIGEST = 32  # bytes
+_VERSIONS = 4  # of the source, whose programs stay
 
 
 class _UnknownError(Exception):
@@ -124,10 +127,11 @@ def program(
 def _file_name(
     function: Any, tree: Any, shapes: tuple, words: dict[str, Any], config: tuple, device: Any
 ) -> str:
-    """Return the name of a program: a digest of all that decides it."""
+    """Return the name of a program, a digest of all that decides it, under that of the source."""
     parts = [*_name(function), *_tree(tree), *map(repr, shapes), *_word(words), repr(config)]
-    digest = hashlib.sha256("\0".join([*parts, *_surroundings(device)]).encode()).hexdigest()
-    return f"{function.__name__.strip('_')}-{digest}"
+    source, *rest = _surroundings(device)
+    digest = hashlib.sha256("\0".join([*parts, *rest]).encode()).hexdigest()
+    return f"{source[:16]}/{function.__name__.strip('_')}-{digest}"
 
 
 def _device() -> Any:
@@ -246,7 +250,8 @@ def _load(path: Path, tree: Any, device: Any) -> Callable[..., Any] | None:
 
 def _remove(path: Path) -> None:
     """Remove a damaged entry, and say so."""
-    path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # not ours to remove: it stays, and we do without it
+        path.unlink(missing_ok=True)
     _SHELF.tell("reading")
 
 
@@ -268,6 +273,13 @@ def _compile(path: Path, lowered: Any) -> Callable[..., Any]:
     return compiled
 
 
+def _forget_versions(folder: Path) -> None:
+    """Remove the programs of all versions of the source but the last few."""
+    versions = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
+    for old in versions[:-_VERSIONS]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
 def _save(path: Path, compiled: Any, *, uses_lapack: bool) -> None:
     """Keep a compiled program, whole or not at all."""
     from jax.experimental.serialize_executable import serialize
@@ -277,7 +289,9 @@ def _save(path: Path, compiled: Any, *, uses_lapack: bool) -> None:
         # A tree of our own classes cannot be pickled; values of it can.
         shape = jax.tree.unflatten(out, [0] * out.num_leaves)
         data = pickle.dumps((payload, shape, uses_lapack))
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _forget_versions(path.parent.parent)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(hashlib.sha256(data).digest() + data)
         Path(file.name).replace(path)
