@@ -209,7 +209,7 @@ def factors(training, grid, loop, steps):
     state = begin_walk(training, grid, loop)[0]
     laws = walk(training, grid, loop, state, step, draws.process)[1]
     rows, noise = linear.gradients(
-        training, grid, loop._replace(gram=False, wide=False), laws, draws
+        training, grid, loop._replace(gram=False, wide=False, noisy=True), laws, draws
     )
     return jnp.stack([jnp.stack(row, -1) for row in rows], -2), jnp.stack(noise, -1)
 

@@ -64,15 +64,15 @@ def gradients(training: Training, grid: Grid, loop: Loop, laws: Any, draws: Draw
             batch=None if loop.batch_varies else cell.batch,
         )
         spread = jnp.sqrt(jnp.asarray(cell.noise) / (1.0 if loop.batch_varies else cell.batch))
-        noise = [spread * given.noise[place] for place in range(len(rows))]
+        noise = [spread * given.noise[place] for place in range(len(rows)) if loop.noisy]
         return tuple(map(tuple, rows)), tuple(noise)
 
     def gram(values: Any, rows: Any, noise: Any) -> tuple[Any, Any]:
         scale = 2 * grid.scale(cell_at(training, values).batch)
         size = range(len(rows[0]))
         hessian = [scale * sum(row[i] * row[j] for row in rows) for i in size for j in range(i + 1)]
-        pairs = list(zip(rows, noise, strict=True))
-        pull = [scale * sum(row[i] * one for row, one in pairs) for i in size]
+        pairs = list(zip(rows, noise, strict=True)) if loop.noisy else []
+        pull = [scale * sum(row[i] * one for row, one in pairs) for i in size if pairs]
         return tuple(hessian), tuple(pull)
 
     def one(values: Any, given: Draws, law: Any) -> tuple[Any, Any]:
@@ -203,7 +203,7 @@ def _prepared(loop: Loop, gradient: Any) -> Any:
             lambda leaf: leaf.swapaxes(1, 2) if loop.law_varies else leaf[:, :, 0], gradient
         )
     hessian, pull = jax.tree.map(lambda leaf: leaf[:, :, 0], gradient)
-    size = range(len(pull))
+    size = range(int((2 * len(hessian)) ** 0.5))  # size (size + 1) / 2 entries
     rows = [[hessian[max(i, j) * (max(i, j) + 1) // 2 + min(i, j)] for j in size] for i in size]
     full = jnp.stack([jnp.stack(row, axis=-1) for row in rows], axis=-2)
     return full, jnp.stack(pull, axis=-1)[..., None] if loop.noisy else ()

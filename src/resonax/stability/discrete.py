@@ -11,7 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from resonax.algebra import Scaled, double_precision, log_radii, multiply, scaled_identity
+from resonax.algebra import (
+    Scaled,
+    double_precision,
+    log_radii,
+    multiply,
+    on_the_cpu,
+    scaled_identity,
+)
 from resonax.dynamics import Map, Setting
 from resonax.programs import program
 from resonax.stability.cells import Advance, Values, chunks, take, tiles
@@ -86,7 +93,7 @@ def _tile_products(
     """
     ahead: deque[tuple[np.ndarray, Scaled]] = deque()
     for tile in tiles(setting, values, steps, product.cells):
-        ahead.append((tile.places, multiply_tile(setting, *tile[1:], product=product)))
+        ahead.append((tile.places, on_the_cpu(multiply_tile)(setting, *tile[1:], product=product)))
         if len(ahead) > _AHEAD:
             yield ahead.popleft()
     yield from ahead
