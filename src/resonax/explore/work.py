@@ -67,7 +67,7 @@ class Desk:
         self._pools: dict[str, ThreadPoolExecutor] = {
             lane: ThreadPoolExecutor(1, f"explore-{lane}") for lane in _LANES
         }
-        self._waiting: dict[str, int] = dict.fromkeys(_LANES, 0)
+        self._wanted: dict[str, set[Ticket]] = {lane: set() for lane in _LANES}
         self._latest: dict[tuple[str, str], Ticket] = {}
 
     async def do(
@@ -93,14 +93,15 @@ class Desk:
         gone
             Returns when nobody waits for the answer any more.
         """
-        if self._waiting[lane] >= _MOST:
+        ticket, key, wanted = Ticket(), (client, name), self._wanted[lane]
+        if client and (older := self._latest.pop(key, None)) is not None:
+            older.drop()
+            wanted.discard(older)
+        if len(wanted) >= _MOST:
             raise RequestError("Too many requests wait: try again in a moment.", 503)
-        ticket, key = Ticket(), (client, name)
+        wanted.add(ticket)
         if client:
-            if (older := self._latest.get(key)) is not None:
-                older.drop()
             self._latest[key] = ticket
-        self._waiting[lane] += 1
         call = partial(ticket.call, self._prepare, name, given)
         work = asyncio.wrap_future(ticket.start(self._pools[lane], call))
         leaving = asyncio.ensure_future(gone()) if gone else None
@@ -116,7 +117,7 @@ class Desk:
             raise
         finally:
             ticket.drop()
-            self._waiting[lane] -= 1
+            wanted.discard(ticket)
             work.add_done_callback(_forget)
             if leaving is not None:
                 leaving.cancel()
