@@ -37,7 +37,8 @@ class Server:
         address = urlsplit(self.process.stdout.readline().strip())
         self.home, self.token = f"http://{address.netloc}", parse_qs(address.query)["token"][0]
         self.printed = time.perf_counter() - began
-        self.ask("schema")
+        with urllib.request.urlopen(f"{self.home}/?token={self.token}"):  # the page, which warms up
+            pass
         self.up = time.perf_counter() - began
 
     def ask(self, path: str, body: Any = None, client: str = "") -> tuple[int, Any, float]:

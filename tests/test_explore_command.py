@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from resonax.explore import serve
+from resonax.explore.api_docs import PATHS
 
+PAGE = Path(__file__).parent.parent / "docs" / "explore-api.md"
 COMMAND = [sys.executable, "-m", "resonax", "explore", "--no-browser", "--port"]
+
+
+def _run_page(home: str, token: str, folder: Path) -> list[str]:
+    """Run the `curl` lines of the page on the API; return what they printed."""
+    blocks = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.S)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    said, names = [], {"HOME": home, "TOKEN": token, "JOB": "none"}
+    for line in lines:
+        run = subprocess.run(
+            ["bash", "-c", line.replace("curl ", "curl -m 60 ")],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=folder,
+            env=os.environ | names,
+        )
+        said.append(run.stdout)
+        if '"job"' in run.stdout:
+            names["JOB"] = json.loads(run.stdout)["job"]
+            job = f"{home}/api/jobs/{names['JOB']}?token={token}"  # else its events take long
+            subprocess.run(["curl", "-s", "-X", "DELETE", job], check=True)
+    return said
+
+
+def test_the_docs_name_every_path():
+    table = dict(re.findall(r"^\| [A-Z]+ \| `([^`]+)` \| (.*) \|$", PAGE.read_text(), re.M))
+    assert {path.path for path in PATHS} == table.keys()
 
 
 def test_the_server_says_where_it_is_answers_and_ends(tmp_path):
@@ -37,6 +71,10 @@ def test_the_server_says_where_it_is_answers_and_ends(tmp_path):
             urllib.request.urlopen(f"http://{address.netloc}/api/schema", timeout=60)
         assert refused.value.code == 403
         refused.value.close()
+        verdict, _, events, _, wrong = _run_page(f"http://{address.netloc}", token, tmp_path)
+        assert json.loads(verdict)["verdict"] == "diverges"
+        assert "event: cancelled" in events
+        assert json.loads(wrong)["error"].startswith("period is missing")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     finally:

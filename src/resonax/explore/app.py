@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -30,6 +29,11 @@ from resonax.explore.work import Desk
 __all__ = ["build_app"]
 
 _THEORY, _BESIDE = "resonax.explore.theory", "resonax.explore.beside"
+_WARM = {
+    "map": f"{_THEORY}:warm_map",
+    "verdict": f"{_THEORY}:warm_judge",
+    "beside": f"{_BESIDE}:warm_beside",
+}
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -38,17 +42,24 @@ def build_app(site: Site) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        desk = Desk(_once(site.prepare or _nothing))
+        desk = Desk(site.prepare or _nothing)
         app.state.desk, app.state.jobs = desk, Jobs(site.prepare)
         if site.warm:
-            desk.warm_up("map", f"{_THEORY}:warm_map")
-            desk.warm_up("verdict", f"{_THEORY}:warm_judge")
-            desk.warm_up("beside", f"{_BESIDE}:warm_beside")
+            desk.warm_up("map", f"{_THEORY}:load")
         try:
             yield
         finally:
             desk.close()
             app.state.jobs.close()
+
+    async def home(request: Request) -> Response:
+        if site.warm and not opened:  # a page will ask for all of it; a program may not
+            opened.append(True)
+            for lane, name in _WARM.items():
+                request.app.state.desk.warm_up(lane, name)
+        return await page_file(request)
+
+    opened: list[bool] = []
 
     async def schema(_: Request) -> Response:
         data, results = site.data, site.results
@@ -56,7 +67,7 @@ def build_app(site: Site) -> Starlette:
 
     app = Starlette(
         routes=[
-            Route("/", answering(page_file)),
+            Route("/", answering(home)),
             Route("/plotly.min.js", plotly_file),
             Route("/api/schema", answering(schema)),
             Route("/api/docs", answering(_docs)),
@@ -108,16 +119,3 @@ async def _map(request: Request) -> Response:
 
 def _nothing() -> None:
     """Prepare nothing."""
-
-
-def _once(function: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that is called once, by the thread that comes first; others wait."""
-    lock, done = threading.Lock(), []
-
-    def call() -> None:
-        with lock:
-            if not done:
-                function()
-                done.append(True)
-
-    return call

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np  # before any thread of `work` loads it
 
 from resonax.checks import ArgumentError, check_number, check_whole, shorten, suggest
 from resonax.explore.schema import LIMITS, NAMES
 from resonax.labels import CRITERIA
 from resonax.request import AXES, is_adaptive, setting_of
-
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = ["asked_map", "asked_runs", "asked_setting", "points", "take"]
 
@@ -87,8 +86,6 @@ def _asked_axis(where: str, given: Any) -> dict[str, Any]:
 
 def points(axis: Mapping[str, Any]) -> np.ndarray:
     """Return the values of an axis; batches are rounded to whole numbers, each once."""
-    import numpy as np
-
     make = np.geomspace if axis["log"] else np.linspace
     found = make(axis["first"], axis["last"], axis["count"])
     return np.unique(np.round(found)) if axis["name"] == "batch" else found

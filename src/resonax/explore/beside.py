@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.optimize  # loaded with this module, and not beside another thread
+import scipy.special  # noqa: F401
 
 from resonax.dynamics import Problem, Setting
 from resonax.explore.code import runs_code

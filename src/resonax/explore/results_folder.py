@@ -22,7 +22,7 @@ from resonax.results.layout import TASKS
 from resonax.results.metadata import open_metadata, read_layout
 from resonax.sweeps.judgement import Case
 
-__all__ = ["figure_path", "list_results", "names", "show_cell", "show_experiment"]
+__all__ = ["find_figure", "list_results", "names", "show_cell", "show_experiment"]
 
 Check = Callable[..., None]
 _FIGURES = {"figure.png": ".png", "figure.svg": ".svg", "figure-dark.png": "-dark.png"}
@@ -42,15 +42,16 @@ def _store(folder: Path, name: str) -> Path:
     return folder / "results" / f"{name}.zarr"
 
 
-def figure_path(folder: Path, name: str, kind: str) -> tuple[Path, str]:
-    """Return the stored figure of an experiment, and what kind of picture it is."""
-    _store(folder, name)
+def find_figure(check: Check, folder: str, name: str, kind: str) -> tuple[str, str]:
+    """Return the path of the stored figure of an experiment, and what kind of picture it is."""
+    check()
+    _store(Path(folder), name)
     if kind not in _FIGURES:
         raise RequestError("There is no such figure: ask for figure.png or figure.svg.", 404)
-    path = folder / "figures" / f"{name}{_FIGURES[kind]}"
+    path = Path(folder) / "figures" / f"{name}{_FIGURES[kind]}"
     if not path.is_file():
         raise RequestError("This experiment has no stored figure.", 404)
-    return path, "image/svg+xml" if kind.endswith("svg") else "image/png"
+    return str(path), "image/svg+xml" if kind.endswith("svg") else "image/png"
 
 
 def list_results(check: Check, folder: str) -> dict[str, Any]:

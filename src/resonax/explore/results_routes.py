@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
@@ -41,10 +41,9 @@ def results_routes(site: Site) -> list[Route]:
         return await computed(request, "beside", f"{_FOLDER}:show_cell", *given)
 
     async def figure(request: Request) -> Response:
-        from resonax.explore.results_folder import figure_path
-
         given = (request.path_params[name] for name in ("experiment", "figure"))
-        path, kind = figure_path(Path(folder()), *given)
+        found = await computed(request, "beside", f"{_FOLDER}:find_figure", folder(), *given)
+        path, kind = json.loads(bytes(found.body))
         return FileResponse(path, media_type=kind)
 
     return [

@@ -18,7 +18,7 @@ class Site:
     data: Path | None = None  # a file to check
     results: Path | None = None  # a folder that `reproduce` or `sweep` made
     prepare: Callable[[], None] | None = None  # called once in each process before jax is used
-    warm: bool = False  # whether to compile the first answers before they are asked for
+    warm: bool = False  # whether to compile the first answers when the page is opened
 
     @property
     def address(self) -> str:

@@ -8,11 +8,11 @@ one request each, and the event loop never computes.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pkgutil import resolve_name
 from typing import Any
 
@@ -22,6 +22,7 @@ __all__ = ["Desk", "Ticket"]
 
 _LANES = ("map", "verdict", "beside")
 _MOST = 64  # requests that may wait in a lane
+_LOADING = threading.Lock()
 
 
 class Ticket:
@@ -50,8 +51,12 @@ class Ticket:
     def call(self, prepare: Callable[[], None], name: str, given: tuple[Any, ...]) -> bytes:
         """Do the work."""
         self.check()
-        prepare()
-        found = resolve_name(name)(self.check, *given)
+        # One thread loads at a time: of two that load parts of one library, one may find it half
+        # loaded.
+        with _LOADING:
+            prepare()
+            function = resolve_name(name)
+        found = function(self.check, *given)
         self.check()
         return json.dumps(found, allow_nan=False, separators=(",", ":")).encode()
 
@@ -59,11 +64,11 @@ class Ticket:
 class Desk:
     """Where requests are handed in; make it inside the event loop that serves them.
 
-    All work begins with ``prepare()``, in its thread.
+    ``prepare()`` is called once, before all work.
     """
 
     def __init__(self, prepare: Callable[[], None]) -> None:
-        self._prepare = prepare
+        self._prepare = functools.cache(prepare)
         self._pools: dict[str, ThreadPoolExecutor] = {
             lane: ThreadPoolExecutor(1, f"explore-{lane}") for lane in _LANES
         }
@@ -102,7 +107,7 @@ class Desk:
         wanted.add(ticket)
         if client:
             self._latest[key] = ticket
-        call = partial(ticket.call, self._prepare, name, given)
+        call = functools.partial(ticket.call, self._prepare, name, given)
         work = asyncio.wrap_future(ticket.start(self._pools[lane], call))
         leaving = asyncio.ensure_future(gone()) if gone else None
         try:
@@ -126,7 +131,7 @@ class Desk:
 
     def warm_up(self, lane: str, name: str) -> None:
         """Let a lane call ``name(check)`` when it is free, for what it loads and compiles."""
-        call = partial(Ticket().call, self._prepare, name, ())
+        call = functools.partial(Ticket().call, self._prepare, name, ())
         self._pools[lane].submit(call).add_done_callback(_forget)
 
     def close(self) -> None:
