@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from resonax.sweeps.specification import parse_sweep
 from resonax.sweeps.sweep import compute_sweep
@@ -32,8 +33,9 @@ def test_bounds_of_an_interpolated_criterion_are_those_of_the_points_around():
     for name in coarse:  # a computed point has its own value
         np.testing.assert_allclose(coarse[name][np.ix_(rows, columns)], exact[::4, ::5], atol=1e-12)
     block = exact[np.ix_([4, 8], [0, 5])]  # the points around any cell between these
-    assert coarse["low"][6, 3] == block.min()
-    assert coarse["high"][6, 3] == block.max()
+    # Another shape is another compiled program: the last bits may differ, no more.
+    assert coarse["low"][6, 3] == pytest.approx(block.min(), abs=1e-12)
+    assert coarse["high"][6, 3] == pytest.approx(block.max(), abs=1e-12)
     assert (coarse["low"] <= coarse["rate"] + 1e-12).all()
     assert (coarse["rate"] <= coarse["high"] + 1e-12).all()
     crossed = (coarse["low"] < 0) & (coarse["high"] > 0)
