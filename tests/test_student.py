@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 import pytest
 import scipy.signal
 from scipy import stats
+from scipy.special import stdtrit
 
 from resonax.student import (
     approximate_quantile,
     batch_means,
     half_width,
     mean_interval,
+    plain_quantile,
     tail_of,
 )
 
@@ -29,6 +32,21 @@ def test_independent_samples_against_scipy(level):
     assert np.array_equal(half_width(samples.std(1, ddof=1), 9, tail_of(level)), half)
 
 
+@pytest.mark.parametrize("freedom", [1, 2, 14 / 3, 10, 62 / 3, 127, 999, 1e6])
+def test_the_plain_quantile_is_that_of_scipy(freedom):
+    for tail in (0.4, 0.1, 0.025, 0.005, 1e-3):
+        assert plain_quantile(freedom, tail) == pytest.approx(stdtrit(freedom, 1 - tail), rel=1e-9)
+    for tail in (1e-6, 1e-9, 1e-15):
+        assert plain_quantile(freedom, tail) == pytest.approx(stdtrit(freedom, 1 - tail), rel=1e-6)
+    assert plain_quantile(freedom, 0.5) == 0
+
+
+def test_there_is_no_quantile_beyond_its_domain():
+    for freedom, tail in ((0.5, 0.1), (math.nan, 0.1), (3, 0.0), (3, 0.6)):
+        with pytest.raises(ValueError, match="no quantile"):
+            plain_quantile(freedom, tail)
+
+
 def test_one_sample_bounds_nothing():
     assert mean_interval(np.array([3.0]), 0.025) == (3.0, np.inf)
 
@@ -38,7 +56,7 @@ def series(memory: float, seed: int) -> np.ndarray:
     """Return stationary series of mean 0, (steps, lanes), with a memory of so many steps."""
     share = np.exp(-1 / memory) if memory else 0.0
     noise = np.random.default_rng(seed).normal(size=(STEPS + 400, LANES))
-    return scipy.signal.lfilter([1.0], [1.0, -share], noise, axis=0)[400:]
+    return np.asarray(scipy.signal.lfilter([1.0], [1.0, -share], noise, axis=0))[400:]
 
 
 @pytest.mark.parametrize("memory", [0.0, 8.0])
@@ -79,5 +97,5 @@ def test_the_quantile_of_compiled_code_is_that_of_scipy():
     freedom = np.arange(4.0, 100.0)
     exact = stats.t.ppf(0.95, freedom)
     np.testing.assert_allclose(
-        approximate_quantile(stats.norm.ppf(0.95), freedom), exact, rtol=0.01
+        approximate_quantile(float(stats.norm.ppf(0.95)), freedom), exact, rtol=0.01
     )

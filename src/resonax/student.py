@@ -5,13 +5,25 @@ All take ``tail``, the chance that one end of the interval is wrong: 0.025 for a
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import scipy  # its parts are loaded where they are used
 
-__all__ = ["approximate_quantile", "batch_means", "half_width", "mean_interval", "tail_of"]
+__all__ = [
+    "approximate_quantile",
+    "batch_means",
+    "half_width",
+    "mean_interval",
+    "plain_quantile",
+    "tail_of",
+]
+
+_NODES = 48  # of Gauss and Legendre
+_MOST_FREEDOM, _LEAST_TAIL = 1000.0, 1e-6  # beyond, this way of computing it loses digits
 
 
 def tail_of(level: float) -> float:
@@ -92,7 +104,7 @@ def batch_means(
         if neighbours:
             spread, freedom = np.diff(spread, axis=0) / np.sqrt(2), 2 * freedom / 3
         error = np.sqrt((spread**2).sum(axis=0) / (count - 1) / count)
-        half = np.maximum(half, error * scipy.special.stdtrit(freedom, 1 - tail))
+        half = np.maximum(half, error * plain_quantile(freedom, tail))
     return mean, half
 
 
@@ -106,3 +118,37 @@ def approximate_quantile(normal: float, freedom: Any) -> Any:
     """
     second = (5 * normal**5 + 16 * normal**3 + 3 * normal) / 96
     return normal + (normal**3 + normal) / 4 / freedom + second / freedom**2
+
+
+@functools.cache
+def plain_quantile(freedom: float, tail: float) -> float:
+    r"""Return Student's quantile that is exceeded with a chance of at most 1/2.
+
+    With :math:`t = \sqrt\nu\tan\varphi` its distribution is
+
+    .. math:: \tfrac12 + \frac{\Gamma(\frac{\nu+1}2)}{\sqrt\pi\,\Gamma(\frac\nu2)}
+              \int_0^\varphi \cos^{\nu-1} u\,du ,
+
+    concave from one degree of freedom on, so that Newton's method from :math:`\varphi = 0` never
+    passes the root. `scipy.special.stdtrit` gives the same, but its import takes longer than
+    several passes over 10,000 rows.
+
+    Examples
+    --------
+    >>> print(f"{plain_quantile(15, 0.025):.4f}")
+    2.1314
+    """
+    if not freedom >= 1 or not 0 < tail <= 0.5:
+        raise ValueError(f"no quantile for {freedom} degrees of freedom and a tail of {tail}")
+    if freedom > _MOST_FREEDOM or tail < _LEAST_TAIL:
+        return float(scipy.special.stdtrit(freedom, 1 - tail))
+    ratio = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2))
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    wanted, angle = (0.5 - tail) * math.sqrt(math.pi) / ratio, 0.0
+    for _ in range(100):
+        values = np.cos(angle / 2 * (1 + nodes)) ** (freedom - 1)
+        step = (wanted - angle / 2 * float(weights @ values)) / math.cos(angle) ** (freedom - 1)
+        angle += step
+        if abs(step) <= 1e-15 * angle:
+            break
+    return math.sqrt(freedom) * math.tan(angle)

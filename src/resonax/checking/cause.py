@@ -20,7 +20,7 @@ from resonax.passes.surrogates import (
     without_rhythm,
     without_size_rhythm,
 )
-from resonax.student import half_width, mean_interval, tail_of
+from resonax.student import mean_interval, plain_quantile, tail_of
 
 __all__ = ["SHUFFLES", "Bands", "Rhythm", "Shuffles", "find_rhythm", "shuffle", "strongest_stretch"]
 
@@ -112,10 +112,11 @@ def shuffle(subject: Subject, advance: Advance | None = None) -> Shuffles:
     rates, others = found.rate[:-1], found[:-1]
     rate, spread = float(rates.mean()), float(rates.std(ddof=1))
     # Each order has its own interval; their widths and the spread between them both count.
-    half = float(half_width(spread, SHUFFLES, tail_of(subject.level)))
+    error = spread / math.sqrt(SHUFFLES)
+    half = error * plain_quantile(SHUFFLES - 1, tail_of(subject.level))
     half += float(np.mean(others.high - others.low)) / 2 / math.sqrt(SHUFFLES)
     # One more draw differs from the mean of n by the spread times sqrt(1 + 1/n).
-    beyond = float(half_width(spread, SHUFFLES, _CHANCE)) * math.sqrt(SHUFFLES + 1)
+    beyond = error * plain_quantile(SHUFFLES - 1, _CHANCE) * math.sqrt(SHUFFLES + 1)
     return Shuffles(
         rates,
         rate,
