@@ -18,12 +18,13 @@ import pandas as pd
 FEATURES = 20
 
 
-def write(path: Path, rows: int) -> None:
+def write(path: Path, rows: int, features: int = FEATURES) -> None:
+    """Write noise around a daily rhythm in the first of some columns, and a target."""
     rng = np.random.default_rng(0)
-    inputs = rng.normal(size=(rows, FEATURES))
+    inputs = rng.normal(size=(rows, features))
     inputs[:, 0] = 0.5 * inputs[:, 0] + 1.2 * np.sin(2 * np.pi * np.arange(rows) / 24)
-    target = inputs @ rng.normal(size=FEATURES) + rng.normal(size=rows)
-    names = [*(f"x{i}" for i in range(FEATURES)), "y"]
+    target = inputs @ rng.normal(size=features) + rng.normal(size=rows)
+    names = [*(f"x{i}" for i in range(features)), "y"]
     pd.DataFrame(np.column_stack([inputs, target]), columns=names).to_csv(path, index=False)
 
 
