@@ -147,14 +147,13 @@ def program(*lines: str) -> str:
     return "\n".join([*needed, "", text, ""])
 
 
-def verdict_code(asked: Mapping[str, Any], adaptive: bool) -> dict[str, str]:
-    """Return the code that judges one setting."""
+def verdict_code(asked: Mapping[str, Any], adaptive: bool, paths: int) -> dict[str, str]:
+    """Return the code that judges one setting, with some sampled paths for lyapunov."""
+    call = "rx.level(setting)" if adaptive else f"rx.verdict(setting, paths={paths})"
+    words = setting_options(asked) + ([] if adaptive else ["--paths", str(paths)])
     return {
-        "python": program(
-            f"setting = {python_setting(asked)}",
-            f"print(rx.{'level' if adaptive else 'verdict'}(setting))",
-        ),
-        "command": shlex.join(["resonax", "stability", *setting_options(asked)]),
+        "python": program(f"setting = {python_setting(asked)}", f"print({call})"),
+        "command": shlex.join(["resonax", "stability", *words]),
     }
 
 

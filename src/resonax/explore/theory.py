@@ -26,6 +26,7 @@ __all__ = ["judge", "load", "make_map", "warm_judge", "warm_map"]
 
 Check = Callable[..., None]
 
+_PATHS = 16  # of lyapunov: a quarter of the usual number, as a click should not wait
 _WHO = {
     "flow": "the error of the expected weights, in continuous time,",
     "map": "the error of the expected weights",
@@ -40,11 +41,11 @@ def _problem(asked: dict[str, Any]) -> Problem:
 
 def judge(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
     """Return what four criteria say of a setting; of an adaptive optimizer, its level."""
-    setting, code = _problem(asked), verdict_code(asked, is_adaptive(asked))
+    setting, code = _problem(asked), verdict_code(asked, is_adaptive(asked), _PATHS)
     check()
     if not isinstance(setting, Setting):
         return _settled(level(setting), code)
-    found = verdict(setting)
+    found = verdict(setting, paths=_PATHS)
     check()
     return {
         "verdict": found.verdict,
