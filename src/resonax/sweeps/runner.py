@@ -218,7 +218,8 @@ def run_experiments(
         left[job.id] -= len(job.tasks)
         return [] if left[job.id] else [job._replace(tasks=())]
 
-    jobs = _schedule(jobs, executor.workers)
+    # Processes take turns on a GPU: more pieces there are more to compile, and nothing is gained.
+    jobs = _schedule(jobs, executor.workers if kind == "cpu" else 1)
     executor.run(_do, jobs, lambda job, share: progress(job.id, share), then)
     return [Outcome(item, made[item.id].load(), seconds.get(item.id)) for item in wanted]
 
