@@ -762,7 +762,7 @@ def test_an_interrupt_that_a_library_loses_ends_the_command(tmp_path, case):
         "import resonax.cli.app, resonax.cli.start\n"
         f"def app(*args, **kwargs):\n{textwrap.indent(body, '    ')}"
         "    print('went on')\n"
-        "resonax.cli.app.app = app\n"
+        "resonax.cli.app._commands = lambda: app\n"
         "resonax.cli.start.main()\n"
     )
     found = subprocess.run(
