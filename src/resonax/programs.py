@@ -241,7 +241,7 @@ def _load(path: Path, tree: Any, device: Any) -> Callable[..., Any] | None:
 
             prepare_lapack_call("getrf_ffi", np.dtype(float))
         return deserialize_and_load(
-            payload, tree, jax.tree.structure(out), execution_devices=[device]
+            payload, tree, jax.tree.structure(out), device.platform, execution_devices=[device]
         )
     except Exception:  # whatever a damaged entry leads to
         _remove(path)
