@@ -110,15 +110,18 @@ def program(
             path = _SHELF.folder / _file_name(function, tree, shapes, words, config, device)
         except _UnknownError:
             return compiled_here(*args, **given)
-        if (found := _load(path, tree, device)) is not None:
-            try:
-                result = jax.block_until_ready(found(*args, **flowing))
-            except jax.errors.JaxRuntimeError:  # machine code that is not whole
-                _remove(path)
-            else:
-                _SHELF.loaded[key] = found
-                return result
-        _SHELF.loaded[key] = found = _compile(path, compiled_here.lower(*args, **given))
+        with contextlib.ExitStack() as held:
+            if not path.exists():  # another process may be at it: wait, and load what it made
+                held.enter_context(_alone(path))
+            if (found := _load(path, tree, device)) is not None:
+                try:
+                    result = jax.block_until_ready(found(*args, **flowing))
+                except jax.errors.JaxRuntimeError:  # machine code that is not whole
+                    _remove(path)
+                else:
+                    _SHELF.loaded[key] = found
+                    return result
+            _SHELF.loaded[key] = found = _compile(path, compiled_here.lower(*args, **given))
         return found(*args, **flowing)
 
     return call
@@ -224,6 +227,25 @@ def _processor() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(kept)}))
 
 
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Let one process at a time make a program; no lock where there is none to be had."""
+    try:
+        import fcntl
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.with_suffix(".lock").open("ab")
+    except (ImportError, OSError):
+        yield
+        return
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            path.with_suffix(".lock").unlink(missing_ok=True)
+
+
 def _load(path: Path, tree: Any, device: Any) -> Callable[..., Any] | None:
     """Return a program that was kept; None where there is none, or it cannot be read."""
     try:
@@ -289,9 +311,8 @@ def _save(path: Path, compiled: Any, *, uses_lapack: bool) -> None:
         # A tree of our own classes cannot be pickled; values of it can.
         shape = jax.tree.unflatten(out, [0] * out.num_leaves)
         data = pickle.dumps((payload, shape, uses_lapack))
-        if not path.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _forget_versions(path.parent.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _forget_versions(path.parent.parent)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(hashlib.sha256(data).digest() + data)
         Path(file.name).replace(path)
