@@ -23,7 +23,7 @@ import numpy as np
 import optax
 from remedies import FIXED, NLMS, OWN, SAFE, SHUFFLE, WARM, methods, shuffled
 
-from resonax.simulation.network import apply_network, he_layers, target
+from resonax.simulation.network import apply_network, first_layers, target
 
 LR, NOISE = 0.01, 0.1
 LOST = {"switching": 1e3, "square": 1e3, "sinusoid": 1e3, "network": 10.0}  # ends above it
@@ -88,7 +88,7 @@ def outputs(name: str, params: Any, x: jax.Array) -> jax.Array:
 
 def begin(name: str, key: jax.Array) -> Any:
     if name == "network":
-        return he_layers(jax.random.normal(key, (2 * 20 + 20 * 20 + 20,)), 2, (20, 20))
+        return first_layers(jax.random.normal(key, (2 * 20 + 20 * 20 + 20,)), 2, (20, 20))
     return 0.5 * jax.random.normal(key, (TASKS[name].dim + 1,))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import resonax as rx
-from resonax import programs
+from resonax import program_key, programs
 from resonax.programs import keep_programs, program
 
 LINE = "stability sinusoid --period 40 --lr 0.01 --momentum 0.95"
@@ -120,12 +120,12 @@ def test_a_damaged_entry_is_made_again_and_a_folder_that_cannot_be_written_is_to
 def test_of_old_versions_the_last_few_are_kept(shelf, monkeypatch):
     folder, _ = shelf
     for number in range(6):
-        programs._surroundings.cache_clear()
-        monkeypatch.setattr(programs, "_source", lambda number=number: f"version {number}")
+        program_key._surroundings.cache_clear()
+        monkeypatch.setattr(program_key, "_source", lambda number=number: f"version {number}")
         program(_double)({"x": float(number)})
         keep_programs(folder, print)
     assert sorted(path.name for path in folder.iterdir()) == [f"version {n}" for n in range(2, 6)]
-    programs._surroundings.cache_clear()
+    program_key._surroundings.cache_clear()
 
 
 def test_what_another_package_defines_is_compiled_but_not_kept(shelf):
@@ -167,13 +167,13 @@ print(float(programs.program(least)(np.diag([3.0, 2.0]))))
 
 def test_the_key_tells_sources_machines_and_settings_apart(monkeypatch):
     def name() -> str:
-        programs._surroundings.cache_clear()
+        program_key._surroundings.cache_clear()
         tree = jax.tree.structure(1.0)
-        return programs._file_name(keep_programs, tree, (), {}, (), programs._device())
+        return program_key.file_name(keep_programs, tree, (), {}, (), programs._device())
 
     found = {name()}
     for part in ("_source", "_processor"):
-        monkeypatch.setattr(programs, part, lambda: "another")
+        monkeypatch.setattr(program_key, part, lambda: "another")
         found.add(name())
     monkeypatch.setenv("XLA_FLAGS", "--another")
     found.add(name())
@@ -201,3 +201,24 @@ print(float(make(wave)(np.arange(100.0))[1]))
         command = [sys.executable, "-c", code, way]
         found = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert (found.stdout.split(), found.stderr) == (["4950.0"], ""), found.stderr
+
+
+def test_of_processes_that_need_a_program_at_once_one_compiles_it(tmp_path):
+    code = f"""
+import jax
+from pathlib import Path
+from resonax import programs
+made = []
+compiles = programs._compile
+programs._compile = lambda *given: made.append(1) or compiles(*given)
+def total(x):
+    return sum(jax.numpy.sin(k * x) for k in range(50))
+total.__module__ = "resonax.somewhere"
+programs.keep_programs(Path({str(tmp_path)!r}), print)
+float(programs.program(total)(1.0))
+print(len(made))
+"""
+    command = [sys.executable, "-c", code]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert sorted(run.communicate()[0].strip() for run in runs) == ["0", "0", "1"]
+    assert len(_entries(tmp_path)) == 1  # and no lock is left

@@ -10,14 +10,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import os
 import pickle
-import platform
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,20 +23,16 @@ import numpy as np
 from jax.core import Tracer
 from jax.experimental.compilation_cache import compilation_cache
 
+from resonax.program_key import UnknownPartError, file_name
+
 __all__ = ["keep_programs", "program"]
 
 R = TypeVar("R")
 Tell = Callable[[str], None]  # told "reading" or "writing" where that failed
 
 _CONFIG = ("enable_x64", "default_matmul_precision", "threefry_partitionable", "disable_jit")
-_OURS = ("resonax.", "optax", "jax.", "builtins", "numpy")  # whose source the key stands for
-_PACKAGES = ("jax", "jaxlib", "numpy", "diffrax", "optax")
 _DIGEST = 32  # bytes
 _VERSIONS = 4  # of the source, whose programs stay
-
-
-class _UnknownError(Exception):
-    """Something whose name does not say what it does: it can be no part of a key."""
 
 
 class _Shelf:
@@ -107,8 +100,8 @@ def program(
         if (found := _SHELF.loaded.get(key)) is not None:
             return found(*args, **flowing)
         try:
-            path = _SHELF.folder / _file_name(function, tree, shapes, words, config, device)
-        except _UnknownError:
+            path = _SHELF.folder / file_name(function, tree, shapes, words, config, device)
+        except UnknownPartError:
             return compiled_here(*args, **given)
         with contextlib.ExitStack() as held:
             if not path.exists():  # another process may be at it: wait, and load what it made
@@ -125,16 +118,6 @@ def program(
         return found(*args, **flowing)
 
     return call
-
-
-def _file_name(
-    function: Any, tree: Any, shapes: tuple, words: dict[str, Any], config: tuple, device: Any
-) -> str:
-    """Return the name of a program, a digest of all that decides it, under that of the source."""
-    parts = [*_name(function), *_tree(tree), *map(repr, shapes), *_word(words), repr(config)]
-    source, *rest = _surroundings(device)
-    digest = hashlib.sha256("\0".join([*parts, *rest]).encode()).hexdigest()
-    return f"{source[:16]}/{function.__name__.strip('_')}-{digest}"
 
 
 def _device() -> Any:
@@ -158,73 +141,6 @@ def _shape(leaf: Any) -> tuple[Any, ...]:
     if isinstance(leaf, jax.Array | np.ndarray | np.generic):
         return leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False)
     return (type(leaf).__name__,)  # a number of Python
-
-
-def _name(thing: Any) -> Iterator[str]:
-    """Yield what stands for a class or a function: its name, if that says what it does."""
-    module, name = thing.__module__ or "", thing.__qualname__
-    if not module.startswith(_OURS) or "<" in name:
-        raise _UnknownError
-    yield f"{module}:{name}"
-
-
-def _tree(tree: Any) -> Iterator[str]:
-    """Yield what stands for the structure of arguments."""
-    data = tree.node_data()
-    if data is None:
-        yield "leaf" if tree.num_leaves else "none"
-        return
-    kind, rest = data
-    yield from _name(kind)
-    yield from _word(rest)
-    children = tree.children()
-    yield str(len(children))
-    for child in children:
-        yield from _tree(child)
-
-
-def _word(value: Any) -> Iterator[str]:
-    """Yield what stands for a static value."""
-    if value is None or isinstance(value, str | int | float):
-        yield repr(value)
-    elif isinstance(value, tuple | list | dict):
-        items = value.items() if isinstance(value, dict) else value
-        yield from (*_name(type(value)), str(len(value)))
-        for item in items:
-            yield from _word(item)
-    elif callable(value) and hasattr(value, "__qualname__"):
-        yield from _name(value)
-    else:
-        raise _UnknownError
-
-
-@functools.cache
-def _surroundings(device: Any) -> tuple[str, ...]:
-    """Return what decides a program beside its own text: source, versions, machine, flags."""
-    packages = tuple(f"{name} {version(name)}" for name in _PACKAGES)
-    kind = (device.platform, device.device_kind, str(device.id), device.client.platform_version)
-    flags = tuple(os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))
-    return (_source(), *packages, *kind, *flags, platform.machine(), _processor())
-
-
-def _source() -> str:
-    """Return a digest of the source of this package."""
-    home = Path(__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(home.rglob("*.py")):
-        digest.update(path.relative_to(home).as_posix().encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def _processor() -> str:
-    """Return what the processor can do: machine code is made for that."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    kept = ("flags", "Features", "model name", "CPU part")
-    return "\n".join(sorted({line for line in lines if line.startswith(kept)}))
 
 
 @contextlib.contextmanager
