@@ -122,9 +122,7 @@ def main() -> None:
         server, address, first = started()
         page = opened.new_page(viewport={"width": 1440, "height": 900})
         page.goto(address)
-        page.wait_for_function(
-            "() => document.querySelector('[data-name=map] .plot').data?.[0].x.length > 99"
-        )
+        page.wait_for_function(FINE)
         page.wait_for_timeout(8000)  # the other figures
         stop(server)
         seconds = []
