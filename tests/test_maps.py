@@ -184,6 +184,7 @@ def test_verdict_of_every_process():
         assert found.verdict == "converges"
         assert (found.flow is not None) == periodic
         keys = {"verdict", "flow", "map", "mean_square", "lyapunov", "notes"}
+        keys |= {"order_proof", "on_these_rows"}
         assert set(found.to_dict()) == keys
         assert "halves every" in str(found)
 
