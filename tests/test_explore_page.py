@@ -228,6 +228,27 @@ def test_the_tour_tells_the_story_in_five_steps(visit: Visit):
     page.wait_for_selector("#tour h2:has-text('5 of 5')")
 
 
+# The answer of a server whose body breaks off, as it does where a request is given up late.
+BROKEN = """async () => {
+    const { request } = await import("/api.js");
+    const real = window.fetch;
+    const body = new ReadableStream({ start: (it) => it.error(new Error("broken")) });
+    window.fetch = async () => new Response(body, { status: 200 });
+    try {
+        await request("schema");
+        return "answered";
+    } catch (error) {
+        return error.constructor.name;
+    } finally {
+        window.fetch = real;
+    }
+}"""
+
+
+def test_an_answer_that_breaks_off_is_no_answer(visit: Visit):
+    assert visit.page.evaluate(BROKEN) == "Unreachable"
+
+
 def test_two_tabs_at_once_do_not_disturb_each_other(browser, server):
     calm = server.address + TONGUE.replace("0.97", "0.9")
     with (

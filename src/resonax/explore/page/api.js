@@ -75,7 +75,11 @@ export async function request(path, { body, method, signal } = {}) {
   if (answer.status === 403) reached(false, "token");
   else reached(true);
   if (answer.status === 204) return null;
-  const found = await answer.json().catch(() => ({}));
+  const found = await answer.json().catch((error) => {
+    if (error.name === "AbortError") throw error; // given up after the answer had begun
+    if (answer.ok) throw new Unreachable("The answer of the server broke off.");
+    return {};
+  });
   if (answer.ok) return found;
   throw new Refusal(found.error ?? `The server answered ${answer.status}.`, answer.status,
     found.name);
