@@ -18,7 +18,7 @@ BEYOND = "main > :not([hidden])"
 SMALL = {"width": 390, "height": 844}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
     from playwright.sync_api import sync_playwright
 
