@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,15 +18,19 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
 
 import resonax as rx
 from resonax.cli.app import _run
-from resonax.executors.executor import Futures, Serial
+from resonax.executors.executor import Futures, Lost, Serial
+from resonax.executors.given import as_executor
 from resonax.executors.processes import worker_processes
 from resonax.figures.style import new_figure
 from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue
 from resonax.results import Layout, Variable
 from resonax.sweeps.experiment import Experiment, Judge
+from resonax.sweeps.jobs import TasksFailed, shard_tasks
 from resonax.sweeps.judgement import Case, Claim
 from resonax.sweeps.runner import run_experiments
 from test_experiments import changed, tree
@@ -95,11 +101,28 @@ def serial():
     yield Serial()
 
 
+@contextmanager
+def dask_workers():
+    """Two workers of Dask in processes of their own, which find this file."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    settings = {"distributed.nanny.pre-spawn-environ.PYTHONPATH": path}
+    with (
+        dask.config.set(settings),
+        LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        yield as_executor(client)
+
+
 EXECUTORS = {
     "serial": serial,
     "processes": lambda: worker_processes(2),
     "forked": lambda: worker_processes(2, "resonax.sweeps.runner"),
     "futures": threads,
+    "dask": dask_workers,
 }
 
 
@@ -147,6 +170,112 @@ def test_what_takes_long_is_begun_first_and_cut_for_many_workers():
     assert tasks_begun(4, seconds, groups) == [(4,), (1, 3), (2,), (5,), (0,)]
     assert tasks_begun(36, seconds, groups)[1:4] == [(1,), (2,), (3,)]
     assert tasks_begun(2, (0.0,) * 6, groups)  # nothing is known of how long they take
+
+
+class Losing(Serial):
+    """Loses a job before its first task, or after; and says so, as executors do."""
+
+    def __init__(self, times: int, *, is_late: bool = False, is_suspect: bool = True) -> None:
+        self.times, self.is_late, self.is_suspect = times, is_late, is_suspect
+
+    def run(self, function, jobs, advance, then):
+        def lose(job, tell):
+            if 5 in job.tasks and self.times:
+                self.times -= 1
+                if self.is_late:
+                    function(job.of([job.tasks[0]]), tell)
+                else:
+                    tell(1 / 24)  # a quarter of the first
+                return Lost("gone", self.is_suspect)
+            return function(job, tell)
+
+        super().run(lose, jobs, advance, then)
+
+
+@pytest.mark.parametrize(
+    "executor", [Losing(2), Losing(3, is_late=True), Losing(9, is_suspect=False)]
+)
+def test_a_lost_job_is_given_again_without_what_it_has_stored(tmp_path, executor):
+    shares, done, made = [], [], []
+
+    def counting(region, *rest):
+        made.append(region["place"].start)
+        return compute(region, *rest)
+
+    run_experiments(
+        [replace(made_up("smoke"), compute=counting)],
+        tmp_path / "out",
+        executor=executor,
+        progress=lambda _, share: shares.append(share),
+        done=done.append,
+    )
+    assert executor.times == 0
+    assert sorted(made) == list(range(6))  # none twice after its marker
+    assert sum(shares) == pytest.approx(1.0)
+    assert done == ["made-up"]
+    run_experiments([made_up("smoke")], tmp_path / "calm")
+    assert tree(tmp_path / "out") == tree(tmp_path / "calm")
+
+
+def test_a_task_that_loses_its_workers_again_and_again_has_failed(tmp_path):
+    with pytest.raises(TasksFailed) as error:
+        run_experiments([made_up("smoke")], tmp_path / "out", executor=Losing(3))
+    assert [str(one) for one in error.value.failures] == ["made-up, task 3: gone, 3 times"]
+    markers = tmp_path / "out" / "results" / "made-up.zarr" / "tasks"
+    assert {path.stem for path in markers.glob("[0-9]*.json")} == {"0", "1", "2", "4", "5"}
+
+
+def break_odd(region, seed, double, advance):
+    if region["place"].start % 2:
+        raise ZeroDivisionError(f"place {region['place'].start}\nis odd")
+    return compute(region, seed, double, advance)
+
+
+@pytest.mark.parametrize("name", ["serial", "futures"])
+def test_tasks_that_fail_are_listed_while_the_others_are_stored(tmp_path, name):
+    failing, finished = replace(made_up("smoke"), compute=break_odd), []
+    with EXECUTORS[name]() as executor, pytest.raises(TasksFailed, match="3 tasks failed") as error:
+        run_experiments([failing], tmp_path, executor=executor, finish=finished.append)
+    assert [str(one) for one in error.value.failures] == [
+        f"made-up, task {n}: ZeroDivisionError: place {n} is odd" for n in (1, 3, 5)
+    ]
+    assert "break_odd" in error.value.failures[0].traceback
+    assert not finished
+    run_experiments([made_up("smoke")], tmp_path, finish=finished.append)
+    assert len(finished) == 1
+
+
+def test_shards_in_any_order_make_one_store_and_the_last_one_finishes_it(tmp_path):
+    run_experiments([made_up("smoke")], tmp_path / "calm", seed=3)
+    finished = []
+    for part in (3, 1, 4, 2):
+        found = run_experiments(
+            [made_up("smoke")],
+            tmp_path / "shards",
+            seed=3,
+            shard=(part, 4),
+            finish=lambda _, part=part: finished.append(part),
+        )
+        assert len(found) == (part == 2)
+    assert finished == [2]
+    assert tree(tmp_path / "shards") == tree(tmp_path / "calm")
+
+
+@given(
+    groups=st.lists(st.lists(st.floats(0.0, 1e6), min_size=1, max_size=9), min_size=1, max_size=6),
+    parts=st.integers(1, 40),
+)
+def test_each_task_is_in_one_shard_and_none_takes_a_task_more_than_the_mean(groups, parts):
+    seconds = tuple(itertools.chain(*groups))
+    numbers = iter(range(len(seconds)))
+    cut = tuple(tuple(next(numbers) for _ in group) for group in groups)
+    one = replace(made_up("smoke"), groups=cut, seconds=seconds)
+    shards = [shard_tasks([one], part, parts)["made-up"] for part in range(1, parts + 1)]
+    assert sorted(itertools.chain(*shards)) == list(range(len(seconds)))
+    least = min((time for time in seconds if time > 0), default=1.0)
+    known = [max(time, least) for time in seconds]  # a task of no known length has the least
+    most = max(sum(known[task] for task in shard) for shard in shards)
+    assert most <= (sum(known) / parts + max(known)) * (1 + 1e-9)
 
 
 def fail_at_two(region, seed, double, advance):
@@ -201,9 +330,9 @@ def test_run_sweep_from_a_table_a_file_and_a_folder(tmp_path):
         ({"processes": 0}, "processes"),
         ({"seed": -1}, "seed"),
     ]
-    for given, words in bad:
+    for settings, words in bad:
         with pytest.raises(rx.ArgumentError, match=words):
-            rx.run_sweep(SMALL, **given)
+            rx.run_sweep(SMALL, **settings)
     with pytest.raises(rx.ArgumentError, match="scale"):
         rx.run_sweep(SMALL, scale="large")
     assert rx.plot_sweep(stored).axes

@@ -15,6 +15,7 @@ from unittest.mock import Mock
 import pytest
 
 from resonax.checks import ArgumentError, Interrupted
+from resonax.executors.executor import Lost
 from resonax.executors.processes import count_workers, worker_processes
 from signals import HEAR_INTERRUPTS
 
@@ -27,10 +28,6 @@ def square(job, advance):
         raise ArgumentError(f"{job} must be at least 0")
     advance(0.5)
     return job**2, os.getpid()
-
-
-def die(job, advance):
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def nothing():
@@ -72,27 +69,83 @@ def test_a_mistake_in_a_worker_is_said_by_the_caller():
         workers.run(square, [1, -1], lambda *_: None, lambda *_: [])
 
 
-def test_a_worker_that_was_ended_from_outside_is_a_sentence():
-    with (
-        worker_processes(1) as workers,
-        pytest.raises(Interrupted, match="run the same command again"),
-    ):
-        workers.run(die, [1], lambda *_: None, lambda *_: [])
+def die_at_first(job, advance):
+    """End the worker the first time that a job is done; the file says that it was."""
+    number, folder = job
+    mark = Path(folder) / str(number)
+    if number == 2 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
 
 
-def kill_one_early():
+def hang_at_first(job, advance):
+    number, folder = job
+    mark = Path(folder) / str(number)
+    if number == 2 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return number
+
+
+@pytest.mark.parametrize(
+    ("function", "limit", "words"),
+    [(die_at_first, None, "ended from outside"), (hang_at_first, 1.0, "said nothing")],
+)
+def test_a_worker_that_ends_or_hangs_is_replaced_and_its_job_told_to_be_lost(
+    tmp_path, function, limit, words
+):
+    found, lost = [], []
+
+    def then(job, result):
+        if isinstance(result, Lost):
+            lost.append((job[0], result.reason))
+            return [job]
+        found.append(result)
+        return []
+
+    jobs = [(number, str(tmp_path)) for number in range(4)]
+    with worker_processes(2, limit=limit) as workers:
+        workers.run(function, jobs, lambda *_: None, then)
+    assert sorted(found) == [0, 1, 2, 3]
+    ((number, reason),) = lost
+    assert number == 2
+    assert words in reason
+    assert not multiprocessing.active_children()
+
+
+def test_a_worker_that_ends_before_its_first_job_is_replaced():
+    found = []
     with worker_processes(2) as workers:
         child = multiprocessing.active_children()[0]
         child.kill()
         child.join()
         workers.prepare(nothing)
-        workers.run(square, range(4), lambda *_: None, lambda *_: [])
+        workers.run(square, range(4), lambda *_: None, lambda job, _: found.append(job) or [])
+    assert sorted(found) == [0, 1, 2, 3]
 
 
-def test_a_worker_that_ends_before_its_first_job_is_a_sentence():
-    with pytest.raises(Interrupted, match="a worker was ended from outside"):
-        kill_one_early()
-    assert not multiprocessing.active_children()
+def end_worker():
+    os._exit(1)
+
+
+def test_workers_that_never_begin_are_a_sentence():
+    with worker_processes(1) as workers:
+        workers.prepare(end_worker)
+        with pytest.raises(Interrupted, match="run the same command again with fewer --workers"):
+            workers.run(square, [1], lambda *_: None, lambda *_: [])
+
+
+def see_devices(job, advance):
+    time.sleep(0.2)  # so that each worker has one
+    return os.environ["CUDA_VISIBLE_DEVICES"]
+
+
+def test_each_worker_sees_one_gpu():
+    seen = []
+    with worker_processes(2, devices=["3", "GPU-5a"]) as workers:
+        workers.run(see_devices, range(4), lambda *_: None, lambda _, name: seen.append(name) or [])
+    assert set(seen) == {"3", "GPU-5a"}
 
 
 def test_what_a_worker_cannot_send_is_an_error_with_its_reason():
@@ -119,6 +172,7 @@ def test_as_many_processes_as_jobs_or_cores():
 CALLER = """
 import sys
 from test_workers import sleep
+from resonax.executors.executor import Lost
 from resonax.executors.processes import worker_processes
 if __name__ == "__main__":
     with worker_processes(1) as workers:

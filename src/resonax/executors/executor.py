@@ -8,11 +8,28 @@ cluster needs no more than a class with this method, or one of `concurrent.futur
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Advance", "Do", "Executor", "Futures", "Job", "Serial", "Tell", "Then"]
+from resonax.checks import Interrupted
+
+__all__ = [
+    "ALONE",
+    "Advance",
+    "Do",
+    "Executor",
+    "Futures",
+    "Job",
+    "Lost",
+    "Serial",
+    "Tell",
+    "Then",
+]
+
+ALONE = threading.Lock()  # two threads of one process must not compute at once
 
 Job = Any
 Advance = Callable[[float], None]  # told the share of the work just finished
@@ -21,8 +38,26 @@ Tell = Callable[[Job, float], None]
 Then = Callable[[Job, Any], Sequence[Job]]
 
 
+@dataclass(frozen=True)
+class Lost:
+    """Stands for the result of a job whose worker ended or fell silent; says what is known of it.
+
+    Whoever gave the job knows what of it is done, and gives the rest again, or gives it up.
+    ``is_suspect`` says whether the job itself may have been the cause.
+    """
+
+    reason: str
+    is_suspect: bool = True
+
+
 class Executor(Protocol):
-    """Does jobs; ``workers`` is how many of them at once."""
+    """Does jobs.
+
+    Attributes
+    ----------
+    workers
+        How many of them at once.
+    """
 
     workers: int
 
@@ -38,7 +73,8 @@ class Executor(Protocol):
         advance
             Told a job and the share of it just finished.
         then
-            Told a job and its result, in the caller's process; the jobs that it returns are next.
+            Told a job and its result, or `Lost`, in the caller's process; the jobs that it returns
+            are next.
         """
         ...
 
@@ -81,8 +117,8 @@ class Futures:
         def submit(some: Sequence[Job]) -> None:
             running.update({self._executor.submit(_count, function, job): job for job in some})
 
-        submit(jobs)
         try:
+            submit(jobs)
             while running:
                 first = concurrent.futures.FIRST_COMPLETED
                 for future in concurrent.futures.wait(running, return_when=first).done:
@@ -90,6 +126,11 @@ class Futures:
                     result, share = future.result()
                     advance(job, share)
                     submit(then(job, result))
+        except concurrent.futures.BrokenExecutor as error:  # it takes no more jobs
+            raise Interrupted(
+                f"the executor {type(self._executor).__name__} is broken ({error}): run it again "
+                "with a new one; what was stored is kept"
+            ) from None
         finally:
             for future in running:
                 future.cancel()
@@ -98,4 +139,5 @@ class Futures:
 def _count(function: Do, job: Job) -> tuple[Any, float]:
     """Return the result of a job, and the sum of the shares that it told."""
     shares: list[float] = []
-    return function(job, shares.append), sum(shares)
+    with ALONE:
+        return function(job, shares.append), sum(shares)

@@ -19,18 +19,16 @@ import signal
 import sys
 import threading
 import traceback
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection
 from typing import Any
 
-from resonax.checks import Interrupted, ResonaxError
-from resonax.executors.executor import Advance, Do, Job, Serial, Tell, Then
+from resonax.checks import ResonaxError
+from resonax.executors.executor import Serial
 from resonax.executors.interrupts import defer_interrupts
+from resonax.executors.workers import Worker, Workers
 
 __all__ = ["Workers", "count_workers", "start_executor", "worker_processes"]
 
@@ -48,8 +46,9 @@ def count_workers(jobs: int | None = None) -> int:
     return min(_MOST if jobs is None else jobs, _cores(), _MOST)
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe: Connection, environment: Mapping[str, str]) -> None:
     """Do what comes through the pipe until it is closed, or until the caller has ended."""
+    os.environ.update(environment)  # jax looks at it when it is first used
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -64,6 +63,7 @@ def _serve(pipe: Connection) -> None:
             data = pipe.recv_bytes()
             try:
                 function, job = pickle.loads(data)
+                pipe.send(("share", 0.0))  # all that it needs is loaded
                 answer = "done", function(job, lambda share: pipe.send(("share", share)))
             except Exception as error:
                 if not isinstance(error, ResonaxError):  # where it happened is lost on the way
@@ -79,105 +79,48 @@ def _serve(pipe: Connection) -> None:
     os._exit(0)  # nothing is left to do, and to unload libraries takes a while
 
 
-def _prepare(function: Callable[[], None], _: Advance) -> None:
-    function()
-
-
-@dataclass(eq=False)
-class _Worker:
-    """A process, the pipe to it, and the job it is at."""
-
-    process: BaseProcess
-    pipe: Connection
-    job: Job = None
-    is_busy: bool = False
-
-    def give(self, function: Do, job: Job) -> None:
-        with _told_of_its_end():
-            self.pipe.send((function, job))
-        self.job, self.is_busy = job, True
-
-    def take(self) -> tuple[str, Any]:
-        with _told_of_its_end():
-            return self.pipe.recv()
-
-
-class Workers:
-    """An executor of processes that wait for jobs; make it with `worker_processes`."""
-
-    def __init__(self, workers: Sequence[_Worker]) -> None:
-        self._workers = {worker.pipe: worker for worker in workers}
-        self.workers = len(workers)
-
-    def prepare(self, function: Callable[[], None]) -> None:
-        """Let each worker call a function first, such as one that loads libraries."""
-        for worker in self._workers.values():
-            worker.give(_prepare, function)
-
-    def run(self, function: Do, jobs: Sequence[Job], advance: Tell, then: Then) -> None:
-        """Do some jobs, and those that follow from them; an error of a job is raised here."""
-        preparing = {worker.pipe for worker in self._workers.values() if worker.is_busy}
-        waiting = deque(jobs)
-        while True:
-            for worker in self._workers.values():
-                if waiting and not worker.is_busy:
-                    worker.give(function, waiting.popleft())
-            busy = [worker.pipe for worker in self._workers.values() if worker.is_busy]
-            if not waiting and preparing.issuperset(busy):
-                return
-            for pipe in wait(busy):
-                worker = self._workers[pipe]  # pyright: ignore[reportArgumentType]
-                kind, content = worker.take()
-                if kind == "failed":
-                    raise content
-                if kind == "share":
-                    advance(worker.job, content)
-                    continue
-                worker.is_busy = False
-                if worker.pipe in preparing:
-                    preparing.remove(worker.pipe)
-                else:
-                    waiting.extendleft(reversed(then(worker.job, content)))
-
-
 @contextmanager
-def _told_of_its_end() -> Iterator[None]:
-    """Turn the end of a pipe, which is that of a worker, into a sentence."""
-    try:
-        yield
-    except (EOFError, ConnectionError):
-        raise Interrupted(
-            "a worker was ended from outside, perhaps for want of memory: run the same command "
-            "again, for fewer figures at a time; what was stored is kept"
-        ) from None
-
-
-@contextmanager
-def worker_processes(count: int, libraries: str = "") -> Iterator[Workers]:
+def worker_processes(
+    count: int,
+    libraries: str = "",
+    *,
+    devices: Sequence[str] = (),
+    limit: float | None = None,
+) -> Iterator[Workers]:
     """Give an executor of so many processes; whatever goes wrong ends them at once.
 
-    ``libraries`` names a module that loads what they need, but starts no threads.
+    Parameters
+    ----------
+    count
+        How many.
+    libraries
+        Names a module that loads what they need, but starts no threads.
+    devices
+        The names of GPUs, which are given to the processes in turn: each sees one of them.
+    limit
+        Seconds that one may work without a sign of progress, before another takes its place.
     """
     # Not forked from this process: one that has begun to use jax cannot be copied.
     context: Any = multiprocessing.get_context("spawn")
     if libraries and sys.platform == "linux":
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([libraries])
-    workers: list[_Worker] = []
-    try:
+
+    def start(place: int) -> Worker:
+        own = {"CUDA_VISIBLE_DEVICES": devices[place % len(devices)]} if devices else {}
         # A worker that is half started would complain.
         with defer_interrupts(), _limited_threads(max(_cores() // count, 1)):
-            _start(context, workers, count)
-        yield Workers(workers)
+            return _start(context, place, own)
+
+    workers = Workers(start, count, limit)
+    try:
+        workers.start()
+        yield workers
     except BaseException:
-        for worker in workers:
-            worker.process.terminate()
+        workers.end()
         raise
     finally:
-        for worker in workers:
-            worker.pipe.close()
-        for worker in workers:
-            worker.process.join()
+        workers.close()
 
 
 @contextmanager
@@ -216,19 +159,18 @@ def start_executor(
         yield workers
 
 
-def _start(context: Any, workers: list[_Worker], count: int) -> None:
-    """Start workers with interrupts blocked, which from the keyboard reach all processes.
+def _start(context: Any, place: int, environment: Mapping[str, str]) -> Worker:
+    """Start a worker with interrupts blocked, which from the keyboard reach all processes.
 
     A process cannot ignore them before its first line, but it inherits what is blocked.
     """
     resource_tracker.ensure_running()
     old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        for _ in range(count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs,), daemon=True)
-            process.start()
-            theirs.close()
-            workers.append(_Worker(process, ours))
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, environment), daemon=True)
+        process.start()
+        theirs.close()
+        return Worker(process, ours, place)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, old)

@@ -102,6 +102,10 @@ class Layout:
         length = len(self.coords[dim])
         return min(int(self.chunks.get(dim, length)), length)
 
+    def count(self) -> int:
+        """Return how many tasks there are."""
+        return math.prod(-(-len(self.coords[dim]) // self.chunk(dim)) for dim in self.cut)
+
     def tasks(self) -> tuple[Task, ...]:
         """Return the cells of the cut, in order."""
         cut, sides = self.cut, []

@@ -147,6 +147,10 @@ class Store:
             raise not_a_store(self.path)
         return [task for task in self.tasks if self._read(task) is None]
 
+    def is_finished(self, task: Task) -> bool:
+        """Return whether all that a task stores is there, and as its marker says."""
+        return self._read(task) is not None
+
     def is_marked(self, task: Task) -> bool:
         """Return whether a task was finished once; if it is pending now, it was damaged."""
         return self._marker(task).exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import tempfile
 from collections.abc import Callable, Mapping
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resonax.checks import check_whole
+from resonax.executors.executor import Executor
+from resonax.executors.given import as_executor
 from resonax.executors.processes import start_executor
 from resonax.sweeps.cost import check_cost
 from resonax.sweeps.experiment import from_sweep
@@ -18,6 +21,7 @@ from resonax.sweeps.specification import parse_sweep, read_sweep
 
 if TYPE_CHECKING:
     import xarray as xr
+    from distributed import Client
 
 __all__ = ["run_sweep"]
 
@@ -26,6 +30,7 @@ def run_sweep(
     spec: str | Path | Mapping[str, Any] | Sweep,
     *,
     out: str | Path | None = None,
+    executor: Executor | concurrent.futures.Executor | Client | None = None,
     processes: int = 1,
     seed: int = 0,
     scale: str = "paper",
@@ -43,11 +48,13 @@ def run_sweep(
         A folder that keeps the results, in ``results/<id>.zarr``, as ``resonax sweep --out`` does.
         What is stored there is kept, so that the same call goes on where an earlier one was
         stopped. Nothing is kept if it is not given.
+    executor
+        Who does the work: any executor of `concurrent.futures`, a ``Client`` of Dask, or one of
+        resonax, such as `worker_processes` gives. The results do not depend on it.
     processes
-        How many processes share the work. They share out tasks, which are the panels, each cut
-        along the second axis into parts of ``chunk`` points. The results do not depend on it. A
-        script that asks for more than one needs ``if __name__ == "__main__":``, as
-        `multiprocessing` does.
+        How many processes share the work, if no executor is given. They share out tasks, which are
+        the panels, each cut along the second axis into parts of ``chunk`` points. A script that
+        asks for more than one needs ``if __name__ == "__main__":``, as `multiprocessing` does.
     seed
         Of all random numbers.
     scale
@@ -94,7 +101,9 @@ def run_sweep(
             seed=seed,
             device=device,
             double=double,
-            executor=stack.enter_context(start_executor(processes)),
+            executor=as_executor(executor)
+            if executor is not None
+            else stack.enter_context(start_executor(processes)),
             progress=(lambda _, share: progress(share)) if progress else None,
         )
         return outcome.dataset

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import math
+import pickle
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError
 from resonax.executors.executor import Advance, Executor, Serial
@@ -18,6 +18,7 @@ from resonax.labels import versions
 from resonax.results import Store
 from resonax.sweeps.devices import chosen_device
 from resonax.sweeps.experiment import Experiment
+from resonax.sweeps.jobs import Job, Ledger, TasksFailed, do, schedule, shard_tasks
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["Computation", "Outcome", "run_experiments"]
 
 _LOG = logging.getLogger("resonax")
+_PIECES = 4  # that a worker of a cluster gets of the work, or more
+
+
+@lru_cache(maxsize=64)
+def _unpack(packed: bytes) -> Computation:
+    """Return a computation that was sent here, the same one for all of its jobs."""
+    return Computation(*pickle.loads(packed))
 
 
 @dataclass(frozen=True)
@@ -70,10 +78,19 @@ class Computation:
             found["networks"] = network_loop(self.device)
         return found
 
-    @property
+    @cached_property
     def tasks(self) -> int:
         """How many tasks there are."""
-        return sum(map(len, self.experiment.groups))
+        return self.experiment.layout.count()
+
+    @cached_property
+    def _packed(self) -> bytes:
+        """What a worker needs of it, made once: the costs of all tasks are not of it."""
+        experiment = replace(self.experiment, groups=(), seconds=(), judges=())
+        return pickle.dumps((experiment, self.folder, self.seed, self.device, self.double))
+
+    def __reduce__(self) -> Any:
+        return _unpack, (self._packed,)
 
     @cached_property
     def _store(self) -> Store:
@@ -91,13 +108,24 @@ class Computation:
             _LOG.warning("%s: %s damaged or missing, computed again", self.path, share)
         return tuple(task.number for task in pending)
 
+    def pending(self) -> tuple[int, ...]:
+        """Return the tasks that are missing in a store that was opened."""
+        return tuple(task.number for task in self._store.pending())
+
+    def is_finished(self, number: int) -> bool:
+        """Return whether a task is stored, whoever made it."""
+        return self._store.is_finished(self._store.tasks[number])
+
     def make(self, number: int, advance: Advance) -> float:
-        """Compute and store a task; return the seconds that it took.
+        """Compute and store a task, unless it is stored; return the seconds that it took.
 
         ``advance`` is told the share of the whole experiment that was just finished.
         """
         began = time.perf_counter()
         share, told = 1 / self.tasks, 0.0
+        if self.is_finished(number):  # by another run, or before a worker was lost
+            advance(share)
+            return 0.0
 
         def tell(done: float) -> None:
             nonlocal told
@@ -128,33 +156,6 @@ class Computation:
         return dataset
 
 
-class _Job(NamedTuple):
-    """Some tasks of a computation; without any, what is to be done when all are made."""
-
-    computation: Computation
-    tasks: tuple[int, ...]
-    finish: Callable[[Computation], None] | None
-
-    @property
-    def id(self) -> str:
-        return self.computation.experiment.id
-
-    @property
-    def seconds(self) -> float:
-        """About how long its tasks take."""
-        known = dict(enumerate(self.computation.experiment.seconds))
-        return sum(known.get(task, 1.0) for task in self.tasks)
-
-
-def _do(job: _Job, advance: Advance) -> float:
-    """Do a job; return the seconds that were computed."""
-    advance(0.0)  # it has begun
-    with chosen_device(job.computation.device):
-        if not job.tasks and job.finish:
-            job.finish(job.computation)
-        return sum(job.computation.make(task, advance) for task in job.tasks)
-
-
 def run_experiments(
     experiments: Iterable[Experiment],
     out: str | Path,
@@ -163,6 +164,7 @@ def run_experiments(
     device: str | None = None,
     double: bool = False,
     executor: Executor | None = None,
+    shard: tuple[int, int] | None = None,
     progress: Callable[[str, float], None] | None = None,
     finish: Callable[[Computation], None] | None = None,
     done: Callable[[str], None] | None = None,
@@ -170,7 +172,8 @@ def run_experiments(
     """Run experiments into stores below a folder, and return what is stored.
 
     What is stored already is kept. An interrupt loses the tasks that are being computed, and the
-    same call goes on with them.
+    same call goes on with them. Tasks that fail are raised in the end, as `TasksFailed`, when all
+    others are stored.
 
     Parameters
     ----------
@@ -179,59 +182,51 @@ def run_experiments(
     out
         The folder; results go to its folder ``results``.
     seed, device, double
-        What the bits depend on: the seed, ``cpu`` or ``gpu`` (what jax chooses if None), and
-        whether simulations have 64 bits.
+        What the bits depend on: the seed, ``cpu`` or ``gpu`` (what jax chooses if None, and
+        ``cpu`` for the workers of a cluster), and whether simulations have 64 bits.
     executor
         Who does it; one task after the other in this process if None.
+    shard
+        ``(3, 10)`` for the third of ten parts, which may be run at once, anywhere. Then only the
+        experiments are returned of which no part is missing.
     progress
         Told the id of an experiment and the share of it just finished.
     finish
         Called with a computation when all its tasks are made, by the executor: it must be possible
-        to send it to other processes, if that has any.
+        to send it to other processes, if that has any. Those of a cluster leave it to this one.
     done
         Told the id of an experiment that is finished.
     """
     executor = executor or Serial()
-    progress, done = progress or (lambda *_: None), done or (lambda _: None)
+    is_remote = getattr(executor, "is_remote", False)
+    ledger = Ledger(progress or (lambda *_: None), done or (lambda _: None), shard is None)
     wanted = list(experiments)
-    with chosen_device(device) as (kind, _):
-        pass
+    kind = device or "cpu"
+    if not is_remote:
+        with chosen_device(device) as (kind, _):
+            pass
     made = {
         item.id: Computation(item, Path(out) / "results", seed, kind, double) for item in wanted
     }
-    jobs: list[_Job] = []
-    left, seconds = {}, {}
-    for name in made:
-        missing = made[name].open()
-        left[name] = len(missing)
-        progress(name, 1 - left[name] / made[name].tasks)
-        groups = (set(missing).intersection(group) for group in made[name].experiment.groups)
-        parts = [tuple(sorted(group)) for group in groups if group] or [()]
-        jobs += [_Job(made[name], part, finish) for part in parts]
-
-    def then(job: _Job, taken: float) -> list[_Job]:
-        """Finish an experiment after the last of its tasks."""
-        if not job.tasks:
-            done(job.id)
-            return []
-        seconds[job.id] = seconds.get(job.id, 0.0) + taken
-        left[job.id] -= len(job.tasks)
-        return [] if left[job.id] else [job._replace(tasks=())]
-
+    own = shard_tasks(wanted, *shard) if shard else {}
+    jobs: list[Job] = []
+    for name, computation in made.items():
+        missing = computation.open()
+        ledger.progress(name, 1 - len(missing) / computation.tasks)
+        ours = set(missing) & own[name] if shard else set(missing)
+        ledger.left[name] = len(ours)
+        job = Job(computation, (), None if is_remote else finish)
+        groups = (tuple(sorted(ours & set(group))) for group in computation.experiment.groups)
+        jobs += [job.of(group) for group in groups if group] if missing else ledger.end(job)
     # Processes take turns on a GPU: more pieces there are more to compile, and nothing is gained.
-    jobs = _schedule(jobs, executor.workers if kind == "cpu" else 1)
-    executor.run(_do, jobs, lambda job, share: progress(job.id, share), then)
-    return [Outcome(item, made[item.id].load(), seconds.get(item.id)) for item in wanted]
-
-
-def _schedule(jobs: Sequence[_Job], workers: int) -> list[_Job]:
-    """Return jobs for all workers, those that take longest first.
-
-    One that takes more than a worker's share of the work is cut, although each piece compiles anew.
-    """
-    share = sum(job.seconds for job in jobs) / workers
-    pieces = []
-    for job in jobs:
-        count = min(math.ceil(job.seconds / share) if share else 1, len(job.tasks)) or 1
-        pieces += [job._replace(tasks=job.tasks[start::count]) for start in range(count)]
-    return sorted(pieces, key=lambda job: -job.seconds)
+    workers = executor.workers if kind == "cpu" else getattr(executor, "gpus", 1)
+    # Workers of a cluster come and go: smaller pieces are shared out anew more often.
+    jobs = schedule(jobs, _PIECES * executor.workers if is_remote else workers)
+    executor.run(do, jobs, ledger.advance, ledger.then)
+    if ledger.failures:
+        raise TasksFailed(sorted(ledger.failures))
+    whole = [item for item in wanted if shard is None or not made[item.id].pending()]
+    if finish and is_remote:
+        for item in whole:
+            finish(made[item.id])
+    return [Outcome(item, made[item.id].load(), ledger.seconds.get(item.id)) for item in whole]

@@ -1,0 +1,252 @@
+"""Jobs on the workers of a Dask cluster: one at a time for each, and no more at once than those.
+
+The scheduler holds only the jobs that are being done, however many there are, so that neither it
+nor the caller grows with the work. Dask gives the job of a worker that ended to another by itself.
+If the scheduler itself ends and is started again, the jobs that it had are given to it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pickle
+import queue
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from resonax.checks import ArgumentError, Interrupted, ResonaxError
+from resonax.executors.executor import ALONE, Do, Job, Lost, Tell, Then
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+__all__ = ["Dask"]
+
+_LOG = logging.getLogger("resonax")
+_LOOK = 0.5  # seconds between two looks at the workers and at what became of the jobs
+_TELL = 1.0  # seconds between two words of progress of a job
+_RETURN = 120.0  # seconds that a scheduler has to come back
+_FETCH = 30.0  # seconds that a worker has to hand over a result
+_prepared: set[bytes] = set()  # what this process, a worker, has called
+
+
+def _nothing() -> None:
+    """Prepare nothing."""
+
+
+def _work(function: Do, job: Job, prepare: Callable[[], None], topic: str, number: int) -> Any:
+    """Do a job on a worker; tell now and then how much of it is done."""
+    from distributed import get_worker
+
+    worker, told, total = get_worker(), time.monotonic(), 0.0
+
+    def tell(share: float) -> None:
+        nonlocal told, total
+        total += share
+        if time.monotonic() - told > _TELL:
+            worker.log_event(topic, (number, total))
+            told = time.monotonic()
+
+    with ALONE:
+        if (name := pickle.dumps(prepare)) not in _prepared:
+            prepare()
+            _prepared.add(name)
+        return function(job, tell), total
+
+
+@dataclass(eq=False)
+class _Sent:
+    """A job that a worker has."""
+
+    job: Job
+    worker: str
+    future: Future
+    total: float = 0.0  # of the shares that it told
+    heard: float = field(default_factory=time.monotonic)
+
+    def note(self, total: float, advance: Tell) -> None:
+        """Tell what is new of its progress, less than nothing if it was begun anew."""
+        if total != self.total:
+            advance(self.job, total - self.total)
+        self.total, self.heard = total, time.monotonic()
+
+
+class Dask:
+    """Does jobs on the workers of a Dask cluster.
+
+    Parameters
+    ----------
+    client
+        A client of `distributed`.
+    prepare
+        What each worker calls before its first job; it can be sent to them.
+    workers
+        How many workers there will be; those that are there now if None.
+    limit
+        Seconds that a job may take without a sign of progress, before its worker is started anew.
+        That needs workers with a nanny, as they have unless they were asked to have none.
+    """
+
+    is_remote = True
+
+    def __init__(
+        self,
+        client: Client,
+        prepare: Callable[[], None] = _nothing,
+        *,
+        workers: int | None = None,
+        limit: float | None = None,
+    ) -> None:
+        if client.asynchronous:
+            raise ArgumentError("executor must be a Client that is not asynchronous")
+        self._client: Any = client  # whose methods pyright takes for those of an asynchronous one
+        self._prepare, self._limit = prepare, limit
+        self._own: Client | None = None  # one that took the place of the client
+        self._address = client.scheduler.address if client.scheduler else ""
+        self.workers = workers or max(len(self._client.nthreads()), 1)
+        self._topic, self._news = "", queue.SimpleQueue[tuple[int, float | None]]()
+        self._count = 0
+
+    def run(self, function: Do, jobs: Sequence[Job], advance: Tell, then: Then) -> None:
+        """Do some jobs, and those that follow from them; an error of a job is raised here."""
+        waiting, sent = deque(jobs), dict[int, _Sent]()
+        self._topic, looked = f"resonax-{uuid.uuid4().hex}", 0.0
+        free: set[str] = set()
+        self._listen()
+        try:
+            while waiting or sent:
+                if time.monotonic() - looked > _LOOK:
+                    looked, free = time.monotonic(), self._look(sent)
+                while waiting and free:
+                    number, one = self._send(function, waiting.popleft(), free.pop())
+                    sent[number] = one
+                for one in self._ended(sent, advance):
+                    free.add(one.worker)
+                    waiting.extendleft(reversed(then(one.job, self._result(one, advance))))
+        finally:
+            with contextlib.suppress(Exception):
+                self._client.unsubscribe_topic(self._topic)
+                self._client.cancel([one.future for one in sent.values()], force=True)
+            if self._own is not None:
+                self._own.close()
+
+    def _listen(self) -> None:
+        """Hear of the progress of the jobs."""
+        self._client.subscribe_topic(self._topic, lambda event: self._news.put(event[1]))
+
+    def _send(self, function: Do, job: Job, worker: str) -> tuple[int, _Sent]:
+        """Give a job to a worker, or to another if that has ended."""
+        self._count += 1
+        number = self._count
+        future = self._client.submit(
+            _work,
+            function,
+            job,
+            self._prepare,
+            self._topic,
+            number,
+            key=f"{self._topic}-{number}",
+            workers=[worker],
+            allow_other_workers=True,
+            pure=False,
+        )
+        future.add_done_callback(lambda _: self._news.put((number, None)))
+        return number, _Sent(job, worker, future)
+
+    def _ended(self, sent: dict[int, _Sent], advance: Tell) -> Iterator[_Sent]:
+        """Wait for news; tell of progress, and yield the jobs that are at an end."""
+        with contextlib.suppress(queue.Empty):
+            number, total = self._news.get(timeout=_LOOK)
+            while True:
+                if number in sent and total is not None:
+                    sent[number].note(total, advance)
+                elif number in sent:
+                    yield sent.pop(number)
+                number, total = self._news.get_nowait()
+
+    def _result(self, one: _Sent, advance: Tell) -> Any:
+        """Return the result of a job that is at an end, or that it is lost."""
+        from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+
+        try:
+            result, total = one.future.result(timeout=_FETCH)
+        except ResonaxError:
+            raise
+        except KilledWorker:
+            return Lost("its workers were ended from outside, perhaps for want of memory")
+        except (FutureCancelledError, OSError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and self._client.status == "running":
+                raise
+            return Lost("the connection to the scheduler was lost", is_suspect=False)
+        except (ImportError, AttributeError) as error:
+            raise ArgumentError(
+                f"the workers at {self._address} cannot run this ({type(error).__name__}: "
+                f"{error}): install the same version of resonax there as here"
+            ) from None
+        finally:
+            with contextlib.suppress(Exception):
+                one.future.release()
+        one.note(total, advance)
+        return result
+
+    def _look(self, sent: dict[int, _Sent]) -> set[str]:
+        """Return the workers without a job; see to jobs that ended unheard, or say nothing."""
+        workers = self._workers()
+        for number, one in sent.items():
+            if one.future.status not in ("pending", "lost"):
+                self._news.put((number, None))
+        now = time.monotonic()
+        silent = [one for one in sent.values() if now - one.heard > (self._limit or now + 1)]
+        if silent:
+            self._restart(silent)
+        return workers - {one.worker for one in sent.values()}
+
+    def _workers(self) -> set[str]:
+        """Return the addresses of the workers, after a scheduler that ended has come back."""
+        deadline = time.monotonic() + _RETURN
+        is_lost = False
+        while time.monotonic() < deadline:
+            try:
+                if self._client.status == "closed":
+                    self._reconnect()
+                if self._client.status == "running":
+                    found = set(self._client.nthreads())
+                    if is_lost:
+                        _LOG.warning("the scheduler %s is back", self._address)
+                        self._listen()
+                    return found
+            except (OSError, RuntimeError):  # it has just ended, or has not come back
+                pass
+            if not is_lost:
+                _LOG.warning("the scheduler %s is gone: waiting for it", self._address)
+                is_lost = True
+            time.sleep(_LOOK)
+        raise Interrupted(
+            f"the scheduler {self._address} ended and did not come back in {_RETURN:g} seconds: "
+            "start it and run the same command again; what was stored is kept"
+        )
+
+    def _reconnect(self) -> None:
+        """Take a new client in the place of one that has given up."""
+        from distributed import Client
+
+        security = self._client.security
+        self._client = Client(self._address, timeout=2.0, set_as_default=False, security=security)
+        if self._own is not None:
+            self._own.close()
+        self._own = self._client
+
+    def _restart(self, silent: Sequence[_Sent]) -> None:
+        """Start the workers of some jobs anew, which Dask then gives to others."""
+        keys = {one.future.key for one in silent}
+        found = [name for name, has in self._client.processing().items() if keys & set(has)]
+        _LOG.warning("started anew after %g seconds of silence: %s", self._limit, ", ".join(found))
+        for one in silent:
+            one.heard = time.monotonic()
+        with contextlib.suppress(Exception):  # without a nanny it cannot be
+            self._client.restart_workers(found, timeout=_FETCH, raise_for_error=False)

@@ -1,0 +1,164 @@
+"""Processes that wait for jobs, each at the end of a pipe; one that is lost is replaced.
+
+A process may be killed, run out of memory, or hang. Its job is told to be `Lost`, another process
+takes its place, and all other jobs go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from resonax.checks import Interrupted
+from resonax.executors.executor import Advance, Do, Job, Lost, Tell, Then
+
+__all__ = ["Worker", "Workers"]
+
+_UNFIT = 3  # workers, for each place, that may end in a row before they say anything
+_START = 60.0  # further seconds that it has to start
+_PATIENCE = 10.0  # seconds that a worker has to end by itself
+
+
+def _prepare(function: Callable[[], None], _: Advance) -> None:
+    function()
+
+
+@dataclass(eq=False)
+class Worker:
+    """A process, the pipe to it, and the job it is at."""
+
+    process: BaseProcess
+    pipe: Connection
+    place: int  # which of the workers it is, or takes the place of
+    job: Job = None
+    is_busy: bool = False
+    is_preparing: bool = False
+    heard: float = 0.0  # when it last said something, or was given something
+    has_begun: bool = False  # whether it has said anything yet
+    silent: bool = False  # whether it was ended because it said nothing
+
+    def give(self, function: Do, job: Job) -> None:
+        self.job, self.is_busy, self.heard = job, True, time.monotonic()
+        with suppress(ConnectionError):  # it has ended, as its pipe will say
+            self.pipe.send((function, job))
+
+
+class Workers:
+    """An executor of processes that wait for jobs; make it with `worker_processes`.
+
+    One that ends from outside, or says nothing for longer than ``limit`` seconds, is replaced by
+    another, and its job is `Lost`.
+    """
+
+    def __init__(
+        self, start: Callable[[int], Worker], count: int, limit: float | None = None
+    ) -> None:
+        self._start, self.workers, self._limit = start, count, limit
+        self._function: Callable[[], None] | None = None  # that prepares a worker
+        self._workers: dict[Any, Worker] = {}
+        self._unfit = 0  # workers in a row that ended before they could begin
+
+    def start(self) -> None:
+        """Start all workers."""
+        for place in range(self.workers):
+            self._add(place)
+
+    def _add(self, place: int) -> None:
+        worker = self._start(place)
+        self._workers[worker.pipe] = worker
+        if self._function is not None:
+            worker.give(_prepare, self._function)
+            worker.is_preparing = True
+
+    def prepare(self, function: Callable[[], None]) -> None:
+        """Let each worker call a function first, such as one that loads libraries."""
+        self._function = function
+        for worker in self._workers.values():
+            worker.give(_prepare, function)
+            worker.is_preparing = True
+
+    def run(self, function: Do, jobs: Sequence[Job], advance: Tell, then: Then) -> None:
+        """Do some jobs, and those that follow from them; an error of a job is raised here."""
+        waiting = deque(jobs)
+        while True:
+            for worker in self._workers.values():
+                if waiting and not worker.is_busy:
+                    worker.give(function, waiting.popleft())
+            busy = [worker for worker in self._workers.values() if worker.is_busy]
+            if not waiting and all(worker.is_preparing for worker in busy):
+                return
+            for pipe in wait([worker.pipe for worker in busy], self._patience(busy)):
+                worker = self._workers[pipe]
+                kind, content = self._take(worker)
+                if kind == "failed":
+                    raise content
+                if kind == "share":
+                    if not worker.is_preparing:
+                        advance(worker.job, content)
+                    continue
+                is_preparing, job = worker.is_preparing, worker.job
+                worker.is_busy = worker.is_preparing = False
+                if kind == "ended":
+                    self._replace(worker)
+                if not is_preparing:
+                    waiting.extendleft(reversed(then(job, content)))
+
+    def _patience(self, busy: Sequence[Worker]) -> float | None:
+        """End the workers that have been silent for too long; return when to look again."""
+        if self._limit is None:
+            return None
+        now, left = time.monotonic(), []
+        for worker in busy:
+            limit = self._limit + (0.0 if worker.has_begun else _START)
+            left.append(max(worker.heard + limit - now, 0.1))
+            if now - worker.heard > limit and not worker.silent:
+                worker.silent = True
+                worker.process.kill()
+        return min(left)
+
+    def _take(self, worker: Worker) -> tuple[str, Any]:
+        """Return what a worker says, or that it has ended."""
+        try:
+            kind, content = worker.pipe.recv()
+        except (EOFError, ConnectionError):
+            if worker.silent:
+                return "ended", Lost(f"its worker said nothing for {self._limit:g} seconds")
+            return "ended", Lost("its worker was ended from outside, perhaps for want of memory")
+        worker.heard, worker.has_begun = time.monotonic(), True
+        if kind == "done":
+            self._unfit = 0
+        return kind, content
+
+    def _replace(self, worker: Worker) -> None:
+        """Start another worker in the place of one that ended."""
+        worker.process.join()
+        del self._workers[worker.pipe]
+        worker.pipe.close()
+        self._unfit += 1
+        if self._unfit > _UNFIT * self.workers:
+            raise Interrupted(
+                f"{self._unfit} workers in a row were ended from outside before they said "
+                "anything, perhaps for want of memory: run the same command again with fewer "
+                "--workers; what was stored is kept"
+            )
+        self._add(worker.place)
+
+    def end(self) -> None:
+        """End all workers now."""
+        for worker in self._workers.values():
+            worker.process.kill()  # as a process that is stopped hears nothing else
+
+    def close(self) -> None:
+        """Let the workers end, and wait for that."""
+        for worker in self._workers.values():
+            worker.pipe.close()
+        for worker in self._workers.values():
+            worker.process.join(_PATIENCE)
+            worker.process.kill()
+            worker.process.join()
