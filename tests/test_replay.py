@@ -180,6 +180,19 @@ def test_extra_work_stays_within_the_budget_in_the_long_run():
     assert (whole.work - half.work) / 4000 < 1.3 * config.budget
 
 
+def test_the_reservoir_is_a_uniform_sample_of_all_batches():
+    config, counts = replace(CONFIG, reservoir=5), np.zeros(100)
+    for seed in range(400):
+        state = replay.init(replace(config, seed=seed))
+        for step in range(100):
+            kept = replay._sampled(state, replace(config, seed=seed), step)
+            state = replace(state, step=step + 1, reservoir=kept)
+        assert len(set(state.reservoir)) == 5
+        counts[list(state.reservoir)] += 1
+    # Counts of 400 samples of 5 of 100: each has mean 20, and all add up, without replacement.
+    assert stats.chi2.sf(np.sum((counts - 20) ** 2 / 20) / 0.95, df=99) > 0.001
+
+
 @pytest.mark.parametrize("period", [6.0, 24.0, 40.5])
 def test_a_rhythm_is_found_and_noise_has_none(period):
     steps = np.arange(256)

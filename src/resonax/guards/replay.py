@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ __all__ = [
 POLICIES = ("safe", "watch")
 _MARKS = 4  # moments of a stretch at which a run is judged
 _DRAWN = 16  # recent batches whose rows a mixed batch is drawn from
+_BLOCK = 64  # steps whose random numbers are drawn together
 
 
 @dataclass(frozen=True)
@@ -219,8 +221,20 @@ def _sampled(state: ReplayState, config: ReplayConfig, batch: Any) -> tuple[Any,
         return (*kept, batch)
     if state.marked:
         return kept
-    place = int(np.random.default_rng([config.seed, 1, state.step]).integers(state.step + 1))
+    place = _place(config.seed, state.step)
     return (*kept[:place], batch, *kept[place + 1 :]) if place < len(kept) else kept
+
+
+def _place(seed: int, step: int) -> int:
+    """Return a random whole number from 0 to a step, of that step alone."""
+    block, inside = divmod(step, _BLOCK)
+    return int(_uniform(seed, block)[inside] * (step + 1))
+
+
+@lru_cache(maxsize=2)
+def _uniform(seed: int, block: int) -> tuple[float, ...]:
+    """Return random numbers of a block of steps: one generator for each step costs too much."""
+    return tuple(np.random.default_rng([seed, 1, block]).random(_BLOCK).tolist())
 
 
 def next_test(state: ReplayState, config: ReplayConfig, stretch: int) -> int:
