@@ -33,8 +33,10 @@ __all__ = [
     "ReplayState",
     "after_step",
     "before_step",
+    "count_step",
     "init",
     "is_marked",
+    "look",
     "marks",
     "trained_on",
 ]
@@ -188,10 +190,20 @@ def after_step(
 
     The loss may be lazy, such as a tensor on a device: it is looked at once in a spacing.
     """
-    state = replace(state, step=state.step + 1, partial=state.partial + loss)
-    if state.step % config.spacing == 0:
-        recent = (*state.recent, float(state.partial) / config.spacing)[-(2**config.rungs) :]
-        state = replace(state, partial=0.0, recent=recent)
+    return look(count_step(state, config, loss), config, learner)
+
+
+def count_step(state: ReplayState, config: ReplayConfig, loss: Any) -> ReplayState:
+    """Return the state after a step with its loss, not looked at yet."""
+    step, partial = state.step + 1, state.partial + loss
+    if step % config.spacing:
+        return replace(state, step=step, partial=partial)
+    recent = (*state.recent, float(partial) / config.spacing)[-(2**config.rungs) :]
+    return replace(state, step=step, partial=0.0, recent=recent)
+
+
+def look(state: ReplayState, config: ReplayConfig, learner: Learner) -> tuple[ReplayState, bool]:
+    """Judge a run where that is due; the state, and whether something is to be done now."""
     if is_marked(state, config):
         judged = learner.loss(state.reservoir)
         work = state.work + len(state.reservoir) / 3
