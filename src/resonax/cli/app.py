@@ -19,8 +19,9 @@ from resonax.cli.check import check_command
 from resonax.cli.commands import Command, Group, completing
 from resonax.cli.explore import explore_command
 from resonax.cli.judge import map_command, stability_command
-from resonax.cli.options import Seed, option
+from resonax.cli.options import Folder, Seed, option
 from resonax.cli.order import order_command
+from resonax.cli.parsers import place
 from resonax.cli.response import response_command
 from resonax.executors.interrupts import SENTENCE, STATUS, ignore_further, was_interrupted
 from resonax.labels import plain
@@ -69,6 +70,7 @@ app.command("response", cls=Command)(response_command)
 app.command("explore", cls=Command)(explore_command)
 
 _DEVICE = option("--device", _RESULT, "cpu or gpu; the GPU if there is one.", names=("cpu", "gpu"))
+_out = functools.partial(option, "--out", _RESULT, kind=place, metavar="FOLDER")
 _DOUBLE = option("--double", _RESULT, "Simulate in 64 bits instead of 32.")
 
 
@@ -86,9 +88,7 @@ def reproduce_command(
         str,
         option("--scale", _RESULT, "smoke (coarse grids) or paper.", names=("smoke", "paper")),
     ] = "smoke",
-    out: Annotated[
-        Path, option("--out", _RESULT, "Folder for report and results.", metavar="FOLDER")
-    ] = Path("out"),
+    out: Annotated[Folder, _out("Folder or URL for report and results.")] = Path("out"),
     device: Annotated[str | None, _DEVICE] = None,
     seed: Seed = 0,
     double: Annotated[bool, _DOUBLE] = False,
@@ -119,9 +119,7 @@ def reproduce_command(
 @app.command("sweep", cls=Command)
 def sweep_command(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The sweep's specification.")],
-    out: Annotated[
-        Path, option("--out", _RESULT, "Folder for results and figure.", metavar="FOLDER")
-    ] = Path("out"),
+    out: Annotated[Folder, _out("Folder or URL for results and figure.")] = Path("out"),
     device: Annotated[str | None, _DEVICE] = None,
     seed: Seed = 0,
     double: Annotated[bool, _DOUBLE] = False,

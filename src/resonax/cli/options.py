@@ -28,14 +28,18 @@ from resonax.registry import kinds
 if TYPE_CHECKING:
     import numpy as np
 
+    from resonax.results import Place
+
     Points: TypeAlias = float | np.ndarray
     Counts: TypeAlias = int | np.ndarray
     Numbers: TypeAlias = list[float]
+    Folder: TypeAlias = Place
 else:  # what a parser returns is no matter to typer, and numpy takes its time
-    Points, Counts, Numbers = float, int, str
+    Points, Counts, Numbers, Folder = float, int, str, Path
 
 __all__ = [
     "Data",
+    "Folder",
     "Learner",
     "Noise",
     "Plot",

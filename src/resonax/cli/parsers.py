@@ -1,4 +1,4 @@
-"""From the text of an option to numbers, once: what cannot be read is one sentence."""
+"""From the text of an option to numbers or a place, once: what cannot be read is one sentence."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from resonax.request import numbers
 if TYPE_CHECKING:
     import numpy as np
 
+    from resonax.results import Place
+
 __all__ = [
     "OptionError",
     "axis",
     "number",
     "numbers",
     "parser",
+    "place",
     "spelled",
     "variances",
     "whole",
@@ -53,6 +56,15 @@ def parser(kind: Callable[[str, str], T], name: str) -> Callable[[Any], T]:
             raise OptionError(str(error)) from None
 
     return parse
+
+
+def place(name: str, text: str) -> Place:
+    """Return the folder or the URL that is to be written to."""
+    from resonax.results import as_place
+
+    if not text:
+        raise OptionError(f"{name} must name a folder or a URL")
+    return as_place(text)
 
 
 def number(name: str, text: str) -> float:

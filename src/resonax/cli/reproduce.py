@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -17,6 +16,7 @@ from resonax.cli.running import draw, figure_path, holding, progress_bars, say_d
 from resonax.cli.show import show_line
 from resonax.executors.processes import count_workers, start_executor
 from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue, check_names, judge
+from resonax.results import Place
 from resonax.sweeps.devices import check_device, chosen_device
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def reproduce(
     ids: tuple[str, ...],
     *,
     scale: str,
-    out: Path,
+    out: Place,
     device: str | None,
     seed: int,
     double: bool,
@@ -76,7 +76,7 @@ def reproduce(
 
 def _finish(
     outcomes: list[Outcome],
-    out: Path,
+    out: Place,
     scale: str,
     seed: int,
     device: str,

@@ -19,7 +19,7 @@ from rich.progress import (
 )
 
 from resonax.executors.interrupts import clean_up_on_exit, defer_interrupts
-from resonax.results import clear, locked, make_folder
+from resonax.results import Place, Remote, clear, locked, make_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,8 +30,15 @@ __all__ = ["draw", "figure_path", "holding", "progress_bars", "save_figures", "s
 
 
 @contextlib.contextmanager
-def holding(out: Path) -> Iterator[None]:
-    """Hold the folder of results for this command, and leave nothing unfinished in it."""
+def holding(out: Place) -> Iterator[None]:
+    """Hold the folder of results for this command, and leave nothing unfinished in it.
+
+    A URL is not held: its files are whole or not there, and equal ones are written twice at worst.
+    """
+    if isinstance(out, Remote):
+        out.reach()
+        yield
+        return
     is_new = not out.exists()
 
     def tidy() -> None:
@@ -84,12 +91,12 @@ def say_done(name: str) -> None:
         print(f"{name}: done", file=sys.stderr, flush=True)
 
 
-def figure_path(out: Path, name: str, dark: bool = False) -> Path:
+def figure_path(out: Place, name: str, dark: bool = False) -> Place:
     """Return where the picture of an experiment is, or the one for dark pages."""
     return out / "figures" / f"{name}{'-dark' if dark else ''}.png"
 
 
-def save_figures(figure: Figure, out: Path, name: str) -> None:
+def save_figures(figure: Figure, out: Place, name: str) -> None:
     """Write the figure of an experiment: PNG, SVG, and PNG for dark pages."""
     from resonax.figures import darken, save_figure
 

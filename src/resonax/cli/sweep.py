@@ -12,6 +12,7 @@ from resonax.checks import ArgumentError, check_whole
 from resonax.cli.running import figure_path, holding, progress_bars, save_figures, say_done
 from resonax.cli.show import show_line
 from resonax.paper.catalogue import EXPERIMENTS
+from resonax.results import Place
 from resonax.sweeps.devices import check_device
 
 __all__ = ["sweep"]
@@ -20,7 +21,7 @@ __all__ = ["sweep"]
 def sweep(
     file: Path,
     *,
-    out: Path,
+    out: Place,
     device: str | None,
     seed: int,
     double: bool,

@@ -11,7 +11,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from resonax.labels import plain
-from resonax.results import replacing
+from resonax.results import Place, replacing
 
 __all__ = [
     "BLUE",
@@ -90,10 +90,10 @@ def png_of(figure: Figure) -> bytes:
     return stream.getvalue()
 
 
-def save_figure(figure: Figure, path: str | Path) -> None:
+def save_figure(figure: Figure, path: str | Place) -> None:
     """Write a figure, whole or not at all; the ending of the name says the format."""
     with replacing(path) as temporary:
-        _write(figure, temporary, Path(path).suffix.lstrip(".").lower() or "png")
+        _write(figure, temporary, Path(str(path)).suffix.lstrip(".").lower() or "png")
 
 
 def _write(figure: Figure, target: Path | io.BytesIO, kind: str) -> None:

@@ -110,7 +110,8 @@ class _Variant(NamedTuple):
 
 def write_check(check: Check, path: str | Path, command: str = "") -> Path:
     """Write the page of a check, whole or not at all; return its path."""
-    return write_page(render_check(check, command), Path(path))
+    write_page(render_check(check, command), Path(path))
+    return Path(path)
 
 
 def render_check(check: Check, command: str = "") -> str:

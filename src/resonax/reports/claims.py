@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from resonax.checks import StoreError
 from resonax.objects import plain_values
 from resonax.reports.page import write_page
-from resonax.results import make_folder
+from resonax.results import Place, make_folder
 from resonax.sweeps.judgement import Case, Claim, interval_text, measured_text
 
 __all__ = ["claims_table", "plain_claims", "read_claims", "write_claims"]
@@ -24,7 +23,7 @@ def plain_claims(claims: Iterable[Claim], *, scale: str, seed: int) -> list[dict
     return plain_values([{**claim.to_dict(), "scale": scale, "seed": seed} for claim in claims])
 
 
-def write_claims(claims: Iterable[Mapping[str, Any]], folder: Path) -> Path:
+def write_claims(claims: Iterable[Mapping[str, Any]], folder: Place) -> Place:
     """Write plain claims to ``claims.json``, whole or not at all; return its path.
 
     Claims that are there and were not judged now are kept. A table of all stands beside, in
@@ -37,7 +36,7 @@ def write_claims(claims: Iterable[Mapping[str, Any]], folder: Path) -> Path:
     return write_page(text + "\n", path)
 
 
-def read_claims(path: Path) -> list[dict[str, Any]]:
+def read_claims(path: Place) -> list[dict[str, Any]]:
     """Return the plain claims of a file, none where it is not there."""
     try:
         stored = json.loads(path.read_bytes())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
@@ -13,7 +12,7 @@ from markupsafe import Markup
 from resonax.figures.dark import darken
 from resonax.figures.style import png_of
 from resonax.markup import render
-from resonax.results import replacing
+from resonax.results import Place, replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +58,7 @@ def render_page(kind: str, title: str, parts: Iterable[Part], **values: Any) -> 
     )
 
 
-def write_page(text: str, path: Path) -> Path:
+def write_page(text: str, path: Place) -> Place:
     """Write a page, whole or not at all; return its path."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from resonax.checks import StoreError
 from resonax.reports.page import Part, Picture, frame, render_page, write_page
-from resonax.results import make_folder
+from resonax.results import Place, make_folder
 from resonax.sweeps.experiment import Experiment
 from resonax.sweeps.judgement import OUTCOMES, Claim, interval_text, measured_text
 
@@ -20,8 +19,8 @@ class Section:
     """One figure of the paper made again, with what is to be known of it."""
 
     experiment: Experiment
-    figure: Path  # a PNG, which is put into the page
-    dark: Path | None = None  # the figure for dark pages, if there is one
+    figure: Place  # a PNG, which is put into the page
+    dark: Place | None = None  # the figure for dark pages, if there is one
     seconds: float | None = None  # that were computed now; None where all was stored already
 
     def picture(self) -> Picture:
@@ -103,12 +102,12 @@ def render(report: Report) -> str:
     )
 
 
-def write_report(report: Report, folder: Path) -> Path:
+def write_report(report: Report, folder: Place) -> Place:
     """Write the page as ``report.html``, whole or not at all; return its path."""
     return write_page(render(report), make_folder(folder) / "report.html")
 
 
-def _png(path: Path) -> bytes:
+def _png(path: Place) -> bytes:
     data = path.read_bytes()
     if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:
         raise StoreError(f"the figure {path} is not a PNG: the report shows no other")

@@ -5,13 +5,18 @@ from resonax.results.disk import clear
 from resonax.results.files import check_folder, make_folder, replacing
 from resonax.results.layout import Layout, Task, Variable
 from resonax.results.lock import locked
+from resonax.results.place import Place, as_place
+from resonax.results.remote import Remote
 from resonax.results.store import Store, open_store
 
 __all__ = [
     "Layout",
+    "Place",
+    "Remote",
     "Store",
     "Task",
     "Variable",
+    "as_place",
     "check_folder",
     "clear",
     "locked",

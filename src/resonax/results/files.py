@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import overload
 
 from resonax.checks import ArgumentError, StoreError
 from resonax.results.disk import clear, temporary
+from resonax.results.place import Place
+from resonax.results.remote import Remote
 
 __all__ = ["check_folder", "make_folder", "replacing"]
 
@@ -29,8 +33,17 @@ def check_folder(path: str | Path) -> Path:
     return path
 
 
-def make_folder(path: Path) -> Path:
-    """Make a folder, with those above it, unless it is there; return its path."""
+@overload
+def make_folder(path: Path) -> Path: ...
+@overload
+def make_folder(path: Place) -> Place: ...
+def make_folder(path: Place) -> Place:
+    """Make a folder, with those above it, unless it is there; return its path.
+
+    At a URL there are no folders to make.
+    """
+    if isinstance(path, Remote):
+        return path
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -39,11 +52,18 @@ def make_folder(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | Place) -> Iterator[Path]:
     """Give a temporary path beside a file, which becomes the file once all went well.
 
-    An error or an interrupt leaves the old file, or none: never half of one.
+    An error or an interrupt leaves the old file, or none: never half of one. What goes to a URL is
+    written on this machine first.
     """
+    if isinstance(path, Remote):
+        with tempfile.TemporaryDirectory() as folder:
+            fresh = Path(folder) / path.name
+            yield fresh
+            path.parent.write({path.name: fresh.read_bytes()})
+        return
     path = check_folder(path)
     clear(path.parent)  # what a killed process left
     try:

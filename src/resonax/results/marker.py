@@ -6,7 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["Marker"]
+from resonax.results.layout import TASKS, Task
+
+__all__ = ["Marker", "marker_name"]
+
+
+def marker_name(task: Task) -> str:
+    """Return the file of a task's marker, below the folder of the store."""
+    return f"{TASKS}/{task.number}.json"
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ import hashlib
 import json
 import warnings
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError, StoreError
 from resonax.results.chunks import chunk_shape
-from resonax.results.layout import FILL, TASKS, Layout, Variable
+from resonax.results.folder import ROOT, folder_at
+from resonax.results.layout import FILL, TASKS, Layout, Variable, compare
+from resonax.results.place import Place
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,6 +23,7 @@ __all__ = [
     "ELSEWHERE",
     "build",
     "digest",
+    "digest_layout",
     "not_a_store",
     "open_metadata",
     "read_attributes",
@@ -68,15 +70,14 @@ def _add(
 
 
 def build(
-    path: Path,
     layout: Layout,
     specification: str,
     versions: Mapping[str, str],
     attributes: Mapping[str, Any],
-) -> None:
-    """Write the metadata and the coordinates of an empty store with zarr."""
+) -> dict[str, bytes]:
+    """Return the files of an empty store: metadata and coordinates, as zarr writes them."""
     import zarr
-    from zarr.storage import LocalStore
+    from zarr.storage import MemoryStore
 
     if taken := [name for name in attributes if name in (*_RESERVED, _LABELS)]:
         raise ArgumentError(f"an attribute cannot be called {taken[0]}: choose another name")
@@ -84,13 +85,14 @@ def build(
         **json.loads(json.dumps(attributes, sort_keys=True)),  # equal ones are equal bytes
         "format": _FORMAT,
         "dims": list(layout.coords),
-        "layout_sha256": _digest_layout(layout),
+        "layout_sha256": digest_layout(layout),
         "specification": specification,
         "specification_sha256": digest(specification),
         "versions": dict(sorted(versions.items())),
         **({_LABELS: " ".join(layout.labels)} if layout.labels else {}),
     }
-    root = zarr.create_group(LocalStore(path), attributes=attributes)
+    files: dict[str, Any] = {}
+    root = zarr.create_group(MemoryStore(files), attributes=attributes)
 
     own = {name: (name, values) for name, values in layout.coords.items()}
     for name, (dim, values) in {**own, **layout.labels}.items():
@@ -105,37 +107,60 @@ def build(
         # xarray warns without the consolidated metadata, and zarr with them.
         warnings.simplefilter("ignore")
         zarr.consolidate_metadata(root.store)
+    return {name: data.to_bytes() for name, data in files.items()}
 
 
-@contextlib.contextmanager
-def open_metadata(path: Path) -> Iterator[xr.Dataset]:
-    """Open the dataset of a store, not yet in memory, after seeing that it is one."""
-    import numpy as np
+def _open_labels(path: Place) -> xr.Dataset:
+    """Open the dataset of a store with its coordinates; its variables have no values here."""
     import xarray as xr
+    from zarr.core.buffer import default_buffer_prototype
+    from zarr.storage import MemoryStore
 
-    if not path.is_dir():
+    folder = folder_at(path)
+    root = folder.read([ROOT]).get(ROOT)
+    if root is None:
         raise not_a_store(path)
     try:
+        arrays = json.loads(root)["consolidated_metadata"]["metadata"]
+        # A coordinate is of one piece.
+        names = [
+            f"{name}/c.0" for name, found in arrays.items() if len(found.get("shape", ())) == 1
+        ]
+        files = {ROOT: root, **folder.read(names)}
+        make = default_buffer_prototype().buffer.from_bytes
+        kept = MemoryStore({name: make(data) for name, data in files.items()}, read_only=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            dataset = xr.open_zarr(path, chunks=None, consolidated=True, decode_cf=False)
-    except PermissionError as error:
-        raise StoreError(f"{path} could not be read: {error.strerror}") from None
+            return xr.open_zarr(kept, chunks=None, consolidated=True, decode_cf=False)  # pyright: ignore[reportArgumentType]
     except (OSError, KeyError, TypeError, ValueError):
         read_attributes(path)  # an error, unless it is a store
         raise _damaged(path) from None
-    with dataset:
+
+
+@contextlib.contextmanager
+def open_metadata(path: Place, specification: str | None = None) -> Iterator[xr.Dataset]:
+    """Open the dataset of a store without its variables, after seeing that it is one.
+
+    One of another specification than this is refused, if one is given.
+    """
+    import numpy as np
+
+    with _open_labels(path) as dataset:
         attributes = dataset.attrs
         if attributes.get("format") == _EARLIER:
             raise StoreError(
                 f"{path} was written by an earlier resonax, without checksums: {ELSEWHERE}"
             )
-        if (path / _ONE_PIECE).exists():
+        if _ONE_PIECE in folder_at(path).read([_ONE_PIECE]):
             raise StoreError(f"{path} was written by an earlier resonax, in one piece: {ELSEWHERE}")
         if attributes.get("format") != _FORMAT or not set(_RESERVED) <= set(attributes):
             raise not_a_store(path)
         if digest(attributes["specification"]) != attributes["specification_sha256"]:
             raise StoreError(f"the specification of {path} was changed by hand: {ELSEWHERE}")
+        if specification is not None:
+            made = compare(json.loads(attributes["specification"]), json.loads(specification))
+            if made:
+                raise StoreError(f"{path} was made with {made}: {ELSEWHERE}")
         try:
             labelled = dataset.set_coords(attributes.get(_LABELS, "").split())
             words = {  # from zarr's own type of text, which little else can take
@@ -145,7 +170,7 @@ def open_metadata(path: Path) -> Iterator[xr.Dataset]:
             }
             labelled = labelled.assign_coords(words)
             labelled.attrs.pop(_LABELS, None)
-            if _digest_layout(read_layout(labelled)) != attributes["layout_sha256"]:
+            if digest_layout(read_layout(labelled)) != attributes["layout_sha256"]:
                 raise ValueError
         except (OSError, KeyError, TypeError, ValueError):
             raise _damaged(path) from None
@@ -168,10 +193,10 @@ def read_layout(dataset: xr.Dataset) -> Layout:
     return Layout(coords, chunks, variables, labels=labels)
 
 
-def read_attributes(path: Path) -> dict[str, Any]:
+def read_attributes(path: Place) -> dict[str, Any]:
     """Return the attributes of a store, read without zarr."""
     try:
-        attributes = json.loads((path / "zarr.json").read_bytes())["attributes"]
+        attributes = json.loads(folder_at(path).read([ROOT])[ROOT])["attributes"]
         if set(_RESERVED) <= set(attributes):
             return attributes
     except (OSError, KeyError, TypeError, ValueError):
@@ -179,12 +204,12 @@ def read_attributes(path: Path) -> dict[str, Any]:
     raise not_a_store(path)
 
 
-def not_a_store(path: Path) -> StoreError:
+def not_a_store(path: Place) -> StoreError:
     """Return the error for a folder that is no store, or no longer."""
     return StoreError(f"{path} is not a store of results: name another or delete it")
 
 
-def _damaged(path: Path) -> StoreError:
+def _damaged(path: Place) -> StoreError:
     return StoreError(f"the labels of {path} are damaged: {ELSEWHERE}")
 
 
@@ -193,5 +218,6 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _digest_layout(layout: Layout) -> str:
+def digest_layout(layout: Layout) -> str:
+    """Return the SHA-256 of what a layout describes."""
     return digest(json.dumps(layout.describe(), sort_keys=True))

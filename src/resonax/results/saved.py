@@ -15,7 +15,7 @@ import xarray as xr
 from resonax.checks import ArgumentError, StoreError
 from resonax.labels import versions
 from resonax.objects import Result
-from resonax.results import open_dataset, open_store, replacing
+from resonax.results import Place, Remote, as_place, open_dataset, open_store, replacing
 
 __all__ = ["load", "save_result"]
 
@@ -38,13 +38,14 @@ def save_result(result: Result, path: str | Path) -> Path:
     return path
 
 
-def load(path: str | Path) -> Any:
+def load(path: str | Place) -> Any:
     """Return a result that was saved: an object, a map or the results of a sweep.
 
     Parameters
     ----------
     path
-        A ``.json`` file that ``save`` wrote, a ``.nc`` file of a map, or the folder of a store.
+        A ``.json`` file that ``save`` wrote, a ``.nc`` file of a map, or the folder or URL of a
+        store.
 
     Examples
     --------
@@ -54,8 +55,8 @@ def load(path: str | Path) -> Any:
     ...     rx.load(proof.save(f"{folder}/proof.json")) == proof
     True
     """
-    path = Path(path)
-    if path.is_dir():
+    path = as_place(path)
+    if isinstance(path, Remote) or path.is_dir():
         return open_store(path)
     if path.suffix.lower() != ".json":
         return open_dataset(path)

@@ -9,7 +9,9 @@ Any number of processes may work on one store, on one machine or on several with
 system, because nothing rests on a lock:
 
 - A store is built in a folder of its own and moved to its place in one step: of two processes that
-  make it at once, one does, and the other takes up what it finds, if that is the same.
+  make it at once, one does, and the other takes up what it finds, if that is the same. Where
+  nothing can be moved, as in a bucket, the file that names the specification is created first, by
+  one of them (a conditional write), and the rest follows from that.
 - A task owns whole chunks. Two processes that make the same task write the same bytes, each file
   whole, so that the order in which they end does not matter.
 - The marker of a task is written last. It names the chunks with their checksums, the specification
@@ -19,29 +21,30 @@ system, because nothing rests on a lock:
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import json
-import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError, StoreError
 from resonax.results.chunks import chunk_name, decode, encode, seal
-from resonax.results.disk import clear, flush, flush_tree, put, temporary, writing
+from resonax.results.folder import Folder, folder_at
 from resonax.results.layout import FILL, TASKS, Layout, Task, Variable, compare
-from resonax.results.marker import Marker
+from resonax.results.marker import Marker, marker_name
 from resonax.results.metadata import (
     ELSEWHERE,
     build,
     digest,
+    digest_layout,
     not_a_store,
     open_metadata,
     read_attributes,
     read_layout,
 )
+from resonax.results.place import Place, as_place
+from resonax.results.reading import read_blocks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,6 +62,7 @@ class Store:
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> import numpy as np
     >>> layout = Layout(
     ...     coords={"period": np.array([10.0, 20.0, 30.0]), "process": np.array(["iid", "square"])},
@@ -74,7 +78,7 @@ class Store:
     -30.0
     """
 
-    path: Path
+    path: Place
     layout: Layout
     tasks: tuple[Task, ...]
     specification: str  # as JSON
@@ -83,19 +87,19 @@ class Store:
     @classmethod
     def at(
         cls,
-        path: Path,
+        path: str | Place,
         layout: Layout,
         specification: Mapping[str, Any],
         versions: Mapping[str, str] | None = None,
     ) -> Store:
         """Return a store that another process has opened, without looking at it."""
         text = json.dumps(specification, sort_keys=True)
-        return cls(Path(path), layout, layout.tasks(), text, dict(versions or {}))
+        return cls(as_place(path), layout, layout.tasks(), text, dict(versions or {}))
 
     @classmethod
     def open(
         cls,
-        path: Path,
+        path: str | Place,
         layout: Layout,
         specification: Mapping[str, Any],
         attributes: Mapping[str, Any],
@@ -106,7 +110,7 @@ class Store:
         Parameters
         ----------
         path
-            The folder of the store; those above it are made.
+            The folder of the store, whose parents are made, or its URL.
         layout
             What the store holds.
         specification
@@ -118,21 +122,22 @@ class Store:
             with any; one that is not goes on only with those that it was begun with.
         """
         store = cls.at(path, layout, specification, versions)
-        path = store.path
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            clear(path.parent)  # what a killed process left
-            is_new = not path.exists() or (path.is_dir() and not any(path.iterdir()))
-            if is_new and store._create(attributes):
-                return store
-        with open_metadata(path) as dataset:
-            stored, was = read_layout(dataset), json.loads(dataset.attrs["specification"])
-            began = dataset.attrs["versions"]
-        made = compare(was, json.loads(store.specification))
-        made = made or compare(stored.describe(), layout.describe())
-        if made:
+        path, folder = store.path, store._folder
+        is_new = folder.prepare()
+        files = partial(build, layout, store.specification, store.versions, attributes)
+        if is_new and folder.create(files()):
+            return store
+        with contextlib.suppress(StoreError):  # which is raised again, with its reason
+            found = read_attributes(path)
+            if (found["specification_sha256"], found["layout_sha256"]) == (
+                digest(store.specification),
+                digest_layout(layout),
+            ):
+                folder.restore(files)
+        with open_metadata(path, store.specification) as dataset:
+            stored, began = read_layout(dataset), dataset.attrs["versions"]
+        if made := compare(stored.describe(), layout.describe()):
             raise StoreError(f"{path} was made with {made}: {ELSEWHERE}")
-        clear(path)
         if began != store.versions and (left := len(store.pending())):
             raise StoreError(
                 f"{path} was begun with {_other(began, store.versions)}, and {left} of its "
@@ -141,19 +146,24 @@ class Store:
             )
         return store
 
+    def marked(self) -> set[int]:
+        """Return the numbers of the tasks that were finished once, by one listing.
+
+        One of these that is pending now was damaged.
+        """
+        names = self._folder.names(TASKS)
+        if not names:
+            raise not_a_store(self.path)
+        return {int(name[:-5]) for name in names if name[:-5].isdecimal() and name[-5:] == ".json"}
+
     def pending(self) -> list[Task]:
         """Return the tasks that are not finished, or no longer as they were, in order."""
-        if not (self.path / TASKS).is_dir():
-            raise not_a_store(self.path)
-        return [task for task in self.tasks if self._read(task) is None]
+        return [task for task, blocks in self._blocks(self.tasks) if blocks is None]
 
     def is_finished(self, task: Task) -> bool:
-        """Return whether all that a task stores is there, and as its marker says."""
-        return self._read(task) is not None
-
-    def is_marked(self, task: Task) -> bool:
-        """Return whether a task was finished once; if it is pending now, it was damaged."""
-        return self._marker(task).exists()
+        """Return whether a task is stored as its marker says, by now."""
+        ((_, blocks),) = self._blocks([task], {task.number})
+        return blocks is not None
 
     def complete(self) -> bool:
         """Return whether all tasks are finished."""
@@ -179,20 +189,8 @@ class Store:
             for name, array in values.items()
         }
         chunks = {name: str(seal(block)) for name, block in blocks.items()}
-        marker = self._marker(task)
-        with writing(self.path):
-            marker.unlink(missing_ok=True)  # of a task that was damaged
-            for key, block in blocks.items():
-                put(self.path, key, block)
-            for name in self.layout.variables:
-                flush(self.path / name)
-            text = Marker(chunks, *self._origin).text()
-            try:
-                put(self.path, f"{TASKS}/{marker.name}", text.encode())
-                flush(marker.parent)
-            except OSError:
-                marker.unlink(missing_ok=True)
-                raise
+        self._folder.write(blocks)
+        self._folder.write({marker_name(task): Marker(chunks, *self._origin).text().encode()})
 
     def dataset(self) -> xr.Dataset:
         """Return all that is stored, in memory; tasks that are not finished are nan, 0 or False."""
@@ -208,47 +206,45 @@ class Store:
             )
         return dataset
 
+    def remove(self) -> None:
+        """Remove the store with all that is in it."""
+        self._folder.remove()
+
     def _load(self) -> tuple[xr.Dataset, int]:
         """Return what is stored, and how many tasks are missing: each chunk is read once."""
         import numpy as np
 
+        layout = self.layout
         with open_metadata(self.path) as stored:
-            shapes = {name: stored[name].shape for name in self.layout.variables}
-            kinds = {name: variable.dtype for name, variable in self.layout.variables.items()}
+            shapes = {name: stored[name].shape for name in layout.variables}
+            kinds = {name: variable.dtype for name, variable in layout.variables.items()}
             arrays = {name: np.full(shapes[name], FILL[kind], kind) for name, kind in kinds.items()}
             missing = 0
-            for task in self.tasks:
-                values = self._read(task)
-                if values is None:
+            for task, blocks in self._blocks(self.tasks):
+                if blocks is None:
                     missing += 1
                     continue
-                for name, array in values.items():
-                    dims = self.layout.variables[name].dims
-                    arrays[name][tuple(task.region.get(dim, slice(None)) for dim in dims)] = array
+                for name, block in blocks.items():
+                    dims = layout.variables[name].dims
+                    place = tuple(task.region.get(dim, slice(None)) for dim in dims)
+                    arrays[name][place] = decode(layout, task, name, block)
             variables = {
                 name: (stored[name].dims, array, stored[name].attrs)
                 for name, array in arrays.items()
             }
             return stored.assign(variables).load(), missing
 
-    def _read(self, task: Task) -> dict[str, np.ndarray] | None:
-        """Return the values of a task, or None unless everything is as its marker says."""
-        try:
-            marker = Marker.parse(self._marker(task).read_bytes())
-            names = {chunk_name(self.layout, task, name): name for name in self.layout.variables}
-            if marker is None or marker.chunks.keys() != names.keys():
-                return None
-            made = (marker.specification_sha256, marker.versions)
-            if made != (digest(self.specification), self._origin[1]):
-                return None
-            blocks = {key: (self.path / key).read_bytes() for key in names}
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise StoreError(f"{self.path} could not be read: {error.strerror}") from None
-        if any(seal(block) != marker.chunks[key] for key, block in blocks.items()):
-            return None
-        return {name: decode(self.layout, task, name, blocks[key]) for key, name in names.items()}
+    def _blocks(
+        self, tasks: Sequence[Task], marked: set[int] | None = None
+    ) -> Iterator[tuple[Task, dict[str, bytes] | None]]:
+        """Yield tasks with their chunks, None for those that are not finished."""
+        marked = self.marked() if marked is None else marked
+        made = digest(self.specification), self._origin[1]
+        return read_blocks(self._folder, self.layout, tasks, marked, made)
+
+    @cached_property
+    def _folder(self) -> Folder:
+        return folder_at(self.path)
 
     @cached_property
     def _origin(self) -> tuple[str, dict[str, str]]:
@@ -256,27 +252,16 @@ class Store:
         attributes = read_attributes(self.path)
         return attributes["specification_sha256"], attributes["versions"]
 
-    def _marker(self, task: Task) -> Path:
-        return self.path / TASKS / f"{task.number}.json"
 
-    def _create(self, attributes: Mapping[str, Any]) -> bool:
-        """Build the empty store beside its place and move it there, unless another was faster."""
-        with temporary(self.path.parent, folder=True) as fresh:
-            build(fresh, self.layout, self.specification, self.versions, attributes)
-            flush_tree(fresh)
-            try:
-                os.rename(fresh, self.path)
-            except OSError as error:
-                if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                    return False
-                raise
-            flush(self.path.parent)
-            return True
+def open_store(path: str | Place) -> xr.Dataset:
+    """Read a store that is complete; an incomplete one is an error that says what to do.
 
-
-def open_store(path: str | Path) -> xr.Dataset:
-    """Read a store that is complete; an incomplete one is an error that says what to do."""
-    path = Path(path)
+    Parameters
+    ----------
+    path
+        The folder of the store or its URL, such as ``s3://bucket/mine/results/mine.zarr``.
+    """
+    path = as_place(path)
     if not path.exists():
         raise StoreError(f"{path} is not there: name a store that --out wrote")
     with open_metadata(path) as dataset:

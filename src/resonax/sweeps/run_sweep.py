@@ -13,6 +13,7 @@ from resonax.checks import check_whole
 from resonax.executors.executor import Executor
 from resonax.executors.given import as_executor
 from resonax.executors.processes import start_executor
+from resonax.results import Place
 from resonax.sweeps.cost import check_cost
 from resonax.sweeps.experiment import from_sweep
 from resonax.sweeps.runner import run_experiments
@@ -29,7 +30,7 @@ __all__ = ["run_sweep"]
 def run_sweep(
     spec: str | Path | Mapping[str, Any] | Sweep,
     *,
-    out: str | Path | None = None,
+    out: str | Place | None = None,
     executor: Executor | concurrent.futures.Executor | Client | None = None,
     processes: int = 1,
     seed: int = 0,
@@ -45,7 +46,8 @@ def run_sweep(
     spec
         The sweep: the path of a TOML file, a mapping with the same content, or one that was read.
     out
-        A folder that keeps the results, in ``results/<id>.zarr``, as ``resonax sweep --out`` does.
+        A folder that keeps the results, in ``results/<id>.zarr``, as ``resonax sweep --out`` does,
+        or a URL of fsspec such as ``s3://bucket/mine``.
         What is stored there is kept, so that the same call goes on where an earlier one was
         stopped. Nothing is kept if it is not given.
     executor

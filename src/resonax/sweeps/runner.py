@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 import pickle
-import shutil
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError
 from resonax.executors.executor import Advance, Executor, Serial
 from resonax.labels import versions
-from resonax.results import Store
+from resonax.results import Place, Store, as_place
 from resonax.sweeps.devices import chosen_device
 from resonax.sweeps.experiment import Experiment
 from resonax.sweeps.jobs import Job, Ledger, TasksFailed, do, schedule, shard_tasks
@@ -53,13 +51,13 @@ class Computation:
     """
 
     experiment: Experiment
-    folder: Path
+    folder: Place
     seed: int
     device: str
     double: bool
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Place:
         """Where the results are."""
         return self.folder / f"{self.experiment.id}.zarr"
 
@@ -103,7 +101,7 @@ class Computation:
         layout = self.experiment.layout
         store = Store.open(self.path, layout, self._specification, attributes, versions())
         pending = store.pending()
-        if damaged := sum(store.is_marked(task) for task in pending):
+        if damaged := len(store.marked().intersection(task.number for task in pending)):
             share = f"{damaged} of {self.tasks} tasks"
             _LOG.warning("%s: %s damaged or missing, computed again", self.path, share)
         return tuple(task.number for task in pending)
@@ -119,7 +117,9 @@ class Computation:
     def make(self, number: int, advance: Advance) -> float:
         """Compute and store a task, unless it is stored; return the seconds that it took.
 
-        ``advance`` is told the share of the whole experiment that was just finished.
+        A task that is stored by now is left alone: another process may have made it, or this one
+        before it was told to do its job again. ``advance`` is told the share of the whole
+        experiment that was just finished.
         """
         began = time.perf_counter()
         share, told = 1 / self.tasks, 0.0
@@ -144,8 +144,8 @@ class Computation:
 
     def _discard(self) -> None:
         """Remove a store without any result: it would refuse the sweep once that is corrected."""
-        if not any(self._store.is_marked(task) for task in self._store.tasks):
-            shutil.rmtree(self.path, ignore_errors=True)
+        if not self._store.marked():
+            self._store.remove()
 
     def load(self) -> xr.Dataset:
         """Return what is stored, with the labels of its panels; it must be complete."""
@@ -158,7 +158,7 @@ class Computation:
 
 def run_experiments(
     experiments: Iterable[Experiment],
-    out: str | Path,
+    out: str | Place,
     *,
     seed: int = 0,
     device: str | None = None,
@@ -180,7 +180,7 @@ def run_experiments(
     experiments
         What is run; those that take longest are begun first.
     out
-        The folder; results go to its folder ``results``.
+        The folder or its URL; results go to its folder ``results``.
     seed, device, double
         What the bits depend on: the seed, ``cpu`` or ``gpu`` (what jax chooses if None, and
         ``cpu`` for the workers of a cluster), and whether simulations have 64 bits.
@@ -206,7 +206,7 @@ def run_experiments(
         with chosen_device(device) as (kind, _):
             pass
     made = {
-        item.id: Computation(item, Path(out) / "results", seed, kind, double) for item in wanted
+        item.id: Computation(item, as_place(out) / "results", seed, kind, double) for item in wanted
     }
     own = shard_tasks(wanted, *shard) if shard else {}
     jobs: list[Job] = []

@@ -1,0 +1,201 @@
+"""Stores by URL: the same bytes as in a folder, whatever the service does, and one sentence."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from resonax.checks import ArgumentError, StoreError
+from resonax.results import Layout, Remote, Store, as_place, connection, open_store, replacing
+from resonax.results.metadata import build
+from test_store import ATTRIBUTES, COORDS, SPECIFICATION, VARIABLES, VERSIONS, part, refused
+from test_store import fill as fill_store
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+LAYOUT = Layout(COORDS, {"momentum": 3, "period": 6}, VARIABLES)  # of eight tasks
+
+
+def fill(path, tasks=None, **changes) -> Store:
+    return fill_store(path, tasks, layout=LAYOUT, **changes)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """The store in a folder."""
+    return fill(tmp_path_factory.mktemp("whole") / "x.zarr").path
+
+
+@pytest.fixture(scope="module")
+def server():
+    sys.path.insert(0, str(BENCHMARKS))
+    import flaky_s3
+
+    with flaky_s3.serving() as (address, faults), pytest.MonkeyPatch.context() as patch:
+        for name, value in flaky_s3.environment(address).items():
+            patch.setenv(name, value)
+        connection._connect.cache_clear()
+        yield faults
+    connection._connect.cache_clear()
+    sys.path.remove(str(BENCHMARKS))
+
+
+@pytest.fixture(params=["memory", "s3"])
+def place(request, tmp_path) -> Remote:
+    if request.param == "s3":
+        request.getfixturevalue("server")
+        return as_place(f"s3://bucket/{tmp_path.name}")
+    return as_place(f"memory://{tmp_path.name}")
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {
+        str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()
+    }
+
+
+def same(place: Remote, folder: Path) -> bool:
+    """Whether a URL holds the files of a folder, and no others."""
+    wanted = files(folder)
+    names = {name.partition("/")[0] for name in wanted}
+    assert set(place.names()) == names
+    for name in names - {"zarr.json"}:
+        inner = {key.partition("/")[2] for key in wanted if key.startswith(f"{name}/")}
+        assert set((place / name).names()) == inner
+    return place.read(wanted) == wanted
+
+
+def test_a_url_holds_the_files_of_a_folder(place, whole):
+    place = place / "deep" / "x.zarr"
+    assert not place.exists()
+    refused("x.zarr is not there", open_store, place)
+    store = pickle.loads(pickle.dumps(fill(place, [])))
+    tasks = store.pending()
+    assert len(tasks) == 8
+    for task in tasks[::2]:
+        store.write(task, part(task))
+    assert store.is_finished(tasks[2])
+    assert not store.is_finished(tasks[1])
+    assert store.marked() == {task.number for task in tasks[::2]}
+    refused("4 of its 8 tasks are missing", open_store, str(place))
+    refused(r"begun with jax 1 \(here is 2\)", fill, place, versions=VERSIONS | {"jax": "2"})
+    refused("made with optimizer.lr = 0.01", fill, place, specification={"optimizer": {"lr": 1}})
+    other = Store.at(place, LAYOUT, SPECIFICATION | {"seed": 1}, VERSIONS)
+    refused("begun with another specification", other.write, tasks[1], part(tasks[1]))
+    # What a service lost, and what changed in it, is made again.
+    place.write({"steps/c.1.3": b"\0" * 148, "tasks/0.json": b"{"})
+    assert [task.number for task in fill(place, []).pending()][:2] == [0, 1]
+    fill(place)
+    assert same(place, whole)
+    assert open_store(str(place)).identical(open_store(whole))
+    store.remove()
+    assert not place.exists()
+
+
+def test_the_first_file_decides_and_the_rest_follows(place, whole):
+    """Of two that make a store at once one does; a kill after the first file loses nothing."""
+    found = build(LAYOUT, fill(whole, []).specification, VERSIONS, ATTRIBUTES)
+    place = place / "x.zarr"
+    assert place.create("zarr.json", found["zarr.json"])
+    assert not place.create("zarr.json", b"other")
+    refused("made with optimizer.lr", fill, place, specification={"optimizer": {"lr": 1}})
+    assert place.names() == ["zarr.json"]
+    fill(place)
+    assert same(place, whole)
+
+
+def test_what_is_no_store_is_left_alone(place):
+    (place / "mine").write({"notes.txt": b"mine"})
+    refused("mine is not a store of results", fill, place / "mine")
+    assert (place / "mine").names() == ["notes.txt"]
+
+
+def test_pages_and_pictures_go_to_a_url(place):
+    page = place / "figures" / "page.html"
+    with replacing(page) as fresh:
+        fresh.write_text("half")
+    with pytest.raises(ZeroDivisionError), replacing(page) as fresh:
+        fresh.write_text(str(1 / 0))
+    assert page.read_bytes() == b"half"
+    assert page.with_suffix(".svg").name == "page.svg"
+    assert page.parent.parent == place
+    with pytest.raises(FileNotFoundError):
+        page.with_suffix(".svg").read_bytes()
+
+
+def test_a_server_that_fails_costs_nothing(server, whole, monkeypatch):
+    """Every third request is refused, answered with an error after it was done, late or cut off."""
+    monkeypatch.setattr(server, "share", 0.33)
+    monkeypatch.setattr(server, "late", 0.05)
+    place = as_place("s3://bucket/flaky/x.zarr")
+    written = []
+    write = Store.write
+
+    def watch(self, task, values):
+        assert not self.is_finished(task)
+        written.append(task.number)
+        write(self, task, values)
+
+    monkeypatch.setattr(Store, "write", watch)
+    fill(place)
+    assert fill(place).complete()
+    assert written == list(range(8))
+    monkeypatch.setattr(server, "share", 0.0)
+    assert same(place, whole)
+    assert {"500", "503", "500 when done", "late", "cut off"} < set(server.made)
+
+
+def test_bad_places_are_refused_in_a_sentence(server, monkeypatch):
+    for url, words in (
+        ("gopher://x/y", "is no place that fsspec knows"),
+        ("s3://", "names no bucket: write s3://BUCKET/FOLDER"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            as_place(url)
+    for action in (Remote.reach, fill, open_store):
+        refused("^s3://nobucket does not exist: make it", action, as_place("s3://nobucket/x"))
+    monkeypatch.setattr(connection, "AT_FIRST", 0.3)
+    with socket.socket() as silent:  # it takes connections and says nothing
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        port = silent.getsockname()[1]
+        for address in (f"http://127.0.0.1:{port}", "http://127.0.0.1:9"):
+            monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+            connection._connect.cache_clear()
+            with pytest.raises(StoreError, match="s3://bucket does not answer as it should"):
+                as_place("s3://bucket/x").reach()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    connection._connect.cache_clear()
+    with pytest.raises(StoreError, match="s3://bucket needs credentials"):
+        as_place("s3://bucket/x").reach()
+    connection._connect.cache_clear()
+
+
+def test_what_is_not_installed_is_named(monkeypatch):
+    importlib.import_module("fsspec.registry")
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "s3", raising=False)
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(ArgumentError, match=r"pip install 'resonax\[cluster\]'"):
+        as_place("s3://bucket/x")
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(ArgumentError, match=r"needs fsspec: pip install 'resonax\[cluster\]'"):
+        as_place("memory://x")
+
+
+def test_folders_need_no_fsspec(tmp_path):
+    code = (
+        "import sys\n"
+        "from resonax.results import as_place\n"
+        "print(as_place('out'), as_place('file:///a/b'), {'fsspec', 'asyncio'} & {*sys.modules})"
+    )
+    found = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert found == "out /a/b set()\n"
