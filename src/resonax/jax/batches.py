@@ -6,13 +6,23 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from resonax.checks import ArgumentError
 from resonax.guards.rows import mixed_places
 from resonax.jax.hyperparameters import Hyperparameters
 
-__all__ = ["KeptBatch", "byte_size", "checked_like", "copied", "count_rows", "mix_rows", "summary"]
+__all__ = [
+    "KeptBatch",
+    "byte_size",
+    "checked_like",
+    "copied",
+    "count_rows",
+    "mix_rows",
+    "stacked",
+    "summary",
+]
 
 _SEEN = 16  # numbers of a batch that its rhythm is looked for in
 
@@ -69,6 +79,23 @@ def checked_like(data: Any, before: Any) -> None:
 def byte_size(tree: Any) -> int:
     """Return the bytes of the arrays of a pytree."""
     return sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves(tree))
+
+
+def stacked(data: Sequence[Any]) -> Any:
+    """Return batches of one shape as one pytree with a further first axis.
+
+    Arrays in the memory of the host are stacked there, which needs no compiled program.
+    """
+    return jax.tree.map(lambda *leaves: _stack(leaves), *data)
+
+
+def _stack(leaves: tuple[Any, ...]) -> Any:
+    away = any(isinstance(leaf, jax.Array) and not _is_near(leaf) for leaf in leaves)
+    return jnp.stack(leaves) if away else np.stack([np.asarray(leaf) for leaf in leaves])
+
+
+def _is_near(leaf: jax.Array) -> bool:
+    return all(device.platform == "cpu" for device in leaf.devices())
 
 
 def mix_rows(

@@ -83,13 +83,14 @@ def compile_programs(
         return Saved(params, hyperparameters.write(opt_state, restored), model_state), loss
 
     @jax.jit
-    def judge(saved: Saved, batches: tuple[Any, ...], weights: Array) -> Array:
-        def loss(batch: tuple[Any, ...]) -> Array:
-            return _called(eval_fn, saved, saved.params, batch)[0]
+    def judge(
+        saved: Saved, data: Any, key: Any, steps: Array | np.ndarray, weights: Array | np.ndarray
+    ) -> Array:
+        def loss(batch: tuple[Any, Any]) -> Array:
+            return _called(eval_fn, saved, saved.params, (batch[0], key, batch[1]))[0]
 
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
-        each = jax.vmap if kept.byte_size(stacked) <= _JOINED else _mapped
-        return jnp.dot(each(loss)(stacked), weights)
+        each = jax.vmap if kept.byte_size(data) <= _JOINED else _mapped
+        return jnp.dot(each(loss)((data, steps)), weights)
 
     return Programs(train, judge)
 
@@ -136,9 +137,12 @@ class JaxLearner:
             mean = sum(self.loss([one]) for one in batches) / len(batches)
         else:
             count = 1 if len(batches) == 1 else max(self.judged, len(batches))
-            filled = [one[:3] for one in (*batches, *[batches[0]] * (count - len(batches)))]
+            filled = [*batches, *[batches[0]] * (count - len(batches))]
+            data = kept.stacked([one.data for one in filled])
+            steps = np.array([one.step for one in filled])
             weights = np.where(np.arange(count) < len(batches), 1 / len(batches), 0.0)
-            mean = float(self.programs.judge(self.saved, tuple(filled), weights))
+            judge = self.programs.judge
+            mean = float(judge(self.saved, data, batches[0].key, steps, weights))
         return mean if math.isfinite(mean) else math.inf
 
     def mix(
