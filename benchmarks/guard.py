@@ -14,28 +14,43 @@ import torch
 from digits import BATCH, network, ordered
 from torch import nn
 
+from resonax.guards.report import GuardReport
 from resonax.torch import Guard
+from resonax.torch.tangent import TangentInstrument
+
+
+def probed_of(guard: Guard) -> int:
+    """Return the steps in which shadows were followed."""
+    report = guard.report()
+    assert isinstance(report, GuardReport)
+    return report.probed
+
+
+def shadows_of(guard: Guard) -> int:
+    """Return how many numbers shadows hold now."""
+    assert isinstance(guard._inner, TangentInstrument)
+    shadows = guard._inner.run.burst.shadows
+    return 0 if shadows is None else sum(2 * part.numel() for part in shadows.places)
 
 
 def timed(guarded: bool, steps: int, options: dict) -> tuple[float, int, int]:
     """Return seconds, probed steps and the largest number of numbers held by shadows."""
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    guard = Guard(model, optimizer, **options) if guarded else None
+    guard = Guard(model, optimizer, instrument="tangent", **options) if guarded else None
     batches, held = list(ordered(0, 200)), 0
     begun = time.process_time()
     for step in range(steps):
         x, y = batches[step % 200]
         if guard is not None:
             guard.step(lambda x=x, y=y: nn.functional.cross_entropy(model(x), y))
-            if guard._run.burst.shadows is not None:
-                held = max(held, sum(2 * part.numel() for part in guard._run.burst.shadows.places))
+            held = max(held, shadows_of(guard))
             continue
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
     seconds = time.process_time() - begun
-    return seconds, guard.report().probed if guard is not None else 0, held
+    return seconds, probed_of(guard) if guard is not None else 0, held
 
 
 def cost(steps: int) -> None:
@@ -80,7 +95,7 @@ def delay(steps: int, seeds: int) -> None:
                 if guard.momentum < 0.95:
                     break
             found.append(guard.report().step)
-            probed.append(guard.report().probed / guard.report().step)
+            probed.append(probed_of(guard) / guard.report().step)
             far.append(largest)
         print(
             f"  budget {budget:5.2f}: lowered at step {np.median(found):5.0f} (median), "

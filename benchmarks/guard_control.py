@@ -56,7 +56,11 @@ def learn(
     rows, cost = data
     model = value_function(kind, seed)
     optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=momentum)
-    guard = None if warmup is None else Guard(model, optimizer, "safe", warmup=warmup)
+    guard = (
+        None
+        if warmup is None
+        else Guard(model, optimizer, "safe", instrument="tangent", warmup=warmup)
+    )
     errors, largest = [], 0.0
     for k in range(len(cost)):
         with torch.no_grad():

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from digits import digits, network, ordered
 
-from resonax.guards.report import Candidate
+from resonax.guards.report import Candidate, GuardReport
 from resonax.torch import Guard, ResonanceWarning
 
 OWN, WARMUP = 0.95, 256
@@ -56,7 +56,7 @@ def run(method: str, cycle: int, steps: int, lr: float, loss_fn: Any, seed: int)
     model = network(seed).to(device)
     images, labels = (part.to(device) for part in digits())
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum)
-    guard = Guard(model, optimizer, **options) if options else None
+    guard = Guard(model, optimizer, instrument="tangent", **options) if options else None
     right, far, lost, early = [], [], None, None
     for step, (x, y) in enumerate(ordered(cycle, steps, seed)):
         x, y = x.to(device), y.to(device)
@@ -79,7 +79,9 @@ def run(method: str, cycle: int, steps: int, lr: float, loss_fn: Any, seed: int)
                 right.append(float((outputs.argmax(1) == labels).float().mean()))
                 far.append(float(loss_fn(outputs, labels)))
         if step == WARMUP and guard is not None and "warmup" in options:
-            early = guard.report().candidates[0]
+            report = guard.report()
+            assert isinstance(report, GuardReport)
+            early = report.candidates[0]
     return Told(float(np.mean(right)), float(np.mean(far)), lost, early, guard)
 
 
@@ -92,7 +94,7 @@ def said(told: Told) -> str:
     if found.policy == "watch":
         words.append(f"warned at {warned[0]}" if warned else "silent")
     else:
-        words.append(f"momentum {found.momentum:g}")
+        words.append(f"momentum {told.guard.momentum:g}")
     if told.early is not None and told.early.rate is not None:
         low, high = told.early.low, told.early.high
         words.append(f"rate {told.early.rate:+.4f} [{low:+.4f}, {high:+.4f}]")

@@ -85,11 +85,11 @@ def trainer(
     method: str, task: Task, model: nn.Module, loss_fn: Callable[[Tensor, Tensor], Tensor]
 ) -> tuple[Callable[[Tensor, Tensor], float], Any]:
     """Return a function that trains on a batch, and the guard if there is one."""
-    from resonax.torch import ReplayGuard
+    from resonax.torch import Guard
 
     momentum = float(method) if method in ("0.85", "0.5") else task.momentum
     optimizer = build(task, model, momentum)
-    guard = ReplayGuard(model, optimizer) if method == GUARD else None
+    guard = Guard(model, optimizer, instrument="replay") if method == GUARD else None
     mean = math.inf
 
     def plain(x: Tensor, y: Tensor) -> float:

@@ -51,7 +51,9 @@ def test_watch_warns_where_safe_acts_on_a_network_and_safe_says_so(seed, hourly,
         torch.manual_seed(seed)
         model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.95)
-        guard = Guard(model, optimizer, policy, candidates=[0.85, 0.5], search=128)
+        guard = Guard(
+            model, optimizer, policy, instrument="tangent", candidates=[0.85, 0.5], search=128
+        )
         with warnings.catch_warnings(record=True, action="always") as caught:
             for row in hourly:
                 train(guard, [row])
@@ -138,7 +140,7 @@ def test_a_model_and_an_optimizer_that_do_not_belong_together_are_refused():
     optimizer.add_param_group({"params": model.parameters()})
     with pytest.raises(ArgumentError, match=r"2 of the 4 parameters .* or curvature=.hessian"):
         Guard(model, optimizer)
-    guard = Guard(torch.nn.ModuleList([model, other]), optimizer)
+    guard = Guard(torch.nn.ModuleList([model, other]), optimizer, instrument="tangent")
     x = torch.ones(1, 2)
     with pytest.raises(ArgumentError, match="does not depend on any parameter"):
         guard.step(lambda: torch.nn.Linear(2, 1)(x).square().mean())
@@ -206,7 +208,7 @@ def test_sparse_gradients_are_those_of_a_dense_table():
         table = torch.nn.Embedding(9, 3, sparse=sparse)
         model = torch.nn.Sequential(table, torch.nn.Flatten(), torch.nn.Linear(6, 1))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-        guard = Guard(model, optimizer, budget=math.inf, candidates=[0.5])
+        guard = Guard(model, optimizer, instrument="tangent", budget=math.inf, candidates=[0.5])
         draw = torch.Generator().manual_seed(0)
         for _ in range(100):
             x = torch.randint(9, (8, 2), generator=draw)

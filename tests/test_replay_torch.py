@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from resonax.checks import ArgumentError
 from resonax.guards.learner import Candidate
-from resonax.torch import ReplayGuard, ResonanceWarning
+from resonax.torch import Guard, ResonanceWarning
 from resonax.torch.batches import KeptBatch, mix_rows
 from resonax.torch.learner import TorchLearner
 from streams import switching
@@ -50,6 +50,10 @@ def loss_of(model: nn.Module, loss=mse_loss):
 
 def half(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return mse_loss(output, target) / 2
+
+
+def replay_guard(*args, **options):
+    return Guard(*args, instrument="replay", **options)
 
 
 def weights_of(model: nn.Module) -> list[torch.Tensor]:
@@ -88,10 +92,10 @@ def test_a_guard_that_does_nothing_changes_no_bit(name):
         model = small_network()
         optimizer = OPTIMIZERS[name](model.parameters())
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.995)
-        guard = ReplayGuard(model, optimizer, policy="watch", spacing=16)
+        guard = Guard(model, optimizer, policy="watch", spacing=16) if guarded else None
         torch.manual_seed(5)
         for x, y in rows(70):
-            if guarded:
+            if guard is not None:
                 guard.step(loss_of(model), x, y)
             else:
                 optimizer.zero_grad()
@@ -99,6 +103,7 @@ def test_a_guard_that_does_nothing_changes_no_bit(name):
                 optimizer.step()
             schedule.step()
         ends.append([*(one.detach().clone() for one in weights_of(model)), torch.rand(2)])
+    assert guard is not None
     assert guard.report().work > 0.5
     for plain, watched in zip(*ends, strict=True):
         torch.testing.assert_close(plain, watched, rtol=0, atol=0)
@@ -139,9 +144,9 @@ def test_a_network_on_classes_in_cycles_is_saved(name, caplog):
             if name == "sgd"
             else torch.optim.Adam(model.parameters(), lr=0.01)
         )
-        guard = ReplayGuard(model, optimizer)
+        guard = Guard(model, optimizer) if guarded else None
         for x, y in cycles(400, 40, seed=3):
-            if guarded:
+            if guard is not None:
                 guard.step(loss_of(model, cross_entropy), x, y)
             else:
                 optimizer.zero_grad()
@@ -150,6 +155,7 @@ def test_a_network_on_classes_in_cycles_is_saved(name, caplog):
         found[guarded] = right(model)
     assert found[False] < 0.2
     assert found[True] > 0.9
+    assert guard is not None
     report = guard.report()
     assert report.events
     assert "order" in report.events[0].text
@@ -162,7 +168,7 @@ def test_the_report_says_prints_draws_and_gives_numbers():
     model = nn.Linear(5, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.95)
     seen = []
-    guard = ReplayGuard(model, optimizer, log=seen.append)
+    guard = replay_guard(model, optimizer, log=seen.append)
     for x, y in switching(600, period=6, seed=2):
         guard.step(loss_of(model), x, y)
     report = guard.report()
@@ -181,7 +187,7 @@ def test_watching_warns_and_leaves_the_run_alone():
     torch.manual_seed(0)
     model = nn.Linear(5, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.95)
-    guard = ReplayGuard(model, optimizer, policy="watch")
+    guard = replay_guard(model, optimizer, policy="watch")
 
     def run():
         for x, y in switching(400, period=6, seed=2):
@@ -200,7 +206,7 @@ def test_a_run_resumes_bit_for_bit(cut, tmp_path):
         torch.manual_seed(0)
         model = classifier(1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.95)
-        return model, optimizer, ReplayGuard(model, optimizer)
+        return model, optimizer, replay_guard(model, optimizer)
 
     def go_on(model, guard, batches):
         for x, y in batches:
@@ -232,7 +238,7 @@ def test_a_run_resumes_bit_for_bit(cut, tmp_path):
 def test_an_error_in_the_loss_leaves_model_and_optimizer_as_they_were():
     model = small_network()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    guard = ReplayGuard(model, optimizer, spacing=16)
+    guard = replay_guard(model, optimizer, spacing=16)
     calls = 0
 
     def loss_fn(x, y):
@@ -271,9 +277,9 @@ def test_parts_of_a_batch_are_accumulated_and_gradients_transformed():
         def clip(model=model):
             nn.utils.clip_grad_norm_(model.parameters(), 0.1)
 
-        guard = ReplayGuard(model, optimizer, transform=clip)
+        guard = replay_guard(model, optimizer, transform=clip) if guarded else None
         for x, y in rows(10):
-            if guarded:
+            if guard is not None:
                 guard.accumulate(x[:4], y[:4])
                 guard.step(loss_of(model, half), x[4:], y[4:])
             else:
@@ -290,7 +296,7 @@ def test_the_average_of_weights_has_less_noise_than_the_last_ones():
     torch.manual_seed(0)
     model = nn.Linear(5, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    guard = ReplayGuard(model, optimizer, average=True)
+    guard = replay_guard(model, optimizer, average=True)
     for x, y in switching(1500, period=1, seed=4):
         guard.step(loss_of(model), x, y)
     assert guard.averaged is not None
@@ -324,7 +330,7 @@ def test_mixed_rows_stay_together_with_their_targets():
 )
 def test_what_cannot_be_replayed_is_refused_in_a_sentence(given, text):
     model = nn.Linear(5, 1)
-    guard = ReplayGuard(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    guard = replay_guard(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
     with pytest.raises(ArgumentError, match=text):
         guard.step(*given(model))
 
@@ -332,11 +338,11 @@ def test_what_cannot_be_replayed_is_refused_in_a_sentence(given, text):
 def test_optimizers_and_options_that_do_not_fit_are_refused():
     model = nn.Linear(5, 1)
     with pytest.raises(ArgumentError, match="LBFGS"):
-        ReplayGuard(model, torch.optim.LBFGS(model.parameters()))
+        replay_guard(model, torch.optim.LBFGS(model.parameters()))
     sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     with pytest.raises(ArgumentError, match="safe"):
-        ReplayGuard(model, sgd, policy="save")
+        replay_guard(model, sgd, policy="save")
     with pytest.raises(ArgumentError, match="momentum in"):
-        ReplayGuard(model, sgd, candidates=[1.5])
-    guard = ReplayGuard(model, sgd, candidates=[0.5, Candidate(0.0, 0.1)])
+        replay_guard(model, sgd, candidates=[1.5])
+    guard = replay_guard(model, sgd, candidates=[0.5, Candidate(0.0, 0.1)])
     assert math.isclose(guard.momentum, 0.9)

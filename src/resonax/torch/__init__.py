@@ -12,6 +12,5 @@ except ModuleNotFoundError as error:
 
 from resonax.guards.report import GuardReport, ResonanceWarning
 from resonax.torch.guard import Guard
-from resonax.torch.replay import ReplayGuard
 
-__all__ = ["Guard", "GuardReport", "ReplayGuard", "ResonanceWarning"]
+__all__ = ["Guard", "GuardReport", "ResonanceWarning"]

@@ -11,7 +11,7 @@ from torch import Tensor
 from resonax.checks import ArgumentError
 from resonax.guards.shadows import Gains, gains
 
-__all__ = ["Groups", "check_optimizer", "check_ownership", "dense_values"]
+__all__ = ["Groups", "check_module", "check_optimizer", "check_ownership", "dense_values"]
 
 _KNOWN = "torch.optim.SGD (momentum, dampening, nesterov, weight_decay, maximize, schedules)"
 
@@ -21,14 +21,20 @@ def dense_values(tensor: Tensor) -> Tensor:
     return tensor.coalesce().values() if tensor.is_sparse else tensor
 
 
-def check_optimizer(model: object, optimizer: object) -> None:
-    """Raise `ArgumentError` for a model or an optimizer that cannot be analysed."""
+def check_module(model: object, optimizer: object) -> None:
+    """Raise `ArgumentError` for what is no module and no optimizer of torch."""
     if not isinstance(model, torch.nn.Module):
         raise ArgumentError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ArgumentError(f"optimizer must be of torch.optim, got {type(optimizer).__name__}")
+
+
+def check_optimizer(optimizer: object) -> None:
+    """Raise `ArgumentError` for an optimizer that cannot be analysed."""
     if not isinstance(optimizer, torch.optim.SGD):
         raise ArgumentError(
             f"{type(optimizer).__name__} cannot be analysed, as its update is not linear in the "
-            f"gradient; use one of: {_KNOWN}"
+            f'gradient; use {_KNOWN}, or instrument="replay"'
         )
     for group in optimizer.param_groups:
         if group.get("differentiable"):

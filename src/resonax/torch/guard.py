@@ -4,91 +4,135 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, Unpack
 
 import torch
 from torch import Tensor
+from torch.optim.swa_utils import AveragedModel
 
-from resonax.checks import ArgumentError, suggest
-from resonax.guards.guard import GuardConfig
-from resonax.guards.policy import checked_policy
+from resonax.checks import ArgumentError
+from resonax.guards.learner import Candidate
+from resonax.guards.replay_report import ReplayReport
 from resonax.guards.report import GuardReport
-from resonax.guards.schedule import Plan
-from resonax.guards.shadows import checked_candidates
-from resonax.torch.checkpoint import as_dict, from_dict
-from resonax.torch.groups import Groups, check_optimizer, check_ownership
-from resonax.torch.guarded_run import GuardedRun
-from resonax.torch.losses import check_closure, check_no_backward
+from resonax.torch.batches import copied
+from resonax.torch.groups import check_module
+from resonax.torch.instruments import (
+    INSTRUMENTS,
+    GuardOptions,
+    Instrument,
+    check_options,
+    choose_instrument,
+)
+from resonax.torch.replay import ReplayInstrument
+from resonax.torch.tangent import TangentInstrument
 
 __all__ = ["Guard"]
 
-_CURVATURES = ("gauss-newton", "hessian")
+_KINDS: dict[str, Callable[..., Instrument]] = {
+    "tangent": TangentInstrument,
+    "replay": ReplayInstrument,
+}
 _GUARDED = "_resonax_guarded"  # attribute of an optimizer
 
 
 class Guard:
-    r"""Watch the training of a module, and lower the momentum where the data make it resonate.
+    r"""Watch the training of a module, and change how it trains where the order of the data harms.
 
-    For each candidate momentum :math:`\mu_j` a shadow :math:`(u, v)` follows the tangent dynamics
-    of the optimizer along the batches of the run, for SGD with momentum
+    ``replay``
+        For any module and any `torch.optim` optimizer. From time to time, and when the loss has
+        risen, the guard trains on the rows of the last stretch again, mixed. If the run is worse
+        than these by more than chance, the order of the rows is to blame: the guard goes back,
+        trains on the same batches with smaller momenta, and goes on from the state of the largest
+        that does as well as mixed rows; if none does, on mixed rows of recent batches. A loss that
+        explodes is undone at once.
+    ``tangent``
+        For `torch.optim.SGD`. For each candidate momentum :math:`\mu_j` a shadow :math:`(u, v)`
+        follows the tangent dynamics of the optimizer along the batches of the run,
 
-    .. math:: v \gets \mu_j v - H_k u, \qquad u \gets u + \eta v ,
+        .. math:: v \gets \mu_j v - H_k u, \qquad u \gets u + \eta v ,
 
-    with the Gauss-Newton matrix :math:`H_k` of the batch. The mean logarithm of its growth is the
-    rate of that momentum on these data. Shadows are followed in bursts only, see ``budget``.
+        with the Gauss-Newton matrix :math:`H_k` of the batch. The mean logarithm of its growth is
+        the rate of that momentum on these data. It is exact for models that are linear in their
+        weights, and silent on most networks.
 
     An optimizer has one guard at a time. ``with Guard(...) as guard`` closes it at the end.
-    ``copy.deepcopy((model, optimizer, guard))`` is a second run with a guard of its own; a copy or
-    a file of the model alone knows nothing of the guard.
+    ``copy.deepcopy((model, optimizer, guard))`` is a second run with a guard of its own.
 
     Parameters
     ----------
     model
-        The module whose outputs the loss depends on.
+        The module that is trained; for ``tangent`` the one whose outputs the loss depends on.
     optimizer
-        `torch.optim.SGD` of its parameters.
+        Of its parameters. With ``replay`` it has the user's own momentum and step size between
+        steps, so that schedulers and checkpoints see what they expect.
     policy
-        ``safe`` lowers the momentum to the largest candidate that decays, and raises it again,
-        each with a line of the logger ``resonax``; ``watch`` warns where ``safe`` would lower it,
-        and changes nothing; ``fastest`` moves to the candidate that decays fastest.
-    candidates
-        Momenta to compare; by default the user's own and smaller ones down to 0.
-    budget
-        Extra work for each step, in steps, as long as nothing is wrong. ``math.inf`` follows
-        shadows in every step.
-    burst, search
-        Steps in which the momentum in use is followed, and all candidates after an alarm. In a
-        burst the guard holds two copies of the parameters for each candidate that it follows.
-    warmup
-        Steps at the start, 0 or at least 96, in which all candidates are followed while ``safe``
-        and ``fastest`` train with a small momentum (0.75 for 0.95); then they change to the largest
-        one that does not seem to grow. For networks that are trained from scratch, and for runs
-        that must not oscillate even once. Each of these steps costs as much as 10 to 15 others.
-    curvature
-        ``gauss-newton``, or ``hessian`` for models whose loss is not made of their outputs.
-    log
-        Called with a dictionary of numbers after each burst and at each event; an error in it is
-        reported once and does not end the training.
-    scaler
-        A `torch.amp.GradScaler`, used by `step`.
+        ``safe`` acts, with a line of the logger ``resonax``; ``watch`` warns where ``safe`` would,
+        and changes nothing; ``fastest``, of ``tangent``, moves to what decays fastest.
+    instrument
+        By default ``tangent`` for SGD with a model that is linear in its weights (one
+        `torch.nn.Linear`, alone or in a `torch.nn.Sequential` with layers that reshape), and
+        ``replay`` for all others.
+    **options
+        For both instruments:
+
+        candidates
+            Momenta to compare; by default the user's own and smaller ones down to 0. ``replay``
+            also takes `resonax.guards.learner.Candidate` values, from the mildest to the strongest.
+        budget
+            Extra work for each step in the long run, in steps, as long as nothing is wrong.
+        log
+            Called with a dictionary of numbers at each event, and by ``tangent`` after each burst;
+            an error in it is reported once and does not end the training.
+        scaler
+            A `torch.amp.GradScaler`, used by `step`.
+
+        For ``replay``:
+
+        mix
+            Whether the guard may train on mixed rows of recent batches.
+        memory
+            Bytes that kept batches may take.
+        spacing
+            Steps between snapshots. Up to eight of them are kept, the oldest 8 to 16 spacings old.
+        average
+            Whether to keep the mean of the weights since the last change, in `averaged`.
+        transform
+            Called after the gradients are there and before the update, such as to clip them.
+        seed
+            Of the random orders in which rows are mixed.
+
+        For ``tangent``:
+
+        burst, search
+            Steps in which the momentum in use is followed, and all candidates after an alarm. In a
+            burst the guard holds two copies of the parameters for each candidate that it follows.
+            ``budget=math.inf`` follows shadows in every step.
+        warmup
+            Steps at the start, 0 or at least 96, in which all candidates are followed while
+            ``safe`` and ``fastest`` train with a small momentum (0.75 for 0.95); then they change
+            to the largest one that does not seem to grow. For runs that must not oscillate even
+            once. Each of these steps costs as much as 10 to 15 others.
+        curvature
+            ``gauss-newton``, or ``hessian`` for models whose loss is not made of their outputs.
 
     Attributes
     ----------
     model, optimizer
         Those that are guarded.
+    instrument
+        Name of the instrument in use.
 
     Examples
     --------
-    >>> import math
     >>> _ = torch.manual_seed(0)
-    >>> model = torch.nn.Linear(1, 1)
-    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    >>> guard = Guard(model, optimizer, policy="safe", budget=math.inf)
-    >>> for _ in range(400):
+    >>> model = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    >>> optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    >>> guard = Guard(model, optimizer)
+    >>> for _ in range(200):
     ...     x = torch.randn(8, 1)
-    ...     loss = guard.step(lambda: torch.nn.functional.mse_loss(model(x), 3 * x))
-    >>> guard.momentum, guard.report().candidates[0].verdict
-    (0.9, 'converges')
+    ...     loss = guard.step(lambda x, y: torch.nn.functional.mse_loss(model(x), y), x, 3 * x)
+    >>> print(str(guard.report()).partition("\n")[0])
+    step 200, policy safe: momentum 0.9
     """
 
     def __init__(
@@ -97,97 +141,88 @@ class Guard:
         optimizer: torch.optim.Optimizer,
         policy: str = "safe",
         *,
-        candidates: Any = None,
-        budget: float = Plan().budget,
-        burst: int = Plan().burst,
-        search: int = Plan().search,
-        warmup: int = Plan().warmup,
-        curvature: str = "gauss-newton",
-        log: Callable[[dict[str, Any]], object] | None = None,
-        scaler: Any = None,
+        instrument: str | None = None,
+        **options: Unpack[GuardOptions],
     ):
-        check_optimizer(model, optimizer)
-        if curvature not in _CURVATURES:
-            raise suggest("curvature", str(curvature), _CURVATURES)
-        check_ownership(model, optimizer, curvature)
-        plan = Plan(min(budget, 1e9), burst, search, warmup).checked()
-        largest = max(Groups(optimizer).own)  # pyright: ignore[reportArgumentType]
-        kept = tuple(one for one in checked_candidates(candidates, largest) if one <= largest)
-        config = GuardConfig(checked_policy(policy), kept, plan)
-        self._given = None if candidates is None else {float(one) for one in candidates}
-        self._scaler = scaler
-        self._attach(model, optimizer, GuardedRun(model, optimizer, config, curvature, log))
-        self._run.groups.apply(None)
-        self._run.arm()
-
-    def _attach(self, model: Any, optimizer: Any, run: GuardedRun) -> None:
+        check_module(model, optimizer)
         if getattr(optimizer, _GUARDED, False):
             raise ArgumentError("this optimizer has a guard already; close() that one first")
-        self.model, self.optimizer, self._run = model, optimizer, run
+        self.model, self.optimizer = model, optimizer
+        self.instrument = choose_instrument(instrument, model, optimizer)
+        check_options(options, self.instrument)
+        self._policy, self._options = policy, options
+        self._inner = inner = _KINDS[self.instrument](model, optimizer, policy, **options)
+        self._parts: tuple[tuple[Any, ...], ...] = ()
+        self._is_closed = False
         self._hooks = [
-            optimizer.register_step_pre_hook(lambda *_: run.before_step()),
-            optimizer.register_step_post_hook(lambda *_: run.after_step()),
+            optimizer.register_step_pre_hook(lambda *_: inner.before_step()),
+            optimizer.register_step_post_hook(lambda *_: inner.after_step()),
         ]
         setattr(optimizer, _GUARDED, True)  # no part of its copies, nor of its state_dict
 
     @property
     def momentum(self) -> float:
         """The largest momentum in use."""
-        return max(self._run.groups.used)
+        return self._inner.momentum
+
+    @property
+    def setting(self) -> Candidate:
+        """The candidate in use."""
+        return self._inner.setting
 
     @property
     def probing(self) -> bool:
-        """Whether the next step is part of a burst."""
-        return self._run.probing
+        """Whether the next step is part of a burst of ``tangent``."""
+        return self._inner.probing
 
-    def step(self, closure: Callable[[], Tensor]) -> Tensor:
+    @property
+    def averaged(self) -> AveragedModel | None:
+        """The mean of the weights since the last change, if ``average`` was asked for."""
+        return self._inner.averaged
+
+    def step(self, loss_fn: Callable[..., Tensor], *batch: Any) -> Tensor:
         """Make one guarded step of training: zero the gradients, differentiate, update.
 
         Parameters
         ----------
-        closure
-            Returns the loss of the batch; it is called once, and must not call ``backward``.
+        loss_fn
+            Returns the loss of a batch; it is called as ``loss_fn(*batch)`` and must not call
+            ``backward``. ``replay`` calls it again in replays: it must take from its arguments all
+            that changes from step to step.
+        *batch
+            What the loss is made of, such as inputs and targets; tensors, or tuples, lists and
+            dictionaries of them. ``tangent`` needs none: ``guard.step(lambda: loss)``.
         """
-        check_closure(closure)
-        run = self._opened()
-        run.is_loop = False
-        self.optimizer.zero_grad()
-        run.discard()
-        with run.outputs.recording_all(run.probing):
-            loss = closure()
-        check_no_backward(run.groups.weights())
-        run.observe(loss)
-        if self._scaler is None:
-            loss.backward()
-            self.optimizer.step()
-        else:
-            self._scaler.scale(loss).backward()
-            self._scaler.step(self.optimizer)
-            self._scaler.update()
-        return loss.detach()
+        inner = self._opened()
+        parts, self._parts = (*self._parts, batch), ()
+        return inner.step(loss_fn, parts)
+
+    def accumulate(self, *batch: Any) -> None:
+        """Add a part of the next step's batch, for a step of several backward passes."""
+        self._opened()
+        self._parts = (*self._parts, copied(batch))
 
     def observe(self, loss: Tensor) -> None:
         """Observe a loss before its ``backward``, in a loop that steps the optimizer itself.
 
-        For gradient accumulation call it for each part, with the loss as it is differentiated but
-        before any `GradScaler` scales it. A loss made of more than 16 forward passes needs `step`.
+        For ``tangent``. Call it for each part of an accumulated batch, with the loss as it is
+        differentiated but before any `GradScaler` scales it. One of more than 16 forward passes
+        needs `step`.
         """
-        run = self._opened()
-        run.is_loop = True
-        run.observe(loss)
+        self._opened().observe(loss)
 
     def forget(self) -> None:
         """Discard what was observed since the last update, as of a step that a scaler skipped."""
-        self._run.discard()
+        self._inner.forget()
 
-    def report(self) -> GuardReport:
-        """Return what is known of the run; print it, or take ``to_dict()``."""
-        return self._run.report()
+    def report(self) -> GuardReport | ReplayReport:
+        """Return what is known of the run; print it, plot it, or take ``to_dict()``."""
+        return self._inner.report()
 
     def close(self) -> None:
-        """Remove all hooks, and give the optimizer the user's own momentum again.
+        """Remove all hooks; the optimizer has the user's own momentum again.
 
-        Warns if no rate is known.
+        Warns if nothing is known of the run.
         """
         self._end(quiet=False)
 
@@ -199,38 +234,41 @@ class Guard:
         self._end(quiet=kind is not None)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that a resumed run needs; plain numbers, lists and tensors."""
-        return as_dict(self._run.save())
+        """Return all that a resumed run needs; plain numbers, lists and tensors, no functions."""
+        return self._inner.state_dict() | {"instrument": self.instrument}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`; a state that does not fit is refused, and nothing changes.
 
-        The candidates are the saved ones, which follow from the momentum with which the run began;
-        where some were given to this guard they must be the same.
+        The candidates of ``tangent`` are the saved ones; where some were given to this guard they
+        must be the same. Batches that ``replay`` kept get the loss function of the next step.
         """
-        run = self._opened()
-        groups = len(self.optimizer.param_groups)
-        saved = from_dict(state, run.config, run.groups.weights(), groups)
-        first, *others = saved.candidates
-        if self._given is not None and {one for one in self._given if one < first} != {*others}:
+        inner = self._opened()
+        saved = state.get("instrument") if isinstance(state, dict) else None
+        if saved in INSTRUMENTS and saved != self.instrument:
             raise ArgumentError(
-                f"this guard has the candidates {list(run.config.candidates)}, "
-                f"the saved one {list(saved.candidates)}"
+                f"this is the state of a guard with the instrument {saved}, and this guard uses "
+                f'{self.instrument}; make it with instrument="{saved}"'
             )
-        run.load(saved)
+        inner.load_state_dict(state)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Guard:
         """Return a guard of the copies of the model and the optimizer, with the same log."""
+        if self._options.get("transform") is not None:
+            raise ArgumentError(
+                "a guard with a transform cannot be copied, as that would change the gradients of "
+                "the first model; make a new guard and load the state_dict of this one"
+            )
         made = object.__new__(type(self))
         memo[id(self)] = made
-        model, optimizer = (copy.deepcopy(part, memo) for part in (self.model, self.optimizer))
-        made._scaler, made._given = copy.deepcopy(self._scaler, memo), self._given
-        old = self._run
-        run = GuardedRun(model, optimizer, old.config, old.burst.curvature, old.events.log)
-        made._attach(model, optimizer, run)
+        model, optimizer = copy.deepcopy(self.model, memo), copy.deepcopy(self.optimizer, memo)
+        scaler = copy.deepcopy(self._options.get("scaler"), memo)
+        options: GuardOptions = {**self._options, "scaler": scaler}
+        made.__init__(model, optimizer, self._policy, instrument=self.instrument, **options)
         made.load_state_dict(self.state_dict())
-        run.copy_rest(old)
-        if old.is_over:
+        made._inner.copy_rest(self._inner)
+        made._parts = copy.deepcopy(self._parts, memo)
+        if self._is_closed:
             made._end(quiet=True)
         return made
 
@@ -246,15 +284,16 @@ class Guard:
             "optimizer, and load it into a new guard"
         )
 
-    def _opened(self) -> GuardedRun:
-        if self._run.is_over:
+    def _opened(self) -> Instrument:
+        if self._is_closed:
             raise ArgumentError("this guard is closed; make a new one")
-        return self._run
+        return self._inner
 
     def _end(self, *, quiet: bool) -> None:
-        if self._run.is_over:
+        if self._is_closed:
             return
+        self._is_closed = True
         for hook in self._hooks:
             hook.remove()
         delattr(self.optimizer, _GUARDED)
-        self._run.end(quiet=quiet)
+        self._inner.end(quiet=quiet)

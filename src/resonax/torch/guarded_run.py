@@ -14,7 +14,15 @@ from resonax.guards.guard import GuardConfig, GuardState, active, is_probing
 from resonax.guards.guard import init as init_guard
 from resonax.guards.guard import update as update_guard
 from resonax.guards.order_proof import unwatched_momentum
-from resonax.guards.report import Event, GuardReport, loss_lost, report_of
+from resonax.guards.report import (
+    Event,
+    GuardReport,
+    change,
+    loss_lost,
+    numbers_of,
+    report_of,
+    resonance,
+)
 from resonax.torch.bursts import Burst
 from resonax.torch.checkpoint import Saved
 from resonax.torch.events import EventLog
@@ -32,7 +40,7 @@ class GuardedRun:
         self.config, self.state = config, init_guard(config)
         self.groups, self.outputs = Groups(optimizer), OutputRecorder(model)
         self.burst = Burst(self.groups, curvature)
-        self.events = EventLog(config, log)
+        self.events = EventLog(log)
         self.is_loop = True  # whether the user's loop steps the optimizer, as far as is known
         self.is_over = False
         self._losses: list[Tensor] = []
@@ -69,7 +77,7 @@ class GuardedRun:
             self.arm()
             start = np.zeros((), int)  # no warm-up either
             self.state = self.state._replace(current=start, advised=start)
-            self.events.warn_blind(str(error).splitlines()[0], self.state)
+            self._warn_blind(str(error).splitlines()[0])
 
     def discard(self) -> None:
         """Discard what was observed since the last update."""
@@ -97,7 +105,7 @@ class GuardedRun:
         self._restart_shadows(before)
         self.outputs.clear()
         self.arm()
-        self.events.report_step(before, self.state, self.burst.period)
+        self._report_step(before)
 
     def report(self) -> GuardReport:
         """Return what is known."""
@@ -139,7 +147,7 @@ class GuardedRun:
         if int(self.state.step) == 0:
             unseen = "the guard never saw this run: its optimizer made no step"
         if unseen and not quiet:
-            self.events.warn_unseen(unseen, self.state)
+            self._warn("unseen", unseen, step=False)
 
     def save(self) -> Saved:
         """Return all that a resumed run needs."""
@@ -161,7 +169,7 @@ class GuardedRun:
     def load(self, saved: Saved) -> None:
         """Continue from what was saved."""
         self.config = self.config._replace(candidates=saved.candidates)
-        self.events.load(self.config, saved.events)
+        self.events.events = saved.events
         self.state = saved.state
         self.groups.own, self.groups.used = saved.own, saved.used
         self.burst.load(saved.shadows, saved.met, saved.probed)
@@ -184,7 +192,34 @@ class GuardedRun:
         if self._lost or all(math.isfinite(float(loss)) for loss in losses):
             return
         self._lost = True
-        self.events.warn(loss_lost(self.state), self.state)
+        self.events.warn(loss_lost(self.state), self._numbers())
+
+    def _numbers(self) -> dict[str, Any]:
+        return numbers_of(self.state, self.config)
+
+    def _report_step(self, before: GuardState) -> None:
+        """Report what changed in a step."""
+        after = self.state
+        if int(after.current) != int(before.current):
+            event = change(before, after, self.config, self.burst.period())
+            self.events.tell(event, self._numbers())
+        elif int(after.advised) != int(before.advised):
+            event = resonance(before, after, self.config, self.burst.period())
+            if event is not None:
+                self.events.warn(event, self._numbers())
+        if is_probing(before) and not is_probing(after):
+            self.events.record(self._numbers())
+
+    def _warn(self, kind: str, text: str, *, step: bool = True) -> None:
+        self.events.warn(Event(int(self.state.step), kind, text), self._numbers(), step=step)
+
+    def _warn_blind(self, reason: str) -> None:
+        """Warn that the model has no second derivatives."""
+        text = (
+            f"this model has no second derivatives ({reason}): the guard sees only whether the "
+            "run itself grows, and leaves the momentum alone"
+        )
+        self._warn("blind", text, step=False)
 
     def _warn_crowded(self) -> None:
         if not self._crowded:
@@ -192,7 +227,7 @@ class GuardedRun:
                 f"more than {MOST_PASSES} forward passes came before this loss, and such steps are "
                 "not followed; use guard.step(closure), and torch.no_grad() for other passes"
             )
-            self.events.warn(Event(int(self.state.step), "crowded", text), self.state)
+            self._warn("crowded", text)
         self._crowded = True
 
     def _restart_shadows(self, before: GuardState) -> None:

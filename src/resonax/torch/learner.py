@@ -14,6 +14,7 @@ from torch import Tensor
 from resonax.checks import ArgumentError
 from resonax.guards.learner import Candidate
 from resonax.torch.batches import KeptBatch, byte_size, can_mix, mix_rows, tensors_of, with_tensors
+from resonax.torch.groups import check_module
 
 __all__ = ["Saved", "TorchLearner", "checked_optimizer", "momentum_knob"]
 
@@ -36,10 +37,7 @@ class Saved(NamedTuple):
 
 def checked_optimizer(model: object, optimizer: object) -> None:
     """Raise `ArgumentError` for what cannot be trained again step by step."""
-    if not isinstance(model, torch.nn.Module):
-        raise ArgumentError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise ArgumentError(f"optimizer must be of torch.optim, got {type(optimizer).__name__}")
+    check_module(model, optimizer)
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ArgumentError("LBFGS calls the loss many times in a step and cannot be guarded")
 

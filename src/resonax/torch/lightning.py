@@ -8,8 +8,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from resonax.checks import ArgumentError, suggest
+from resonax.guards.policy import checked_policy
 from resonax.torch.guard import Guard
-from resonax.torch.trainers import GuardOptions, check_options, guard_of
+from resonax.torch.instruments import GuardOptions, check_options
+from resonax.torch.trainers import guard_of
 
 try:
     from lightning.pytorch.callbacks import Callback
@@ -74,7 +76,8 @@ class GuardCallback(Callback):  # pyright: ignore[reportGeneralTypeIssues]
     """
 
     def __init__(self, policy: str = "safe", *, module: str = "", **options: Unpack[GuardOptions]):
-        check_options(policy, options)
+        checked_policy(policy)
+        check_options(options, "tangent")
         self.guard: Guard | None = None
         self._policy, self._module, self._options = policy, module, options
         self._saved: dict[str, Any] | None = None

@@ -1,45 +1,18 @@
-"""What the callbacks for trainers share: options, and a guard from a saved state."""
+"""What the callbacks for trainers share: a guard from a saved state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 
-from resonax.checks import ArgumentError, suggest
-from resonax.guards.policy import checked_policy
+from resonax.checks import ArgumentError
 from resonax.torch.groups import check_optimizer
 from resonax.torch.guard import Guard
+from resonax.torch.instruments import GuardOptions
 
-__all__ = ["GuardOptions", "check_options", "guard_of"]
-
-
-class GuardOptions(TypedDict, total=False):
-    """Options of `resonax.torch.Guard`; the scaler is the trainer's own."""
-
-    candidates: Any
-    budget: float
-    burst: int
-    search: int
-    warmup: int
-    curvature: str
-    log: Callable[[dict[str, Any]], object]
-
-
-def check_options(policy: str, options: GuardOptions) -> None:
-    """Raise `ArgumentError` for a policy or an option that does not exist.
-
-    Examples
-    --------
-    >>> check_options("safe", {"bugdet": 0.1})
-    Traceback (most recent call last):
-    resonax.checks.ArgumentError: unknown option 'bugdet', did you mean 'budget'? ...
-    """
-    checked_policy(policy)
-    for name in options:
-        if name not in GuardOptions.__annotations__:
-            raise suggest("option", name, GuardOptions.__annotations__)
+__all__ = ["guard_of"]
 
 
 def guard_of(
@@ -65,7 +38,7 @@ def guard_of(
     saved
         State of the guard at the checkpoint from which the optimizer was restored.
     """
-    check_optimizer(model, optimizer)
+    check_optimizer(optimizer)
     if processes > 1:
         # Each would see a part of the batch only, and choose a momentum of its own.
         raise ArgumentError(f"a guard works in one process on one device, got {processes}")
@@ -77,7 +50,7 @@ def guard_of(
         if log is not None:
             log(found)
 
-    guard = Guard(model, optimizer, policy, **{**options, "log": record})
+    guard = Guard(model, optimizer, policy, instrument="tangent", **{**options, "log": record})
     if saved is not None:
         guard.load_state_dict(saved)
     return guard

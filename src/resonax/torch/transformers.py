@@ -13,9 +13,11 @@ from typing import Any, Unpack
 from torch import Tensor
 from torch.optim import Optimizer
 
+from resonax.guards.policy import checked_policy
 from resonax.torch.groups import check_optimizer
 from resonax.torch.guard import Guard
-from resonax.torch.trainers import GuardOptions, check_options, guard_of
+from resonax.torch.instruments import GuardOptions, check_options
+from resonax.torch.trainers import guard_of
 
 try:
     from accelerate.optimizer import AcceleratedOptimizer
@@ -56,7 +58,8 @@ class GuardCallback(TrainerCallback):
     """
 
     def __init__(self, trainer: Trainer, policy: str = "safe", **options: Unpack[GuardOptions]):
-        check_options(policy, options)
+        checked_policy(policy)
+        check_options(options, "tangent")
         self.guard: Guard | None = None
         self._trainer, self._policy, self._options = trainer, policy, options
         self._numbers: list[dict[str, float]] = []
@@ -68,7 +71,7 @@ class GuardCallback(TrainerCallback):
         optimizer: Any = self._trainer.optimizer
         if isinstance(optimizer, AcceleratedOptimizer):
             optimizer = optimizer.optimizer
-        check_optimizer(model, optimizer)
+        check_optimizer(optimizer)
         # What a checkpoint holds in a group comes back with the group.
         saved = optimizer.param_groups[0].pop(_KEY, None)
         guard = guard_of(
