@@ -140,18 +140,17 @@ def child(given: argparse.Namespace, out: Path) -> None:
     """Run the command in this process, and write down what its jobs took."""
     began = time.time()
     from resonax.cli import reproduce as command
+    from resonax.cli import work
 
-    start, traced = command.start_executor, []
+    start, traced = work.start_executor, []
 
     @contextlib.contextmanager
-    def start_traced(*arguments: Any) -> Iterator[Traced]:
-        with start(*arguments) as executor:
+    def start_traced(*arguments: Any, **more: Any) -> Iterator[Traced]:
+        with start(*arguments, **more) as executor:
             traced.append(Traced(executor))
             yield traced[0]
 
-    command.start_executor = start_traced  # pyright: ignore[reportAttributeAccessIssue]
-    if given.processes:
-        command.count_workers = lambda _: given.processes
+    work.start_executor = start_traced  # pyright: ignore[reportAttributeAccessIssue]
     command.reproduce(
         tuple(given.ids),
         scale=given.scale,
@@ -161,6 +160,7 @@ def child(given: argparse.Namespace, out: Path) -> None:
         double=False,
         networks=given.networks,
         as_json=True,
+        work=work.Work(workers=given.processes or None),
         prepare=prepare,
     )
     after = max(job["ended"] for job in traced[0].jobs)

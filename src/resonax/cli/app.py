@@ -18,11 +18,13 @@ from resonax.cli.cache import keep_compiled
 from resonax.cli.check import check_command
 from resonax.cli.commands import Command, Group, completing
 from resonax.cli.explore import explore_command
+from resonax.cli.groups import with_groups
 from resonax.cli.judge import map_command, stability_command
 from resonax.cli.options import Folder, Seed, option
 from resonax.cli.order import order_command
 from resonax.cli.parsers import place
 from resonax.cli.response import response_command
+from resonax.cli.work import Work
 from resonax.executors.interrupts import SENTENCE, STATUS, ignore_further, was_interrupted
 from resonax.labels import plain
 from resonax.paper.catalogue import EXPERIMENTS
@@ -75,6 +77,7 @@ _DOUBLE = option("--double", _RESULT, "Simulate in 64 bits instead of 32.")
 
 
 @app.command("reproduce", cls=Command)
+@with_groups
 def reproduce_command(
     ids: Annotated[
         list[str] | None,
@@ -96,6 +99,8 @@ def reproduce_command(
         bool, option("--networks/--no-networks", _RESULT, "Whether to train the networks.")
     ] = True,
     as_json: Annotated[bool, option("--json", _RESULT, "Print the claims as JSON.")] = False,
+    *,
+    work: Work,
 ) -> None:
     """Make the paper's figures and judge its claims; what is stored is not computed again.
 
@@ -112,11 +117,13 @@ def reproduce_command(
         double=double,
         networks=networks,
         as_json=as_json,
+        work=work,
         prepare=keep_compiled,
     )
 
 
 @app.command("sweep", cls=Command)
+@with_groups
 def sweep_command(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The sweep's specification.")],
     out: Annotated[Folder, _out("Folder or URL for results and figure.")] = Path("out"),
@@ -124,6 +131,8 @@ def sweep_command(
     seed: Seed = 0,
     double: Annotated[bool, _DOUBLE] = False,
     yes: Annotated[bool, option("--yes", _RESULT, "Run a large sweep without a question.")] = False,
+    *,
+    work: Work,
 ) -> None:
     """Run a sweep of your own: any process, model, optimizer and grid, as a TOML file.
 
@@ -138,6 +147,7 @@ def sweep_command(
         seed=seed,
         double=double,
         yes=yes,
+        work=work,
         prepare=keep_compiled,
     )
 
@@ -196,7 +206,9 @@ def _as_options(sentence: str) -> str:
 def _answer(error: Exception) -> tuple[int, str]:
     """Return the exit status of an error, and what to say of it; raise it if it is a defect."""
     if isinstance(error, ResonaxError):
-        return 2, _as_options(str(error))
+        for line in getattr(error, "failures", ()):  # of tasks, while all others are done
+            print(plain(str(line), 1000), file=sys.stderr)
+        return 1 if hasattr(error, "failures") else 2, _as_options(str(error))
     if isinstance(error, MemoryError):
         return 2, "not enough memory: use fewer points, paths or inputs"
     if isinstance(error, BrokenPipeError):  # the reader has seen enough

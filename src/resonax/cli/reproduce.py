@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -14,7 +15,8 @@ from resonax.checks import ArgumentError, check_whole
 from resonax.cli.claims import show_claims
 from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
 from resonax.cli.show import show_line
-from resonax.executors.processes import count_workers, start_executor
+from resonax.cli.work import Work, check_work, started
+from resonax.executors.processes import count_workers
 from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue, check_names, judge
 from resonax.results import Place
 from resonax.sweeps.devices import check_device, chosen_device
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["reproduce"]
 
 _LIBRARIES = "resonax.cli.libraries"
+_TASK = 2**26  # bytes that a task of the paper takes of a GPU, about
 
 
 def reproduce(
@@ -37,6 +40,7 @@ def reproduce(
     double: bool,
     networks: bool,
     as_json: bool,
+    work: Work,
     prepare: Callable[[], None],
 ) -> None:
     """Make figures, claims and report of the paper."""
@@ -44,19 +48,28 @@ def reproduce(
     check_whole("seed", seed, low=0, high=2**63 - 1)
     check_names(ids, scale)
     check_device(device)
+    check_work(work)
     wanted = set(ids or EXPERIMENTS)
     count = len(wanted)
-    processes = count_workers(None if wanted & IN_PARTS else count)
-    with holding(out):
+    usual = count_workers(None if wanted & IN_PARTS else count)
+    executor = started(
+        work,
+        usual=usual,
+        device=device,
+        task_bytes=_TASK,
+        prepare=prepare,
+        libraries=_LIBRARIES,
+    )
+    with holding(out, is_shared=work.part is not None):
         words = f"{count} of the paper's {len(EXPERIMENTS)} figures, {scale} scale, into {out}"
         print(f"{words}; what is stored is kept", file=sys.stderr, flush=True)
-        with start_executor(processes, prepare, _LIBRARIES) as executor:
+        with executor as executor:
             from resonax.sweeps.runner import run_experiments
 
             experiments = [item for item in catalogue(ids, scale) if networks or not item.networks]
             if not experiments:
                 raise ArgumentError("nothing is left to make: leave out --no-networks")
-            with chosen_device(device) as (_, name), progress_bars() as progress:
+            with _device(device, work) as name, progress_bars() as progress:
                 outcomes = run_experiments(
                     experiments,
                     out,
@@ -64,14 +77,29 @@ def reproduce(
                     device=device,
                     double=double,
                     executor=executor,
+                    shard=work.part,
                     progress=progress,
                     finish=draw,
                     done=say_done,
                 )
+        if len(outcomes) < len(experiments):
+            words = f"part {work.shard} is done; resonax status {out} says what is left"
+            show_line(words, Console())
+            return
         command = " ".join(["resonax reproduce", *ids, f"--scale {scale} --seed {seed}"])
         if not networks:
             command += " --no-networks"
         _finish(outcomes, out, scale, seed, name, command, began, as_json)
+
+
+@contextlib.contextmanager
+def _device(device: str | None, work: Work) -> Iterator[str]:
+    """Compute on a device of this machine, or leave that to the workers; give its name."""
+    if not work.is_local:
+        yield (device or "cpu").upper()
+        return
+    with chosen_device(device) as (_, name):
+        yield name
 
 
 def _finish(

@@ -30,13 +30,18 @@ __all__ = ["draw", "figure_path", "holding", "progress_bars", "save_figures", "s
 
 
 @contextlib.contextmanager
-def holding(out: Place) -> Iterator[None]:
+def holding(out: Place, is_shared: bool = False) -> Iterator[None]:
     """Hold the folder of results for this command, and leave nothing unfinished in it.
 
-    A URL is not held: its files are whole or not there, and equal ones are written twice at worst.
+    A URL is not held, nor a folder that commands share which do a part each: files are whole or
+    not there, and equal ones are written twice at worst.
     """
     if isinstance(out, Remote):
         out.reach()
+        yield
+        return
+    if is_shared:
+        make_folder(out)
         yield
         return
     is_new = not out.exists()

@@ -5,17 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from resonax.checks import ArgumentError, check_whole
-from resonax.cli.running import figure_path, holding, progress_bars, save_figures, say_done
+from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
 from resonax.cli.show import show_line
+from resonax.cli.work import Work, check_work, started
+from resonax.executors.processes import count_workers
 from resonax.paper.catalogue import EXPERIMENTS
 from resonax.results import Place
 from resonax.sweeps.devices import check_device
 
+if TYPE_CHECKING:
+    from resonax.sweeps.cost import Cost
+
 __all__ = ["sweep"]
+
+_LONG = 60.0  # seconds from which on it pays to start processes
 
 
 def sweep(
@@ -26,6 +34,7 @@ def sweep(
     seed: int,
     double: bool,
     yes: bool,
+    work: Work,
     prepare: Callable[[], None],
 ) -> None:
     """Run a sweep of a person's own and draw it."""
@@ -34,6 +43,7 @@ def sweep(
 
     check_whole("seed", seed, low=0, high=2**63 - 1)
     check_device(device)
+    check_work(work)
     described = read_sweep(file)
     try:
         cost = check_cost(described, double=double)
@@ -44,29 +54,45 @@ def sweep(
             f"{file.name}: id {described.id} is a figure of the paper: name another"
         )
     _agree(file.name, str(cost), cost.is_large and not yes)
-    with holding(out):
+    executor = started(
+        work, usual=_usual(cost), device=device, task_bytes=cost.engine, prepare=prepare
+    )
+    with holding(out, is_shared=work.part is not None), executor as executor:
         show_line(f"{described.id}: {cost}", Console(stderr=True))
-        prepare()
-        from resonax.figures import plot_sweep
-        from resonax.sweeps.run_sweep import run_sweep
+        from resonax.sweeps.experiment import from_sweep
+        from resonax.sweeps.runner import run_experiments
 
-        with progress_bars() as advance:
-            dataset = run_sweep(
-                described,
-                out=out,
+        with progress_bars() as progress:
+            outcomes = run_experiments(
+                [from_sweep(described)],
+                out,
                 seed=seed,
                 device=device,
                 double=double,
-                progress=lambda share: advance(described.id, share),
+                executor=executor,
+                shard=work.part,
+                progress=progress,
+                finish=draw,
+                done=say_done,
             )
-        save_figures(plot_sweep(dataset), out, described.id)
-        say_done(described.id)
-    rate = dataset.rate
-    share = float((rate > 0).sum() / rate.count())
     console = Console()
+    if not outcomes:
+        show_line(f"part {work.shard} is done; resonax status {out} says what is left", console)
+        return
+    rate = outcomes[0].dataset.rate
+    share = float((rate > 0).sum() / rate.count())
     show_line(f"{share:.1%} of {int(rate.count())} cells grow.", console)
     numbers = out / "results" / f"{described.id}.zarr"
     show_line(f"figure: {figure_path(out, described.id)}, numbers: {numbers}", console)
+
+
+def _usual(cost: Cost) -> int:
+    """Return how many processes do a sweep by themselves: one, unless it takes a while."""
+    if cost.seconds < _LONG:
+        return 1
+    from resonax.sweeps.cost import memory
+
+    return count_workers(max(min(cost.tasks, memory() // cost.bytes), 1))
 
 
 def _agree(name: str, cost: str, ask: bool) -> None:

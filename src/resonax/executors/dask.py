@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import pickle
 import queue
 import time
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError, Interrupted, ResonaxError
 from resonax.executors.executor import ALONE, Do, Job, Lost, Tell, Then
+from resonax.executors.processes import THREADS
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -53,6 +55,8 @@ def _work(function: Do, job: Job, prepare: Callable[[], None], topic: str, numbe
 
     with ALONE:
         if (name := pickle.dumps(prepare)) not in _prepared:
+            # Dask has its workers compute in a thread; here one job has all that are given to it.
+            os.environ.update(dict.fromkeys(THREADS, str(worker.state.nthreads)))
             prepare()
             _prepared.add(name)
         return function(job, tell), total

@@ -30,20 +30,28 @@ from resonax.executors.executor import Serial
 from resonax.executors.interrupts import defer_interrupts
 from resonax.executors.workers import Worker, Workers
 
-__all__ = ["Workers", "count_workers", "start_executor", "worker_processes"]
+__all__ = [
+    "THREADS",
+    "Workers",
+    "count_cores",
+    "count_workers",
+    "start_executor",
+    "worker_processes",
+]
 
 _MOST = 16  # more would ask for more memory than they save time
-_THREADS = ("PJRT_NPROC", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")  # of jax, NumPy and SciPy
+THREADS = ("PJRT_NPROC", "OPENBLAS_NUMTHREADS", "OMP_NUMTHREADS")  # of jax, NumPy and SciPy
 
 
-def _cores() -> int:
+def count_cores() -> int:
+    """Return how many cores this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return cores or 1
 
 
 def count_workers(jobs: int | None = None) -> int:
     """Return how many processes to share some jobs among, or a number that is not known yet."""
-    return min(_MOST if jobs is None else jobs, _cores(), _MOST)
+    return min(_MOST if jobs is None else jobs, count_cores(), _MOST)
 
 
 def _serve(pipe: Connection, environment: Mapping[str, str]) -> None:
@@ -109,10 +117,11 @@ def worker_processes(
     def start(place: int) -> Worker:
         own = {"CUDA_VISIBLE_DEVICES": devices[place % len(devices)]} if devices else {}
         # A worker that is half started would complain.
-        with defer_interrupts(), _limited_threads(max(_cores() // count, 1)):
+        with defer_interrupts(), _limited_threads(max(count_cores() // count, 1)):
             return _start(context, place, own)
 
     workers = Workers(start, count, limit)
+    workers.gpus = len(devices) or 1
     try:
         workers.start()
         yield workers
@@ -126,7 +135,7 @@ def worker_processes(
 @contextmanager
 def _limited_threads(count: int) -> Iterator[None]:
     """Let processes that are started now have so many threads, unless the user says otherwise."""
-    ours = [name for name in _THREADS if name not in os.environ]
+    ours = [name for name in THREADS if name not in os.environ]
     os.environ.update(dict.fromkeys(ours, str(count)))
     try:
         yield
@@ -141,19 +150,24 @@ def _nothing() -> None:
 
 @contextmanager
 def start_executor(
-    processes: int, prepare: Callable[[], None] = _nothing, libraries: str = ""
+    processes: int,
+    prepare: Callable[[], None] = _nothing,
+    libraries: str = "",
+    *,
+    devices: Sequence[str] = (),
+    limit: float | None = None,
 ) -> Iterator[Workers | Serial]:
     """Give an executor of so many processes, or of this one; all that work call ``prepare`` first.
 
-    The caller does so too, at the same time. ``libraries`` is that of `worker_processes`.
+    The caller does so too, at the same time. The rest is that of `worker_processes`.
     """
-    if processes < 2:
+    if processes < 2 and limit is None:
         prepare()
         yield Serial()
         return
     # On a GPU every process takes the memory it needs, and not three quarters of all.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    with worker_processes(processes, libraries) as workers:
+    with worker_processes(processes, libraries, devices=devices, limit=limit) as workers:
         workers.prepare(prepare)
         prepare()
         yield workers

@@ -56,6 +56,8 @@ class Workers:
     another, and its job is `Lost`.
     """
 
+    gpus = 1  # that they share, if they use any
+
     def __init__(
         self, start: Callable[[int], Worker], count: int, limit: float | None = None
     ) -> None:

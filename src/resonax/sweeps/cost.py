@@ -18,7 +18,7 @@ from resonax.sweeps.panels import applies
 from resonax.sweeps.schema import Sweep
 from resonax.sweeps.validation import Cell, count_weights, kind_of, resolve, rows_drawn
 
-__all__ = ["LARGE", "Cost", "check_cost", "estimate_cost", "task_seconds"]
+__all__ = ["LARGE", "Cost", "check_cost", "estimate_cost", "memory", "task_seconds"]
 
 GB = 10**9
 ASK_SECONDS, ASK_BYTES = 600.0, 4 * GB  # above these a person is asked
@@ -47,6 +47,7 @@ class Cost(NamedTuple):
     seconds: float
     engine: int  # bytes of the largest task while it runs
     stored: int  # bytes of the results
+    tasks: int  # that may be done side by side
 
     @property
     def bytes(self) -> int:
@@ -208,10 +209,11 @@ def estimate_cost(sweep: Sweep, *, double: bool = False) -> Cost:
         + sum(_theory_seconds(sweep, number, points) for number in range(len(panels))),
         engine=int(max(panel.bytes for panel in panels)),
         stored=8 * cells * (8 + 2 * sweep.run.runs + 3 * criteria),
+        tasks=len(panels) * (1 if sweep.theory else -(-len([*points.values()][1]) // sweep.chunk)),
     )
 
 
-def _memory() -> int:
+def memory() -> int:
     """Return the memory of this machine in bytes, or 0 where it cannot be asked."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -227,7 +229,7 @@ def check_cost(sweep: Sweep, *, double: bool = False) -> Cost:
             f"run.steps must be at most {MOST_SINGLE:,} in 32 bits, got {found.steps:,}: "
             "add `double`"
         )
-    room = min(_memory() or MOST_BYTES, MOST_BYTES)
+    room = min(memory() or MOST_BYTES, MOST_BYTES)
     if found.bytes > room:
         raise ArgumentError(
             f"{found}, and there are {room / GB:.2g} GB: use a smaller chunk or model, or fewer "

@@ -1,0 +1,127 @@
+"""Where the work of a command is done: the options that say so, and the executor they stand for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from resonax.checks import ArgumentError, check_whole
+from resonax.cli.options import option
+from resonax.cli.parsers import number, whole
+from resonax.executors.clusters import PLACES, check_place, cluster_executor, parse_shard
+from resonax.executors.executor import Executor
+from resonax.executors.gpus import visible_gpus, workers_per_gpu
+from resonax.executors.processes import count_cores, start_executor
+
+__all__ = ["Work", "check_work", "started"]
+
+_PANEL = "Work"
+_MOST = 10_000
+
+
+@dataclass(frozen=True)
+class Work:
+    """Who does the work."""
+
+    on: Annotated[
+        str,
+        option(
+            "--on",
+            _PANEL,
+            f"Where: {', '.join(PLACES)}.",
+            names=("local", *PLACES[2:]),
+            metavar="PLACE",
+        ),
+    ] = "local"
+    workers: Annotated[
+        int | None,
+        option(
+            "--workers",
+            _PANEL,
+            "Processes at once: if left out, what the cores or GPUs here allow; 10 of a queue.",
+            whole,
+        ),
+    ] = None
+    shard: Annotated[
+        str | None,
+        option(
+            "--shard",
+            _PANEL,
+            "Do one part only, as 3/10: one job of an array. The parts share a store.",
+            metavar="PART/PARTS",
+        ),
+    ] = None
+    task_limit: Annotated[
+        float | None,
+        option(
+            "--task-limit",
+            _PANEL,
+            "Seconds without progress after which a worker is replaced; never if left out.",
+            number,
+        ),
+    ] = None
+
+    @property
+    def part(self) -> tuple[int, int] | None:
+        """Which part of the work is done, of how many."""
+        return None if self.shard is None else parse_shard(self.shard)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this machine does it."""
+        return self.on == "local"
+
+
+def check_work(work: Work) -> None:
+    """Raise `ArgumentError` for what cannot be, before anything is loaded or written."""
+    check_place(work.on)
+    if work.workers is not None:
+        check_whole("workers", work.workers, low=1, high=_MOST)
+    if work.task_limit is not None and not 1 <= work.task_limit < 1e9:
+        raise ArgumentError(f"task_limit must be at least 1, got {work.task_limit:g}")
+    if work.part and not work.is_local:
+        raise ArgumentError(f"shard is for a job that works by itself: leave out --on {work.on}")
+
+
+@contextlib.contextmanager
+def started(
+    work: Work,
+    *,
+    usual: int,
+    device: str | None,
+    task_bytes: int,
+    prepare: Callable[[], None],
+    libraries: str = "",
+) -> Iterator[Executor]:
+    """Give the executor that was asked for; all that work call ``prepare`` first.
+
+    Parameters
+    ----------
+    work
+        What was asked for.
+    usual
+        How many processes of this machine do it if nothing was said.
+    device
+        ``cpu``, ``gpu`` or None.
+    task_bytes
+        What a task takes of the memory of a GPU.
+    prepare, libraries
+        Those of `start_executor`.
+    """
+    if not work.is_local:
+        with cluster_executor(
+            work.on, workers=work.workers, prepare=prepare, limit=work.task_limit
+        ) as executor:
+            yield executor
+        return
+    gpus = () if device == "cpu" else visible_gpus()
+    each = workers_per_gpu(task_bytes, gpus, count_cores())
+    count = work.workers or (max(usual, each * len(gpus)) if gpus else usual)
+    if work.task_limit and count == 1 and work.workers is None:
+        count = 2 if count_cores() > 1 else 1
+    with start_executor(
+        count, prepare, libraries, devices=gpus if len(gpus) > 1 else (), limit=work.task_limit
+    ) as executor:
+        yield executor
