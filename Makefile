@@ -14,7 +14,7 @@ INSTALL = $(PIP) uv && UV_FIND_LINKS=$(UV_FIND_LINKS) $(BIN)/python -m uv pip in
 	--python $(BIN)/python --constraint constraints.txt --editable $(WANTED) \
 	|| $(PIP) --constraint constraints.txt --editable $(WANTED)
 
-.PHONY: reproduce reproduce-paper test test-quick docs lint test-slow test-lowest test-sdist benchmark docs-pictures clean
+.PHONY: reproduce reproduce-paper test test-quick docs lint lint-and-docs test-slow test-lowest test-sdist benchmark docs-pictures clean
 
 reproduce: $(VENV)/.base
 	$(BIN)/resonax reproduce --scale smoke --out out
@@ -23,10 +23,15 @@ reproduce: $(VENV)/.base
 reproduce-paper: $(VENV)/.base
 	$(BIN)/resonax reproduce --scale paper --out out-paper
 
-# The linters and the site are made beside the tests, so that no core waits. A worker that has no test
-# left takes over half of what the other has.
+# The linters and then the site are made beside the tests, so that no core waits. The site comes last:
+# by then the tests have compiled the modules that it imports. A worker that has no test left takes
+# over half of what the other has.
 test: $(VENV)/.test
-	$(MAKE) --no-print-directory --jobs 3 test-quick lint docs
+	$(MAKE) --no-print-directory --jobs 2 test-quick lint-and-docs
+
+lint-and-docs:
+	$(MAKE) --no-print-directory lint
+	$(MAKE) --no-print-directory docs
 
 test-quick: $(VENV)/.test
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"

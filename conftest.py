@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
 import tempfile
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,14 @@ os.environ.setdefault("XLA_FLAGS", quick_compilation())  # the slow tests compil
 # they are loaded, which another conftest.py does.
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+# Workers import most of this anyway. In a fresh environment a module is compiled when it is first
+# imported: of two workers one begins at the end, so that not both compile each of them.
+LARGE = ["jax", "diffrax", "scipy.stats", "xarray", "river", "sklearn", "transformers", "lightning"]
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    for package in LARGE if int(worker.removeprefix("gw")) % 2 else LARGE[::-1]:
+        if find_spec(package.partition(".")[0]):
+            import_module(package)
 
 # Scripts that draw: `make docs` and `make docs-pictures` run them.
 collect_ignore_glob = [
@@ -37,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     It begins empty, so that nothing depends on what an earlier run compiled.
     """
+    gc.disable()  # until all is imported
     if hasattr(config, "workerinput"):  # a worker has the environment of its controller
         return
     home = Path(tempfile.mkdtemp(prefix="resonax-tests-"))
@@ -48,6 +60,12 @@ def pytest_configure(config: pytest.Config) -> None:
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
     }
+
+
+def pytest_collection_finish() -> None:
+    """Leave what the collection made out of all later searches for garbage."""
+    gc.enable()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
