@@ -3,37 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["KeptBatch", "byte_size", "can_mix", "copied", "mix_rows", "tensors_of", "with_tensors"]
+__all__ = [
+    "KeptBatch",
+    "byte_count",
+    "byte_size",
+    "can_mix",
+    "copied",
+    "mix_rows",
+    "tensors_of",
+    "with_tensors",
+]
 
 
 class KeptBatch(NamedTuple):
     """One call of `step`: the loss function, its arguments, and what else shaped the update.
 
-    ``own`` are the user's step size and momentum of each group at that step, ``random`` the states
-    of torch's random numbers before it.
+    ``own`` are the user's hyperparameters of each group at that step, ``random`` the states of
+    random numbers before it.
     """
 
     loss_fn: Callable[..., Tensor]
     parts: tuple[tuple[Any, ...], ...]  # one of arguments for each backward pass
     own: tuple[dict[str, Any], ...]
-    random: tuple[Tensor, ...]
+    random: Any  # a `RandomState`
 
 
 def tensors_of(value: Any) -> list[Tensor]:
     """Return the tensors in arguments, through tuples, lists and dictionaries."""
+    found: list[Tensor] = []
+    _collect(value, found)
+    return found
+
+
+def _collect(value: Any, found: list[Tensor]) -> None:
     if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return [one for item in value for one in tensors_of(item)]
-    return []
+        found.append(value)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _collect(item, found)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _collect(item, found)
 
 
 def copied(value: Any) -> Any:
@@ -41,9 +58,14 @@ def copied(value: Any) -> Any:
     return with_tensors(value, iter([one.detach().clone() for one in tensors_of(value)]))
 
 
+def byte_count(value: Any) -> int:
+    """Return the bytes of all tensors in a value."""
+    return sum(one.nbytes for one in tensors_of(value))
+
+
 def byte_size(batch: KeptBatch) -> int:
-    """Return the bytes of the tensors of a batch."""
-    return sum(one.numel() * one.element_size() for one in tensors_of(batch.parts))
+    """Return the bytes of a batch, with those of the random state of its step."""
+    return byte_count(batch.parts) + byte_count(batch.random)
 
 
 def with_tensors(value: Any, tensors: Any) -> Any:
@@ -72,9 +94,33 @@ def can_mix(batches: Sequence[KeptBatch]) -> bool:
     return len(shapes) == 1 and all(_rows(part) for part in parts)
 
 
+class _Mixed(Sequence[KeptBatch]):
+    """Batches of rows of other batches, each made when it is asked for: they are not all held."""
+
+    def __init__(
+        self,
+        columns: list[tuple[Tensor, ...]],
+        like: Sequence[KeptBatch],
+        places: list[tuple[tuple[np.ndarray, np.ndarray], ...]],
+    ):
+        self._columns, self._like, self._places = columns, like, places
+
+    def __len__(self) -> int:
+        return len(self._like)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[one] for one in range(len(self))[place]]
+        batch, new = self._like[place], []
+        for part, (owner, inside) in zip(batch.parts, self._places[place], strict=True):
+            picked = [_gather(column, owner, inside) for column in self._columns]
+            new.append(with_tensors(part, iter(picked)))
+        return batch._replace(parts=tuple(new))
+
+
 def mix_rows(
     batches: Sequence[KeptBatch], rng: np.random.Generator, like: Sequence[KeptBatch] | None
-) -> list[KeptBatch]:
+) -> Sequence[KeptBatch]:
     """Return the rows of batches in random order, with the sizes and context of ``like``."""
     like = batches if like is None else like
     parts = [part for batch in batches for part in batch.parts]
@@ -85,22 +131,18 @@ def mix_rows(
     owner = np.searchsorted(ends, order, side="right")
     inside = order - (ends - rows)[owner]
     columns = list(zip(*(tensors_of(part) for part in parts), strict=True))
-    made, place = [], 0
-    for batch, sizes in zip(like, wanted, strict=True):
-        new = []
-        for part, size in zip(batch.parts, sizes, strict=True):
-            chosen = slice(place, place + size)
-            picked = [_gather(column, owner[chosen], inside[chosen]) for column in columns]
-            new.append(with_tensors(part, iter(picked)))
-            place += size
-        made.append(batch._replace(parts=tuple(new)))
-    return made
+    places, place = [], 0
+    for sizes in wanted:
+        cuts = np.cumsum([place, *sizes])
+        spans = [slice(*pair) for pair in pairwise(cuts)]
+        places.append(tuple((owner[one], inside[one]) for one in spans))
+        place = cuts[-1]
+    return _Mixed(columns, like, places)
 
 
 def _gather(column: Sequence[Tensor], owner: np.ndarray, inside: np.ndarray) -> Tensor:
     """Return rows of several tensors, without joining those that give none."""
-    used = np.unique(owner)
-    first = dict(zip(used, np.cumsum([0, *(len(column[one]) for one in used[:-1])]), strict=True))
-    places = np.array([first[one] for one in owner]) + inside
+    used, which = np.unique(owner, return_inverse=True)
+    first = np.cumsum([0, *(len(column[one]) for one in used[:-1])])
     joined = torch.cat([column[one] for one in used])
-    return joined[torch.as_tensor(places, device=joined.device)]
+    return joined[torch.as_tensor(first[which] + inside, device=joined.device)]

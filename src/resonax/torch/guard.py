@@ -28,10 +28,8 @@ from resonax.torch.tangent import TangentInstrument
 
 __all__ = ["Guard"]
 
-_KINDS: dict[str, Callable[..., Instrument]] = {
-    "tangent": TangentInstrument,
-    "replay": ReplayInstrument,
-}
+_KINDS: dict[str, Callable[..., Instrument]]
+_KINDS = {"tangent": TangentInstrument, "replay": ReplayInstrument}
 _GUARDED = "_resonax_guarded"  # attribute of an optimizer
 
 
@@ -81,8 +79,7 @@ class Guard:
         budget
             Extra work for each step in the long run, in steps, as long as nothing is wrong.
         log
-            Called with a dictionary of numbers at each event, and by ``tangent`` after each burst;
-            an error in it is reported once and does not end the training.
+            Called with a dictionary of numbers at each event, and by ``tangent`` after each burst.
         scaler
             A `torch.amp.GradScaler`, used by `step`.
 
@@ -98,6 +95,10 @@ class Guard:
             Whether to keep the mean of the weights since the last change, in `averaged`.
         transform
             Called after the gradients are there and before the update, such as to clip them.
+        knob
+            Entry of the groups that holds the momentum, such as ``"beta1"`` or ``("betas", 0)``.
+        snapshots
+            Where they live: on the ``device``, on the ``cpu``, or in its ``pinned`` memory.
         seed
             Of the random orders in which rows are mixed.
 

@@ -52,6 +52,8 @@ class ReplayOptions(TypedDict, total=False):
     spacing: int
     average: bool
     transform: Callable[[], object] | None
+    knob: str | tuple[str, int] | None
+    snapshots: str
     seed: int
 
 

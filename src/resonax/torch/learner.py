@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,25 +13,15 @@ from torch import Tensor
 from resonax.checks import ArgumentError
 from resonax.guards.learner import Candidate
 from resonax.torch.batches import KeptBatch, byte_size, can_mix, mix_rows, tensors_of, with_tensors
+from resonax.torch.buffers import Buffers
 from resonax.torch.groups import check_module
+from resonax.torch.hyperparameters import Hyperparameters, find_knob
+from resonax.torch.random_state import RandomState, RandomStates, devices_of
+from resonax.torch.snapshots import Holder, Saved, copy_back
 
-__all__ = ["Saved", "TorchLearner", "checked_optimizer", "momentum_knob"]
+__all__ = ["TorchLearner", "checked_optimizer"]
 
 _JOINED = 2**24  # bytes up to which batches are judged in one forward pass
-
-
-class Saved(NamedTuple):
-    """A copy of a module and its optimizer; states of parameters are in the order of the groups."""
-
-    tensors: list[Tensor]
-    states: list[dict[str, Any]]
-    scaler: dict[str, Any] | None
-
-    @property
-    def size(self) -> int:
-        """Bytes of all tensors."""
-        held = [one for state in self.states for one in state.values() if isinstance(one, Tensor)]
-        return sum(one.numel() * one.element_size() for one in (*self.tensors, *held))
 
 
 def checked_optimizer(model: object, optimizer: object) -> None:
@@ -42,84 +31,60 @@ def checked_optimizer(model: object, optimizer: object) -> None:
         raise ArgumentError("LBFGS calls the loss many times in a step and cannot be guarded")
 
 
-def momentum_knob(optimizer: torch.optim.Optimizer) -> str | None:
-    """Return the entry of a group that holds the momentum: ``momentum``, ``betas`` or none."""
-    group = optimizer.param_groups[0]
-    return next((name for name in ("betas", "momentum") if name in group), None)
-
-
 class TorchLearner:
     """A module and its optimizer; a candidate is in force during a step only.
 
-    Between steps each group has the user's own step size and momentum, so that schedulers and
-    checkpoints see what they expect.
+    Between steps each group has the user's own hyperparameters, so that schedulers and checkpoints
+    see what they expect.
+
+    Parameters
+    ----------
+    model, optimizer, scaler
+        What is trained.
+    transform
+        Called when the gradients are there, unscaled.
+    knob
+        The entry of a group that holds the momentum, if it is not ``betas[0]`` or ``momentum``.
+    snapshots
+        Where copies live: ``device``, ``cpu`` or ``pinned``.
     """
 
     def __init__(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, scaler: Any, transform: Any
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        scaler: Any = None,
+        transform: Callable[[], object] | None = None,
+        knob: str | tuple[str, int] | None = None,
+        snapshots: str = "device",
     ):
-        self.model, self.optimizer, self.scaler, self.transform = (
-            model,
-            optimizer,
-            scaler,
-            transform,
-        )
-        self.knob = momentum_knob(optimizer)
+        self.model, self.optimizer, self.scaler = model, optimizer, scaler
+        self.transform = transform
         self.candidate: Candidate | None = None
-        devices = {one.device for one in model.parameters() if one.is_cuda}
-        self.devices = sorted(devices, key=str)
-
-    def own(self) -> tuple[dict[str, Any], ...]:
-        """Return the user's step size and momentum of each group."""
-        names = ["lr"] if self.knob is None else ["lr", self.knob]
-        return tuple({name: group[name] for name in names} for group in self.optimizer.param_groups)
+        self.hyperparameters = Hyperparameters(optimizer, find_knob(optimizer, knob))
+        self.random = RandomStates(devices_of(model))
+        self.holder = Holder(snapshots, model)
+        self._buffers = Buffers(model)
 
     def largest_momentum(self) -> float:
         """Return the largest momentum of all groups; 0 for an optimizer without one."""
-        if self.knob is None:
-            return 0.0
-        return max(float(self._momentum(own)) for own in self.own())
+        return self.hyperparameters.largest_momentum(self.hyperparameters.own())
 
-    def _momentum(self, own: dict[str, Any]) -> Any:
-        held = own[self.knob]  # pyright: ignore[reportArgumentType]
-        return held[0] if self.knob == "betas" else held
+    def keep(self, loss_fn: Callable[..., Tensor], parts: tuple[tuple[Any, ...], ...]) -> KeptBatch:
+        """Return the batch of the step that comes, with all that is needed to make it again."""
+        return KeptBatch(loss_fn, parts, self.hyperparameters.own(), self.random.before_step())
 
     def set(self, candidate: Candidate) -> None:
         """Train with this candidate from now on."""
         self.candidate = candidate
 
-    @contextlib.contextmanager
-    def _in_force(self, own: Sequence[dict[str, Any]]) -> Iterator[None]:
-        """Give the groups the candidate's numbers, for values that were the user's own."""
-        groups, before = self.optimizer.param_groups, self.own()
-        largest = (
-            max((float(self._momentum(one)) for one in own), default=0.0) if self.knob else 0.0
-        )
-        try:
-            for group, mine in zip(groups, own, strict=True):
-                group.update(mine)
-                if self.candidate is None:
-                    continue
-                if self.candidate.lr != 1:
-                    group["lr"] = mine["lr"] * self.candidate.lr
-                if self.knob and self.candidate.momentum < largest:
-                    lowered = min(float(self._momentum(mine)), self.candidate.momentum)
-                    is_pair = self.knob == "betas"
-                    group[self.knob] = (lowered, *mine["betas"][1:]) if is_pair else lowered
-            yield
-        finally:
-            for group, mine in zip(groups, before, strict=True):
-                group.update(mine)
+    def random_state(self) -> RandomState:
+        """Return the states of all random numbers."""
+        return self.random.read()
 
-    def random_state(self) -> tuple[Tensor, ...]:
-        """Return the states of torch's random numbers, of the CPU and the devices of the model."""
-        return (torch.get_rng_state(), *(torch.cuda.get_rng_state(one) for one in self.devices))
-
-    def set_random_state(self, states: Sequence[Tensor]) -> None:
+    def set_random_state(self, states: RandomState) -> None:
         """Continue with earlier random numbers."""
-        torch.set_rng_state(states[0])
-        for device, state in zip(self.devices, states[1:], strict=True):
-            torch.cuda.set_rng_state(state, device)
+        self.random.write(states)
 
     def _tensors(self) -> list[Tensor]:
         """Return weights and buffers, those that no state_dict holds too."""
@@ -130,42 +95,53 @@ class TorchLearner:
 
     def save(self) -> Saved:
         """Return a copy of weights, buffers, optimizer state and gradient scaler."""
-        tensors = [one.detach().clone() for one in self._tensors()]
-        states = [_copy(self.optimizer.state.get(weight, {})) for weight in self._weights()]
-        return Saved(tensors, states, None if self.scaler is None else self.scaler.state_dict())
+        states = [self.optimizer.state.get(weight, {}) for weight in self._weights()]
+        scaler = None if self.scaler is None else self.scaler.state_dict()
+        return self.holder.save(self._tensors(), states, scaler)
 
-    @torch.no_grad()
     def load(self, saved: Saved) -> None:
         """Become what `save` returned."""
-        for tensor, kept in zip(self._tensors(), saved.tensors, strict=True):
-            tensor.detach().copy_(kept)
-        for weight, state in zip(self._weights(), saved.states, strict=True):
-            if state:
-                self.optimizer.state[weight] = _copy(state)
-            else:
-                self.optimizer.state.pop(weight, None)
+        copy_back(saved, self._tensors(), self.optimizer.state, self._weights())
         if self.scaler is not None:
             self.scaler.load_state_dict(saved.scaler)
 
     def step(self, batch: KeptBatch) -> Tensor:
-        """Train on a batch."""
-        self.set_random_state(batch.random)
+        """Train on a batch; an exception in the loss leaves all as it was."""
+        self.random.begin(batch.random)
         self.optimizer.zero_grad()
-        with self._in_force(batch.own):
-            total = None
+        with self.hyperparameters.in_force(batch.own, self.candidate):
+            loss = self._differentiate(batch)
+            self._update()
+        self.random.end(batch.random)
+        return loss
+
+    def _differentiate(self, batch: KeptBatch) -> Tensor:
+        self._buffers.keep()
+        total = None
+        try:
             for part in batch.parts:
                 loss = _checked(batch.loss_fn(*part))
                 (loss if self.scaler is None else self.scaler.scale(loss)).backward()
                 total = loss.detach() if total is None else total + loss.detach()
-            if self.transform is not None:
-                self.transform()
-            if self.scaler is None:
-                self.optimizer.step()
-            else:
-                self.scaler.step(self.optimizer)
-                self.scaler.update()
+        except BaseException:
+            self._buffers.restore()
+            self.optimizer.zero_grad()
+            self.random.write(batch.random)
+            raise
         assert total is not None
         return total
+
+    def _update(self) -> None:
+        if self.scaler is None:
+            if self.transform is not None:
+                self.transform()
+            self.optimizer.step()
+            return
+        if self.transform is not None:
+            self.scaler.unscale_(self.optimizer)
+            self.transform()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
 
     @torch.no_grad()
     def loss(self, batches: Sequence[KeptBatch]) -> float:
@@ -173,6 +149,7 @@ class TorchLearner:
         random, modes = self.random_state(), [(one, one.training) for one in self.model.modules()]
         self.model.eval()
         try:
+            self.set_random_state(batches[0].random)  # the same draws for all that is compared
             if len(batches) > 1 and sum(map(byte_size, batches)) <= _JOINED and can_mix(batches):
                 batches = [_joined(batches)]
             losses = [batch.loss_fn(*part).detach() for batch in batches for part in batch.parts]
@@ -203,10 +180,6 @@ def _joined(batches: Sequence[KeptBatch]) -> KeptBatch:
     columns = zip(*(tensors_of(part) for part in parts), strict=True)
     joined = with_tensors(parts[0], iter([torch.cat(list(column)) for column in columns]))
     return batches[0]._replace(parts=(joined,))
-
-
-def _copy(state: dict[str, Any]) -> dict[str, Any]:
-    return {key: one.clone() if isinstance(one, Tensor) else one for key, one in state.items()}
 
 
 def _checked(loss: Any) -> Tensor:

@@ -52,10 +52,12 @@ class ReplayInstrument:
         scaler: Any = None,
         transform: Callable[[], object] | None = None,
         log: Callable[[dict[str, Any]], object] | None = None,
+        knob: str | tuple[str, int] | None = None,
+        snapshots: str = "device",
         seed: int = 0,
     ):
         checked_optimizer(model, optimizer)
-        self._learner = TorchLearner(model, optimizer, scaler, transform)
+        self._learner = TorchLearner(model, optimizer, scaler, transform, knob, snapshots)
         own = self._learner.largest_momentum()
         given = None if candidates is None else [_candidate(one) for one in candidates]
         made = default_candidates(own, mix=mix) if given is None else (Candidate(own), *given)
@@ -108,7 +110,7 @@ class ReplayInstrument:
         if self._is_loaded:
             self._state, self._is_loaded = with_loss(self._state, loss_fn), False
         given = (*parts[:-1], copied(parts[-1]))  # those before are copies already
-        kept = KeptBatch(loss_fn, given, learner.own(), learner.random_state())
+        kept = learner.keep(loss_fn, given)
         if self._state.step == 0:
             self._check_first(kept)
             config = self._config
@@ -121,7 +123,8 @@ class ReplayInstrument:
         if len(state.recent) and state.step % config.spacing == 0:
             self._losses = (*self._losses, state.recent[-1])
         self._state = state
-        self._measure()
+        if state.step % config.spacing == 1:
+            self._measure()
         if is_due:
             self._act()
         if self.averaged is not None and state.step % _AVERAGE == 0:

@@ -11,11 +11,13 @@ from resonax.guards.learner import Candidate
 from resonax.guards.replay import Decision, ReplayConfig, ReplayState
 from resonax.guards.report import Event
 from resonax.torch.batches import KeptBatch
-from resonax.torch.learner import Saved, TorchLearner
+from resonax.torch.learner import TorchLearner
+from resonax.torch.random_state import RandomState
+from resonax.torch.snapshots import Saved
 
 __all__ = ["load_guard", "save_guard", "with_loss"]
 
-_FORMAT = 1
+_FORMAT = 2
 Loaded = tuple[ReplayState, tuple[float, ...], tuple[Event, ...], int]
 
 
@@ -32,7 +34,7 @@ def save_guard(
     plain["partial"] = float(state.partial)
     plain["reservoir"] = [_batch(one) for one in state.reservoir]
     plain["ladder"] = {
-        "snapshots": [(one.step, tuple(one.saved)) for one in ladder.snapshots],
+        "snapshots": [(one.step, _snapshot(one.saved)) for one in ladder.snapshots],
         "batches": [_batch(one) for one in ladder.batches],
         "sizes": list(ladder.sizes),
     }
@@ -47,8 +49,13 @@ def save_guard(
     }
 
 
+def _snapshot(saved: Saved) -> tuple[Any, ...]:
+    saved.wait()
+    return saved.tensors, saved.states, saved.scaler
+
+
 def _batch(batch: KeptBatch) -> tuple[Any, ...]:
-    return batch.parts, batch.own, batch.random
+    return batch.parts, batch.own, tuple(batch.random)
 
 
 def _decision(one: Decision) -> dict[str, Any]:
@@ -79,7 +86,9 @@ def load_guard(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearne
 
 
 def _batches(kept: Any) -> tuple[KeptBatch, ...]:
-    return tuple(KeptBatch(_missing, *one) for one in kept)
+    return tuple(
+        KeptBatch(_missing, parts, own, RandomState(*random)) for parts, own, random in kept
+    )
 
 
 def _decided(made: dict[str, Any]) -> Decision:

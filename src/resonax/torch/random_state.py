@@ -1,0 +1,110 @@
+"""Random numbers that a loss draws: of torch, of numpy and of Python, as they were at a step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["RandomState", "RandomStates", "devices_of"]
+
+_FIRST = 8  # steps at the start of which the loss is looked at
+_EVERY = 64  # and one of so many later
+
+
+class RandomState(NamedTuple):
+    """States of the generators of torch, and of those of numpy and Python where they are kept."""
+
+    torch: tuple[Tensor, ...]  # of the CPU, and of each device
+    numpy: tuple[Any, ...] | None = None
+    python: tuple[Any, ...] | None = None
+
+
+def devices_of(model: torch.nn.Module) -> list[torch.device]:
+    """Return the devices of a module that have random numbers of their own."""
+    found = {one.device for one in (*model.parameters(), *model.buffers())}
+    return sorted((one for one in found if one.type not in ("cpu", "meta")), key=str)
+
+
+class RandomStates:
+    """The generators that a loss may draw from.
+
+    Those of torch are kept for every step. To read those of numpy and Python takes as long as a
+    step of a small network: they are kept in the first steps and from time to time, and for every
+    step once the loss is seen to draw from them.
+    """
+
+    def __init__(self, devices: Iterable[torch.device]):
+        self._devices = list(devices)
+        self._count = 0
+        self._draws_others = False
+        self._now: RandomState | None = None
+
+    def read(self) -> RandomState:
+        """Return the states of all generators."""
+        return RandomState(self._read_torch(), _read_numpy(), _read_python())
+
+    def write(self, states: RandomState) -> None:
+        """Continue with earlier random numbers."""
+        self._now = None
+        torch.set_rng_state(states.torch[0])
+        for device, state in zip(self._devices, states.torch[1:], strict=True):
+            _generator(device).set_rng_state(state, *_named(device))
+        if states.numpy is not None:
+            key, *rest = states.numpy
+            words = np.frombuffer(key, np.uint32)
+            np.random.set_state(("MT19937", words, *rest))  # noqa: NPY002, the user's own
+        if states.python is not None:
+            version, inner, gauss = states.python
+            random.setstate((version, tuple(np.frombuffer(inner, np.uint32).tolist()), gauss))
+
+    def before_step(self) -> RandomState:
+        """Return the states to keep for the step that comes."""
+        is_first, self._count = self._count < _FIRST, self._count + 1
+        if is_first or self._draws_others or self._count % _EVERY == 0:
+            self._now = self.read()
+        else:
+            self._now = RandomState(self._read_torch())
+        return self._now
+
+    def begin(self, states: RandomState) -> None:
+        """Begin a step as it was; the states are in place already if they were read just now."""
+        if states is not self._now:
+            self.write(states)
+
+    def end(self, states: RandomState) -> None:
+        """Look whether a step has drawn random numbers of numpy or Python."""
+        if states is self._now and not self._draws_others and states.numpy is not None:
+            kept = states.numpy, states.python
+            self._draws_others = (_read_numpy(), _read_python()) != kept
+        self._now = None
+
+    def _read_torch(self) -> tuple[Tensor, ...]:
+        others = (_generator(one).get_rng_state(*_named(one)) for one in self._devices)
+        return (torch.get_rng_state(), *others)
+
+
+def _generator(device: torch.device) -> Any:
+    return getattr(torch, device.type)
+
+
+def _named(device: torch.device) -> tuple[torch.device, ...]:
+    return () if device.type == "mps" else (device,)  # there is one of these only
+
+
+def _read_numpy() -> tuple[Any, ...] | None:
+    """Return the state of numpy's global generator; None for one that is not the usual."""
+    state = np.random.get_state(legacy=False)  # noqa: NPY002, the user's own
+    if state["bit_generator"] != "MT19937":
+        return None
+    inner = state["state"]
+    return inner["key"].tobytes(), int(inner["pos"]), int(state["has_gauss"]), state["gauss"]
+
+
+def _read_python() -> tuple[Any, ...]:
+    version, inner, gauss = random.getstate()
+    return version, np.array(inner, np.uint32).tobytes(), gauss
