@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
+import guard_data
 import numpy as np
 import torch
 from torch import nn
@@ -37,11 +38,9 @@ def network(seed: int = 0) -> nn.Module:
 @functools.cache
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
     """Return all images, (n, 1, 8, 8), and their labels."""
-    from sklearn.datasets import load_digits
-
-    rows, labels = load_digits(return_X_y=True)
-    images = torch.tensor(np.asarray(rows), dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
-    return images, torch.tensor(np.asarray(labels))
+    held = guard_data.stored() or guard_data.digits()
+    images = torch.tensor(held["digits"], dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
+    return images, torch.tensor(held["labels"].astype(np.int64))
 
 
 def ordered(cycle: int, steps: int, seed: int = 0) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

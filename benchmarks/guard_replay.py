@@ -1,13 +1,14 @@
-"""The guard by replay on digits that come one class after the other, against other remedies.
+"""The guard by replay on networks that learn from data in order, against other remedies.
 
 Run: python benchmarks/guard_replay.py [--seeds FIRST:LAST] [--processes N] [--tasks NAME ...]
-    [--results FILE.jsonl]
+    [--kinds plain guard] [--results FILE.jsonl] [--show]
 
-A residual network of 0.93 million parameters (`digits.py`) learns from batches of one class, all
-ten classes in a cycle of steps; a cycle of 0 is the same images in random order. Printed are the
-share of all images told right at the end, its median and least over the seeds, how many runs ended
-with weights that are not finite, and of the guard its extra work, memory and time. The constants of
-the guard were chosen on seeds 0 to 2.
+Digits come one class after the other, all ten classes in a cycle of steps; text one kind after the
+other; a recording of electricity demand as time goes. A cycle of 0 is the same examples at random.
+Printed are the share of digits told right, or the loss on held-out examples of all kinds, at the
+end: median and worst over the seeds, and how many runs ended with weights that are not finite. Of
+the guard also its extra work, memory and time. Methods without a guard are trained side by side, on
+a GPU if there is one. The constants of the guard were chosen on seeds below 100.
 """
 
 from __future__ import annotations
@@ -15,204 +16,203 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import math
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from digits import digits, network, ordered
-from torch import Tensor, nn
+from network_tasks import BATCH, TASKS, Task
+from side_by_side import BUFFER, METHODS, shuffled, train
 
-BUFFER = 64  # batches of the shuffle buffer
-WARM = 100  # steps over which the step size rises
-GUARD = "guard"
-METHODS = ("own", "0.85", "0.5", "clipping", "reset", "lr warm-up", "shuffle", GUARD)
-CYCLES = (0, 20, 30, 40, 60)
+GUARDS = ("guard", "guard, averaged")
+TIMED = 50  # steps without a guard that its time is compared with
 
 
-class Task(NamedTuple):
-    """A loss and an optimizer."""
-
-    loss: str
-    optimizer: str
-    lr: float
-    momentum: float
-    steps: int
-    cycles: tuple[int, ...] = CYCLES
+def is_judged(task: Task, cycle: int, step: int) -> bool:
+    return step >= task.steps - max(cycle, 100) and step % 10 == 0
 
 
-TASKS = {
-    "cross-entropy, SGD": Task("ce", "SGD", 0.02, 0.95, 600),
-    "least squares, SGD": Task("sq", "SGD", 0.005, 0.95, 800),
-    "cross-entropy, Adam": Task("ce", "Adam", 0.003, 0.9, 600),
-    "cross-entropy, AdamW": Task("ce", "AdamW", 0.003, 0.9, 600, (0, 40)),
-    "cross-entropy, RMSprop": Task("ce", "RMSprop", 0.0005, 0.9, 600, (0, 40)),
-}
+def plain(name: str, cycle: int, seeds: list[int], methods: list[str]) -> list[dict[str, Any]]:
+    """Train all methods without a guard."""
+    torch.set_num_threads(1)
+    task = TASKS[name]
+    pool = task.pool()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    runs = [(method, seed) for method in methods for seed in seeds]
+    orders = {seed: task.order(pool, cycle, task.steps, seed) for seed in seeds}
+    rows = [shuffled(orders[s], s) if m == "shuffle" else orders[s] for m, s in runs]
+    tests, truth, ends = pool.tests.to(device), pool.truth.to(device), []
+
+    def judge(output: Any, step: int) -> None:
+        if is_judged(task, cycle, step):
+            with torch.no_grad():
+                made = output(tests)
+                ends.append(torch.stack([task.judge(one, truth) for one in made]).cpu())
+
+    begun = time.perf_counter()
+    is_lost = train(
+        [task.model(seed) for _, seed in runs],
+        [method for method, _ in runs],
+        task.loss,
+        (pool.x.to(device), pool.y.to(device)),
+        np.stack(rows),
+        (task.optimizer, task.lr, task.momentum),
+        judge,
+    )
+    mean, seconds = torch.stack(ends).mean(0).tolist(), time.perf_counter() - begun
+    return [
+        found(name, cycle, method, seed, mean[place], bool(is_lost[place])) | {"seconds": seconds}
+        for place, (method, seed) in enumerate(runs)
+    ]
 
 
-def squared(output: Tensor, target: Tensor) -> Tensor:
-    return torch.sum((output - torch.eye(10)[target]) ** 2, 1).mean()
+def found(name: str, cycle: int, method: str, seed: int, end: float, is_lost: bool) -> Any:
+    made = {"task": name, "cycle": cycle, "method": method, "seed": seed, "is_lost": is_lost}
+    return made | {"end": end if np.isfinite(end) else 1e300}
 
 
-def build(task: Task, model: nn.Module, momentum: float) -> torch.optim.Optimizer:
+def optimizer_of(task: Task, model: torch.nn.Module) -> torch.optim.Optimizer:
     made = getattr(torch.optim, task.optimizer)
     if task.optimizer.startswith("Adam"):
-        return made(model.parameters(), lr=task.lr, betas=(momentum, 0.999))
-    return made(model.parameters(), lr=task.lr, momentum=momentum)
+        return made(model.parameters(), lr=task.lr, betas=(task.momentum, 0.999))
+    return made(model.parameters(), lr=task.lr, momentum=task.momentum)
 
 
-def shuffled(batches: Iterator[Any], seed: int) -> Iterator[Any]:
-    """Return batches of rows that leave a buffer in random order."""
-    rng = np.random.default_rng(seed)
-    kept: list[tuple[Tensor, Tensor]] = []
-    for x, y in batches:
-        kept += zip(x, y, strict=True)
-        rows = rng.permutation(len(kept))[: len(x)]
-        yield (
-            torch.stack([kept[row][0] for row in rows]),
-            torch.stack([kept[row][1] for row in rows]),
-        )
-        gone = set(rows.tolist()) if len(kept) > BUFFER * len(x) else set()
-        kept = [row for place, row in enumerate(kept) if place not in gone]
-
-
-def trainer(
-    method: str, task: Task, model: nn.Module, loss_fn: Callable[[Tensor, Tensor], Tensor]
-) -> tuple[Callable[[Tensor, Tensor], float], Any]:
-    """Return a function that trains on a batch, and the guard if there is one."""
-    from resonax.torch import Guard
-
-    momentum = float(method) if method in ("0.85", "0.5") else task.momentum
-    optimizer = build(task, model, momentum)
-    guard = Guard(model, optimizer, instrument="replay") if method == GUARD else None
-    mean = math.inf
-
-    def plain(x: Tensor, y: Tensor) -> float:
-        nonlocal mean
+def time_of_a_step(task: Task, rows: np.ndarray, seed: int) -> float:
+    """Return the seconds of a step without a guard."""
+    pool, model = task.pool(), task.model(seed)
+    optimizer, begun = optimizer_of(task, model), time.perf_counter()
+    for batch in rows[:TIMED]:
         optimizer.zero_grad()
-        loss = loss_fn(model(x), y)
-        loss.backward()
-        if method == "clipping":
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        if method == "reset":
-            if float(loss.detach()) > 10 * mean:
-                optimizer.state.clear()
-            mean = (
-                float(loss.detach())
-                if math.isinf(mean)
-                else 0.99 * mean + 0.01 * float(loss.detach())
-            )
+        task.loss(model(pool.x[batch]), pool.y[batch]).backward()
         optimizer.step()
-        if schedule is not None:
-            schedule.step()
-        return float(loss.detach())
-
-    def guarded(x: Tensor, y: Tensor) -> float:
-        assert guard is not None
-        return float(guard.step(lambda x, y: loss_fn(model(x), y), x, y))
-
-    warm = torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, total_iters=WARM)
-    schedule = warm if method == "lr warm-up" else None
-    if schedule is None:
-        for group in optimizer.param_groups:
-            group["lr"] = task.lr
-    return (plain if guard is None else guarded), guard
+    return (time.perf_counter() - begun) / TIMED
 
 
-def run(name: str, cycle: int, method: str, seed: int) -> dict[str, Any]:
-    """Train one run."""
+def guarded(name: str, cycle: int, seed: int, **options: Any) -> list[dict[str, Any]]:
+    """Train one guarded run."""
+    from resonax.torch import ReplayGuard
+
     torch.set_num_threads(1)
     logging.getLogger("resonax").setLevel(logging.ERROR)
     task = TASKS[name]
-    model = network(seed)
-    images, labels = digits()
-    loss_fn = nn.functional.cross_entropy if task.loss == "ce" else squared
-    step, guard = trainer(method, task, model, loss_fn)
-    batches = ordered(cycle, task.steps, seed)
-    if method == "shuffle":
-        batches = shuffled(batches, seed)
-    right, begun = [], time.perf_counter()
-    for place, (x, y) in enumerate(batches):
-        step(x, y)
-        if place >= task.steps - max(cycle, 100) and place % 10 == 0:
+    pool = task.pool()
+    rows = task.order(pool, cycle, task.steps, seed)
+    usual = time_of_a_step(task, rows, seed)
+    model = task.model(seed)
+    guard = ReplayGuard(model, optimizer_of(task, model), average=True, **options)
+    ends, seconds = [], 0.0
+    for step, batch in enumerate(rows):
+        begun = time.perf_counter()
+        guard.step(lambda x, y: task.loss(model(x), y), pool.x[batch], pool.y[batch])
+        seconds += time.perf_counter() - begun
+        if is_judged(task, cycle, step):
             with torch.no_grad():
-                right.append(float((model(images[::3]).argmax(1) == labels[::3]).float().mean()))
+                both = [task.judge(one(pool.tests), pool.truth) for one in (model, guard.offered())]
+            ends.append([float(one) for one in both])
     is_lost = not all(bool(torch.isfinite(one).all()) for one in model.parameters())
-    found = {"task": name, "cycle": cycle, "method": method, "seed": seed, "is_lost": is_lost}
-    found |= {"right": float(np.mean(right)), "seconds": time.perf_counter() - begun}
-    if guard is not None:
-        report = guard.report()
-        found |= {"work": report.work, "memory": report.memory, "setting": report.setting}
-    return found
+    report = guard.report()
+    more = {"work": report.work, "memory": report.memory, "setting": report.setting}
+    more |= {"slower": seconds / task.steps / usual}
+    more |= {"decisions": [(d.step, d.why, str(d.after)) for d in report.decisions]}
+    return [
+        found(name, cycle, method, seed, end, is_lost) | more
+        for method, end in zip(GUARDS, np.mean(ends, axis=0).tolist(), strict=True)
+    ]
 
 
 def show(rows: list[dict[str, Any]]) -> None:
     """Print the tables."""
     for name in dict.fromkeys(row["task"] for row in rows):
-        print(f"\n{name}, told right at the end: median (least), * runs that were lost")
+        task = TASKS[name]
+        what = "told right" if task.is_share else "loss on held-out examples"
+        print(f"\n{name}: {what} at the end: median (worst), * runs that were lost")
         mine = [row for row in rows if row["task"] == name]
-        print(f"{'cycle':>6}" + "".join(f"{method:>17}" for method in METHODS))
+        seen = [one for one in (*METHODS, *GUARDS) if any(row["method"] == one for row in mine)]
+        print(f"{'cycle':>6}" + "".join(f"{method:>17}" for method in seen))
         for cycle in sorted({row["cycle"] for row in mine}):
             line = f"{cycle:6d}"
-            for method in METHODS:
+            for method in seen:
                 here = [r for r in mine if r["cycle"] == cycle and r["method"] == method]
-                right = [row["right"] for row in here]
-                lost = sum(row["is_lost"] for row in here)
-                text = f"{np.median(right):.0%} ({min(right):.0%})" if right else "-"
-                line += f"{text + (f' {lost}*' if lost else ''):>17}"
+                line += f"{_cell(task, here):>17}"
             print(line)
-        guarded = [row for row in mine if row["method"] == GUARD]
-        own = [row["seconds"] for row in mine if row["method"] == "own"]
-        if guarded and own:
-            calm = [row for row in guarded if row["cycle"] == 0]
-            kept = sum("mixed" not in row["setting"] for row in calm)
-            work, seconds = (
-                np.median([row[key] for row in guarded]) for key in ("work", "seconds")
-            )
-            memory = max(row["memory"] for row in guarded) / 2**20
-            print(
-                f"  guard: {work:.1f} steps of extra work a step, {seconds / np.median(own):.1f} "
-                f"times the time, {memory:.0f} MiB; of {len(calm)} runs in random order {kept} "
-                "were left alone"
-            )
+        _show_cost(task, mine)
+
+
+def _cell(task: Task, here: list[dict[str, Any]]) -> str:
+    ends, lost = [row["end"] for row in here], sum(row["is_lost"] for row in here)
+    if not ends:
+        return "-"
+    if task.is_share:
+        text = f"{np.median(ends):.0%} ({min(ends):.0%})"
+    else:
+        text = f"{np.median(ends):.3g} ({max(ends):.3g})"
+    return text + (f" {lost}*" if lost else "")
+
+
+def _show_cost(task: Task, mine: list[dict[str, Any]]) -> None:
+    """Print what the guard costs, and how many runs at random were left alone."""
+    guarded = [row for row in mine if row["method"] == GUARDS[0]]
+    if not guarded:
+        return
+    calm = [row for row in guarded if row["cycle"] == 0]
+    kept = sum(not row["decisions"] for row in calm)
+    pool = task.pool()
+    row = pool.x[0].numel() * pool.x.element_size() + pool.y[0].numel() * pool.y.element_size()
+    work, slower = (np.median([one[key] for one in guarded]) for key in ("work", "slower"))
+    print(
+        f"  guard: {work:.1f} steps of extra work a step, {slower:.1f} times the time, "
+        f"{max(one['memory'] for one in guarded) / 2**20:.1f} MiB of snapshots and batches "
+        f"(shuffle buffer {BUFFER * BATCH * row / 2**20:.1f} MiB); of {len(calm)} runs at random "
+        f"{kept} were left alone"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="100:110", help="first and one after the last")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--tasks", nargs="*", default=list(TASKS))
+    parser.add_argument("--tasks", nargs="*", default=list(TASKS), help="those that begin so")
+    parser.add_argument("--cycles", type=int, nargs="*", help="only these")
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
+    parser.add_argument("--kinds", nargs="*", default=["plain", "guard"])
+    parser.add_argument("--options", default="{}", help="of the guard, as JSON, for trials")
     parser.add_argument("--results", help="where rows are kept as they come; those there are read")
-    options = parser.parse_args()
-    first, last = (int(part) for part in options.seeds.split(":"))
-    store = Path(options.results) if options.results else None
-    rows = (
-        [json.loads(line) for line in store.read_text().splitlines()]
-        if store and store.exists()
-        else []
-    )
+    parser.add_argument("--show", action="store_true", help="print what is there, train nothing")
+    given = parser.parse_args()
+    seeds = list(range(*(int(part) for part in given.seeds.split(":"))))
+    store = Path(given.results) if given.results else None
+    has = store is not None and store.exists()
+    rows = [json.loads(line) for line in store.read_text().splitlines()] if store and has else []
     done = {(row["task"], row["cycle"], row["method"], row["seed"]) for row in rows}
-    jobs = [
-        (name, cycle, method, seed)
-        for seed in range(first, last)
-        for name in options.tasks
-        for cycle in TASKS[name].cycles
-        for method in options.methods
-        if (name, cycle, method, seed) not in done
+    cells = [
+        (name, cycle)
+        for name, task in TASKS.items()
+        if any(name.startswith(one) for one in given.tasks)
+        for cycle in task.cycles
+        if given.cycles is None or cycle in given.cycles
     ]
-    with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
-        for place, job in enumerate(as_completed([pool.submit(run, *job) for job in jobs])):
-            rows.append(job.result())
-            if store is not None:
-                with store.open("a") as file:
-                    file.write(json.dumps(rows[-1]) + "\n")
-            print(f"\r{place + 1} of {len(jobs)} runs", end="", flush=True)
+    asked = [(method, seed) for method in given.methods for seed in seeds]
+    work: list[tuple[Any, ...]] = [
+        (plain, *cell, seeds, given.methods)
+        for cell in (cells if "plain" in given.kinds else [])
+        if any((*cell, *one) not in done for one in asked)
+    ]
+    for seed in seeds if "guard" in given.kinds else []:
+        work += [(guarded, *cell, seed) for cell in cells if (*cell, "guard", seed) not in done]
+    if not given.show:
+        options = json.loads(given.options)
+        with ProcessPoolExecutor(given.processes, get_context("spawn")) as pool:
+            jobs = [pool.submit(*one, **(options if one[0] is guarded else {})) for one in work]
+            for place, job in enumerate(as_completed(jobs)):
+                rows += job.result()
+                if store is not None:
+                    with store.open("a") as file:
+                        file.writelines(json.dumps(row) + "\n" for row in job.result())
+                print(f"\r{place + 1} of {len(jobs)} parts", end="", flush=True)
     show(rows)
 
 

@@ -64,7 +64,7 @@ def event_of(decision: Decision, policy: str, period: float | None) -> Event:
     on past data 6 times that of the same rows mixed, and with momentum 0.85 it is 1.2 times; the
     inputs repeat about every 40.0 steps
     """
-    words = {"order": _order, "alarm": _alarm, "return": _return}[decision.why]
+    words = {"order": _order, "alarm": _alarm, "return": _return, "fastest": _fastest}[decision.why]
     text = words(decision)
     if policy == "watch":
         text = text.replace("steps trained again: ", "steps back would help: ", 1)
@@ -106,6 +106,14 @@ def _alarm(decision: Decision) -> str:
 
 def _return(decision: Decision) -> str:
     return f"back to {decision.after}, which did as well on the last stretch"
+
+
+def _fastest(decision: Decision) -> str:
+    loss = dict(decision.tried)[decision.after]
+    return (
+        f"{decision.rewound} steps trained again: {_change(decision)}, as it ended lowest of all: "
+        f"{_fold(loss / decision.own)} the loss on past data"
+    )
 
 
 def _fold(ratio: float) -> str:

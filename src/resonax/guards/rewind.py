@@ -12,13 +12,14 @@ import numpy as np
 from resonax.guards import ladder as ladders
 from resonax.guards.ladder import Snapshot
 from resonax.guards.learner import Candidate, Learner
-from resonax.guards.order_test import geometric_mean, student_p
+from resonax.guards.order_test import geometric_mean, level_of, student_p
 from resonax.guards.replay import (
     Decision,
     ReplayConfig,
     ReplayState,
     has_risen,
     marks,
+    may_return,
     next_test,
     trained_on,
 )
@@ -59,14 +60,29 @@ class _Moment:
     def act(self) -> ReplayState:
         state, config = self.state, self.config
         if has_risen(state, config):
-            own, judged = self.judge(), self.judge_snapshots()
-            if not own <= config.explodes * float(np.median(judged)):
-                return self.alarm(own, judged)
-            self.state = state = replace(state, recent=state.recent[-1:])
-            return self.stay() if self.used.is_mixed else self.test()
-        if state.place > 0 and state.step >= state.hold:
+            return self.after_a_rise()
+        if may_return(state, config):
             return self.go_back()
-        return self.test()
+        return self.choose_fastest() if config.policy == "fastest" else self.test()
+
+    def after_a_rise(self) -> ReplayState:
+        """Undo an explosion; of a lesser rise, test the order of the rows that come next.
+
+        Noise makes bursts that end by themselves: what is not extreme must last for two spacings.
+        Rows before the rise are not tested: a stretch that was chosen for its large loss is worse
+        than the same rows mixed, whatever their order.
+        """
+        state, explodes = self.state, self.config.explodes
+        own, judged = self.judge(), self.judge_snapshots()
+        usual = float(np.median(judged))
+        is_high, is_extreme = not own <= explodes * usual, not own <= explodes**2 * usual
+        wait = 2 * self.config.spacing
+        lasts = state.rose > 0 and state.step - state.rose <= wait
+        if is_extreme or (is_high and lasts):
+            return self.alarm(own, judged)
+        recent = state.recent[:-1] if is_high else state.recent[-1:]
+        rose = state.rose if lasts else state.step
+        return self.stay(recent=recent, next_test=min(state.next_test, rose + wait), rose=rose)
 
     def stay(self, **changes: Any) -> ReplayState:
         """Go on as before."""
@@ -135,7 +151,7 @@ class _Moment:
 
     def mixed_loss(self, start: Snapshot) -> float:
         """Replay the rows in a random order, which tells whether the order is to blame."""
-        rng = np.random.default_rng([self.config.seed, 3, self.state.step])
+        rng = np.random.default_rng([self.config.seed, 4, self.state.step])
         batches = self.learner.mix(ladders.since(self.state.ladder, start), rng)
         return self.replay(start, batches, self.used)
 
@@ -170,41 +186,66 @@ class _Moment:
     def test(self) -> ReplayState:
         """Ask whether the order of the rows harms; if so, change what is needed."""
         state, config = self.state, self.config
-        start = state.ladder.snapshots[0]
+        start = self.test_start()
         batches = ladders.since(state.ladder, start)
         later = next_test(state, config, len(batches))
         if len(batches) < config.spacing:
             return self.stay(next_test=later)
-        own = self.own_loss(start)
+        self.state = replace(state, tests=state.tests + 1)
+        own, mixed = self.own_loss(start), []
         rng = np.random.default_rng([config.seed, 3, state.step])
-        mixed = [self.replay(start, self.learner.mix(batches, rng), self.used)]
-        saved = self.learner.save()
-        if not own > config.harm * mixed[0]:
+        for _ in range(config.mixes):
+            mixed.append(self.replay(start, self.learner.mix(batches, rng), self.used))
+            usual = geometric_mean(mixed)
+            # One that is as bad as the run rules out a p as small as asked for: see order_test.
+            if not own > max(config.harm * usual, *mixed):
+                return self.stay(next_test=later)
+        p = student_p(own, mixed)
+        if p > level_of(self.state.tests, config.level):
             return self.stay(next_test=later)
-        others = (self.learner.mix(batches, rng) for _ in range(config.mixes - 1))
-        mixed += [self.replay(start, one, self.used) for one in others]
-        tests, p, usual = state.tests + 1, student_p(own, mixed), geometric_mean(mixed)
-        if p > config.level / (tests * (tests + 1)) or not own > config.harm * usual:
-            return self.stay(next_test=later, tests=tests)
-        self.state = replace(state, tests=tests)
-        found = self.without_harm(start, usual, own, saved)
+        if self.is_after_a_rise():  # the loss had risen when this stretch began: begin before that
+            found = self.without_harm(start := self.best_snapshot(), own, ())
+        else:
+            found = self.without_harm(start, own, mixed)
         if found is None:
             return self.stay(next_test=later)
         return self.move("order", start, found, own, tuple(mixed), p)
 
-    def own_loss(self, start: Snapshot) -> float:
-        """Return the loss of the run at the marks; replayed where the test was not foreseen."""
+    def is_after_a_rise(self) -> bool:
+        """Return whether this test is of the rows since a rise."""
         state = self.state
-        inside = [one for one in marks(state.step, self.config.spacing) if one > start.step]
-        if state.step == state.next_test and len(state.marked) == len(inside):
+        return state.rose > 0 and state.step == state.rose + 2 * self.config.spacing
+
+    def test_start(self) -> Snapshot:
+        """Return the oldest snapshot; after a rise, that of the rise."""
+        snapshots, rose = self.state.ladder.snapshots, self.state.rose
+        if not self.is_after_a_rise():
+            return snapshots[0]
+        return next((one for one in snapshots if one.step >= rose), snapshots[-1])
+
+    def best_snapshot(self) -> Snapshot:
+        """Return the snapshot with the least reservoir loss."""
+        return self.state.ladder.snapshots[int(np.argmin(self.judge_snapshots()))]
+
+    def own_loss(self, start: Snapshot) -> float:
+        """Return the loss of the run at the marks.
+
+        It is replayed where the test was not foreseen, or a mark came before the reservoir was
+        full: losses are compared on the same batches.
+        """
+        state, config = self.state, self.config
+        inside = [one for one in marks(state.step, config.spacing) if one > start.step]
+        is_full = min(inside) >= config.reservoir
+        if is_full and state.step == state.next_test and len(state.marked) == len(inside):
             return geometric_mean(state.marked)
         return self.replay_in_order(start, self.used)
 
-    def without_harm(self, start: Snapshot, usual: float, own: float, saved: Any) -> _Choice | None:
+    def without_harm(self, start: Snapshot, own: float, mixed: Sequence[float]) -> _Choice | None:
         """Return the mildest candidate that does as well as mixed rows do, or else these."""
         candidates, place = self.config.candidates, self.state.place
         places = [one for one in range(place + 1, len(candidates)) if not candidates[one].is_mixed]
-        target = self.config.reach * usual
+        usual = geometric_mean([*mixed, self.mixed_loss(start)])
+        saved, target = self.learner.save(), self.config.reach * usual
         found = self.choose(start, target, places)
         if found is not None and found.tried[-1][1] <= target:
             return found
@@ -216,6 +257,18 @@ class _Moment:
             return _Choice(next(same, mixing[0]), saved, tried)
         helps = min((loss for _, loss in tried), default=math.inf) * self.config.harm < own
         return found if helps else None
+
+    def choose_fastest(self) -> ReplayState:
+        """Take the candidate that would have ended lowest on the last stretch."""
+        state, config = self.state, self.config
+        start = state.ladder.snapshots[0]
+        later = next_test(state, config, state.step - start.step)
+        own = self.own_loss(start)
+        places = [one for one in range(len(config.candidates)) if one != state.place]
+        found = self.choose(start, 0.0, places)
+        if found is None or not min(loss for _, loss in found.tried) < own:
+            return self.stay(next_test=later)
+        return self.move("fastest", start, found, own)
 
     def go_back(self) -> ReplayState:
         """Take the candidate before if it would have done as well on the last stretch."""

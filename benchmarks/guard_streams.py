@@ -1,0 +1,242 @@
+"""The guard by replay over the periods of Experiments 3, 4 and 6, against constants and remedies.
+
+Run: python benchmarks/guard_streams.py [switching|square|sinusoid|network ...] [--every N]
+    [--seeds FIRST:LAST] [--kinds plain guard fastest] [--processes N] [--results FILE.jsonl]
+    [--show]
+
+A run is judged by its prediction error on the law of the inputs less that of the noise, over all
+steps and over the last tenth of them. The momentum of the guarded run is 0.95; what a guard offers
+for prediction is the weights or their average, whichever does better on its reservoir. Constants of
+the guard were chosen on seeds below 100.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stream_models import LR, NOISE, STREAMS, NumpyLearner, model_of, rows
+
+OWN = 0.95
+FIXED = ("0.95", "0.9", "0.85", "0.5")
+REMEDIES = ("clipping", "reset", "Adam")
+AVERAGED = "0.95, averaged"
+PLAIN = (*FIXED, *REMEDIES)
+CHUNK = 32  # periods that are trained side by side
+ROWS = 128  # least rows of the reservoir, as in `resonax.torch`
+
+
+def averaged(average: np.ndarray, weights: np.ndarray, count: int) -> np.ndarray:
+    """Return the mean of ``count`` weights, later ones weighing more (Shamir and Zhang, 2013)."""
+    from resonax.guards.averaging import share
+
+    return average + share(count) * (weights - average)
+
+
+def plain(name: str, periods: list[int], seed: int) -> list[dict[str, Any]]:
+    """Train all methods without a guard, all periods side by side."""
+    stream = STREAMS[name]
+    model = model_of(stream, seed)
+    data = [rows(stream, period, seed) for period in periods]
+    x, y = (np.stack(part, axis=1) for part in zip(*data, strict=True))
+    start = model.begin(seed)
+    weights = np.broadcast_to(start, (len(PLAIN), len(periods), len(start))).copy()
+    momentum = np.array([float(m) if m in FIXED else OWN for m in PLAIN])[:, None, None]
+    is_clipped = np.array([m == "clipping" for m in PLAIN])[:, None, None]
+    is_reset = np.array([m == "reset" for m in PLAIN])[:, None]
+    velocity, square = np.zeros_like(weights), np.zeros_like(weights[-1])
+    adam, average, mean = (
+        np.zeros_like(square),
+        weights[0].copy(),
+        np.full(weights.shape[:2], np.inf),
+    )
+    judged = []
+    for step in range(stream.steps):
+        loss, grad = model.gradient(weights, x[step], y[step])
+        adam, square = 0.9 * adam + 0.1 * grad[-1], 0.999 * square + 0.001 * grad[-1] ** 2
+        norm = np.sqrt((grad**2).sum(-1, keepdims=True))
+        grad = np.where(is_clipped, grad / np.maximum(norm, 1), grad)
+        keep = np.where(is_reset & (loss > 10 * mean), 0.0, 1.0)[..., None]
+        mean = np.where(np.isinf(mean), loss, 0.99 * mean + 0.01 * loss)
+        velocity = momentum * keep * velocity + grad
+        change = -LR * velocity
+        rate = LR / (1 - 0.9 ** (step + 1))
+        change[-1] = -rate * adam / (np.sqrt(square / (1 - 0.999 ** (step + 1))) + 1e-8)
+        weights = weights + change
+        average = averaged(average, weights[0], step + 1)
+        if step % stream.judged == 0:
+            judged.append(model.excess(np.concatenate([weights, average[None]])))
+    all_steps = np.nan_to_num(np.array(judged), nan=np.inf, posinf=np.inf)
+    return [
+        row(name, period, method, seed, all_steps[:, place, column])
+        for place, method in enumerate((*PLAIN, AVERAGED))
+        for column, period in enumerate(periods)
+    ]
+
+
+def row(name: str, period: int, method: str, seed: int, errors: np.ndarray) -> dict[str, Any]:
+    """Return what is kept of a run."""
+    with np.errstate(over="ignore"):
+        found = {"whole": errors.mean(), "end": errors[-len(errors) // 10 :].mean()}
+    found |= {"largest": errors.max()}
+    numbers = {key: min(float(value), 1e300) for key, value in found.items()}
+    return {"stream": name, "period": period, "method": method, "seed": seed, **numbers}
+
+
+def guarded(name: str, period: int, seed: int, kind: str, **options: Any) -> list[dict[str, Any]]:
+    """Train one guarded run; ``options`` of `ReplayConfig` for trials."""
+    from dataclasses import replace
+
+    from resonax.guards import replay
+    from resonax.guards.learner import default_candidates
+    from resonax.guards.rewind import act
+
+    stream = STREAMS[name]
+    model = model_of(stream, seed)
+    learner = NumpyLearner(model, model.begin(seed), LR, OWN)
+    reservoir = max(16, -(-ROWS // stream.batch))
+    config = replay.ReplayConfig(default_candidates(OWN), reservoir=reservoir, seed=seed)
+    config = replace(config, policy="safe" if kind == "guard" else kind, **options)
+    state = replay.init(config)
+    average, count, is_better = learner.weights, 0, False
+    errors: list[list[Any]] = []
+    for step, batch in enumerate(zip(*rows(stream, period, seed), strict=True)):
+        state = replay.before_step(state, config, learner, batch)
+        used = config.candidates[state.place]
+        learner.set(used)
+        trained = replay.trained_on(state, config, learner, used, len(state.ladder.batches))
+        state, is_due = replay.after_step(state, config, learner, learner.step(trained))
+        if is_due:
+            changes = len(state.decisions)
+            state = act(state, config, learner)
+            if len(state.decisions) > changes:
+                count, is_better = 0, False
+        count += 1
+        average = averaged(average, learner.weights, count)
+        if step % config.spacing == config.spacing - 1:
+            both = [learner.loss_of(one, state.reservoir) for one in (average, learner.weights)]
+            is_better = both[0] < both[1]
+        if step % stream.judged == 0:
+            offered = average if is_better else learner.weights
+            errors.append([model.excess(learner.weights), model.excess(offered)])
+    judged = np.nan_to_num(np.array(errors), nan=np.inf)
+    more = {
+        "work": state.work / stream.steps,
+        "tests": state.tests,
+        "setting": str(config.candidates[state.place]),
+        "decisions": [(d.step, d.why, str(d.after)) for d in state.decisions],
+    }
+    return [
+        row(name, period, method, seed, judged[:, place]) | more
+        for place, method in enumerate((kind, f"{kind}, averaged"))
+    ]
+
+
+def job(kind: str, name: str, periods: list[int], seed: int, options: dict[str, Any]) -> Any:
+    """Do a part of the work."""
+    with np.errstate(all="ignore"):
+        if kind == "plain":
+            return plain(name, periods, seed)
+        return [one for period in periods for one in guarded(name, period, seed, kind, **options)]
+
+
+def table(found: list[dict[str, Any]]) -> dict[str, dict[str, np.ndarray]]:
+    """Return (methods) -> key -> (periods, seeds)."""
+    periods = sorted({one["period"] for one in found})
+    seeds = sorted({one["seed"] for one in found})
+    made: dict[str, dict[str, np.ndarray]] = {}
+    for one in found:
+        for key in ("whole", "end", "largest", "work"):
+            if key in one:
+                place = made.setdefault(one["method"], {}).setdefault(
+                    key, np.full((len(periods), len(seeds)), np.nan)
+                )
+                place[periods.index(one["period"]), seeds.index(one["seed"])] = one[key]
+    return made
+
+
+def show(found: list[dict[str, Any]]) -> None:
+    """Print medians over seeds, and how far the guard is from the best of the others."""
+    for name in dict.fromkeys(one["stream"] for one in found):
+        mine = [one for one in found if one["stream"] == name]
+        periods = np.array(sorted({one["period"] for one in mine}))
+        made = table(mine)
+        lost = 10.0 if STREAMS[name].is_network else 1e3
+        print(f"\n{name}: {len(periods)} periods, {len({o['seed'] for o in mine})} seeds")
+        for key in ("whole", "end"):
+            middle = {m: np.nanmedian(v[key], axis=1) for m, v in made.items()}
+            others = [m for m in PLAIN if m in middle]
+            best = np.min([middle[m] for m in others], axis=0)
+            own = middle["0.95"]
+            iid = periods == 0
+            resonant = (own > 1.5 * own[iid]) & ~iid
+            print(f"  excess, {key}: iid, median and largest over ordered periods, over the best")
+            for method, values in middle.items():
+                ratio, full = values / best, (values + NOISE) / (best + NOISE)
+                gone = int((made[method]["end"] > lost).sum())
+                there = np.median(values[resonant]) if resonant.any() else math.nan
+                print(
+                    f"    {method:16} iid {values[iid][0]:8.3g} ({ratio[iid][0]:5.2f})  resonant "
+                    f"{there:8.3g}  ordered {np.median(values[~iid]):8.3g} {values.max():8.3g}  "
+                    f"ratio {np.median(ratio):6.2f} {ratio.max():8.3g}  with noise "
+                    f"{np.median(full):5.2f} {full.max():7.3g} within 1.2 at "
+                    f"{np.mean(full <= 1.2):4.0%}  lost {gone}"
+                )
+        guards = [one for one in mine if one["method"] == "guard"]
+        iid = [one for one in guards if one["period"] == 0]
+        kept = sum(not one["decisions"] for one in iid)
+        if guards:
+            print(
+                f"  {kept} of {len(iid)} iid runs left alone; extra work "
+                f"{np.median([one['work'] for one in guards]):.2f} steps a step (median), "
+                f"{max(one['work'] for one in guards):.2f} (most)"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=list(STREAMS))
+    parser.add_argument("--every", type=int, default=1, help="only every N-th period")
+    parser.add_argument("--periods", type=int, nargs="*", help="these periods only")
+    parser.add_argument("--seeds", default="100:110", help="first and one after the last")
+    parser.add_argument("--kinds", nargs="*", default=["plain", "guard"])
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--results", help="where rows are kept as they come; those there are read")
+    parser.add_argument("--options", default="{}", help="of ReplayConfig, as JSON, for trials")
+    parser.add_argument("--show", action="store_true", help="print what is there, train nothing")
+    given = parser.parse_args()
+    first, last = (int(part) for part in given.seeds.split(":"))
+    store = Path(given.results) if given.results else None
+    has = store is not None and store.exists()
+    found = [json.loads(line) for line in store.read_text().splitlines()] if store and has else []
+    done = {(one["stream"], one["period"], one["method"], one["seed"]) for one in found}
+    jobs = []
+    for seed in range(first, last):
+        for name in given.names:
+            periods = given.periods or list(STREAMS[name].periods)[:: given.every]
+            for kind in given.kinds:
+                method = FIXED[0] if kind == "plain" else kind
+                left = [one for one in periods if (name, one, method, seed) not in done]
+                size = CHUNK if kind == "plain" else 4
+                parts = [left[k : k + size] for k in range(0, len(left), size)]
+                jobs += [(kind, name, part, seed, json.loads(given.options)) for part in parts]
+    jobs.sort(key=lambda one: one[1] != "network")  # the longest first
+    if not given.show:
+        with ProcessPoolExecutor(given.processes, get_context("spawn")) as pool:
+            for place, one in enumerate(as_completed([pool.submit(job, *one) for one in jobs])):
+                found += one.result()
+                if store is not None:
+                    with store.open("a") as file:
+                        file.writelines(json.dumps(line) + "\n" for line in one.result())
+                print(f"\r{place + 1} of {len(jobs)} parts", end="", flush=True)
+    show(found)
+
+
+if __name__ == "__main__":
+    main()
