@@ -94,7 +94,7 @@ def time_of_a_step(task: Task, rows: np.ndarray, seed: int) -> float:
 
 def guarded(name: str, cycle: int, seed: int, **options: Any) -> list[dict[str, Any]]:
     """Train one guarded run."""
-    from resonax.torch import ReplayGuard
+    from resonax.torch import Guard
 
     torch.set_num_threads(1)
     logging.getLogger("resonax").setLevel(logging.ERROR)
@@ -103,7 +103,7 @@ def guarded(name: str, cycle: int, seed: int, **options: Any) -> list[dict[str, 
     rows = task.order(pool, cycle, task.steps, seed)
     usual = time_of_a_step(task, rows, seed)
     model = task.model(seed)
-    guard = ReplayGuard(model, optimizer_of(task, model), average=True, **options)
+    guard = Guard(model, optimizer_of(task, model), instrument="replay", average=True, **options)
     ends, seconds = [], 0.0
     for step, batch in enumerate(rows):
         begun = time.perf_counter()

@@ -119,7 +119,7 @@ def test_a_network_on_classes_in_cycles_is_saved(name, caplog):
             if name == "sgd"
             else torch.optim.Adam(model.parameters(), lr=0.01)
         )
-        guard = Guard(model, optimizer) if guarded else None
+        guard = Guard(model, optimizer, average=True) if guarded else None
         for x, y in cycles(400, 40, seed=3):
             if guard is not None:
                 guard.step(loss_of(model, cross_entropy), x, y)
@@ -127,7 +127,7 @@ def test_a_network_on_classes_in_cycles_is_saved(name, caplog):
                 optimizer.zero_grad()
                 cross_entropy(model(x), y).backward()
                 optimizer.step()
-        found[guarded] = right(model)
+        found[guarded] = right(model if guard is None else guard.offered())
     assert found[False] < 0.2
     assert found[True] > 0.9
     assert guard is not None
@@ -136,6 +136,26 @@ def test_a_network_on_classes_in_cycles_is_saved(name, caplog):
     assert "order" in report.events[0].text
     assert report.period == pytest.approx(40, rel=0.05)
     assert caplog.records[0].name == "resonax"
+
+
+def test_the_average_is_offered_where_it_does_better_and_changes_no_weight():
+    """Noise alone: the average of a linear model is nearer to the truth than its last weights."""
+    ends = []
+    for average in (False, True):
+        torch.manual_seed(0)
+        model = nn.Linear(5, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+        guard = Guard(model, optimizer, instrument="replay", average=average)
+        for x, y in rows(600):
+            guard.step(loss_of(model), x[:1], y[:1] + torch.randn(1, 1))
+        ends.append([one.detach().clone() for one in model.parameters()])
+    for plain, averaged in zip(*ends, strict=True):
+        torch.testing.assert_close(plain, averaged, rtol=0, atol=0)
+    truth = torch.tensor([[2.0, 0.0, 0.0, 0.0, 0.0]])
+    average = guard.offered()
+    assert average is guard.averaged
+    near, far = ((one.weight - truth).norm() for one in (average.module, model))
+    assert near < 0.5 * far
 
 
 def test_the_report_says_prints_draws_and_gives_numbers():

@@ -65,7 +65,7 @@ class Guard:
         steps, so that schedulers and checkpoints see what they expect.
     policy
         ``safe`` acts, with a line of the logger ``resonax``; ``watch`` warns where ``safe`` would,
-        and changes nothing; ``fastest``, of ``tangent``, moves to what decays fastest.
+        and changes nothing; ``fastest`` moves to what decays fastest or ends lowest.
     instrument
         By default ``tangent`` for SGD with a model that is linear in its weights (one
         `torch.nn.Linear`, alone or in a `torch.nn.Sequential` with layers that reshape), and
@@ -92,7 +92,7 @@ class Guard:
         spacing
             Steps between snapshots. Up to eight of them are kept, the oldest 8 to 16 spacings old.
         average
-            Whether to keep the mean of the weights since the last change, in `averaged`.
+            Whether to average the weights since the last change, see `averaged` and `offered`.
         transform
             Called after the gradients are there and before the update, such as to clip them.
         knob
@@ -178,8 +178,12 @@ class Guard:
 
     @property
     def averaged(self) -> AveragedModel | None:
-        """The mean of the weights since the last change, if ``average`` was asked for."""
+        """The average of the weights since the last change, later ones counting more, or None."""
         return self._inner.averaged
+
+    def offered(self) -> torch.nn.Module:
+        """Return the model or `averaged`, whichever has the lower loss on past data."""
+        return self._inner.offered() or self.model
 
     def step(self, loss_fn: Callable[..., Tensor], *batch: Any) -> Tensor:
         """Make one guarded step of training: zero the gradients, differentiate, update.
@@ -221,10 +225,7 @@ class Guard:
         return self._inner.report()
 
     def close(self) -> None:
-        """Remove all hooks; the optimizer has the user's own momentum again.
-
-        Warns if nothing is known of the run.
-        """
+        """Remove all hooks, and give back the user's own momentum; warn of a run never seen."""
         self._end(quiet=False)
 
     def __enter__(self) -> Self:

@@ -87,7 +87,11 @@ class Instrument(Protocol):
 
     @property
     def averaged(self) -> AveragedModel | None:
-        """The mean of the weights, if it is kept."""
+        """The average of the weights, if it is kept."""
+        ...
+
+    def offered(self) -> AveragedModel | None:
+        """Return the average if it does better on past data than the weights."""
         ...
 
     def step(self, loss_fn: Callable[..., Tensor], parts: Sequence[tuple[Any, ...]]) -> Tensor:

@@ -19,6 +19,7 @@ from resonax.guards.replay_report import ReplayReport, event_of, replay_report
 from resonax.guards.report import Event
 from resonax.guards.rewind import act
 from resonax.guards.rhythm import dominant_period
+from resonax.torch.average import average_of, does_better
 from resonax.torch.batches import KeptBatch, can_mix, copied, tensors_of
 from resonax.torch.events import EventLog
 from resonax.torch.learner import TorchLearner, checked_optimizer
@@ -70,7 +71,7 @@ class ReplayInstrument:
         self._peak = 0
         self._is_loaded, self._is_stepping = False, False
         self._ended_period: float | None = None
-        self.averaged = AveragedModel(model) if average else None
+        self.averaged = average_of(model) if average else None
 
     @property
     def momentum(self) -> float:
@@ -141,7 +142,7 @@ class ReplayInstrument:
         for decision in self._state.decisions[len(before.decisions) :]:
             self._report(event_of(decision, config.policy, self._period()))
         if self.averaged is not None and self._state.place != before.place:
-            self.averaged = AveragedModel(learner.model)
+            self.averaged = average_of(learner.model)
 
     def _report(self, event: Event) -> None:
         used = self.setting
@@ -173,6 +174,12 @@ class ReplayInstrument:
             return self._ended_period
         rows = [_summary(batch) for batch in batches]
         return dominant_period(np.stack(rows))
+
+    def offered(self) -> AveragedModel | None:
+        average, reservoir = self.averaged, self._state.reservoir
+        if average is None or not does_better(average, self._learner, reservoir):
+            return None
+        return average
 
     def report(self) -> ReplayReport:
         return replay_report(

@@ -106,6 +106,9 @@ class TangentInstrument:
     def after_step(self) -> None:
         self.run.after_step()
 
+    def offered(self) -> None:
+        return None
+
     def report(self) -> GuardReport:
         return self.run.report()
 
