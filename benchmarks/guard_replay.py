@@ -94,6 +94,7 @@ def time_of_a_step(task: Task, rows: np.ndarray, seed: int) -> float:
 
 def guarded(name: str, cycle: int, seed: int, **options: Any) -> list[dict[str, Any]]:
     """Train one guarded run."""
+    from resonax.guards.replay_report import ReplayReport
     from resonax.torch import Guard
 
     torch.set_num_threads(1)
@@ -115,6 +116,7 @@ def guarded(name: str, cycle: int, seed: int, **options: Any) -> list[dict[str, 
             ends.append([float(one) for one in both])
     is_lost = not all(bool(torch.isfinite(one).all()) for one in model.parameters())
     report = guard.report()
+    assert isinstance(report, ReplayReport)
     more = {"work": report.work, "memory": report.memory, "setting": report.setting}
     more |= {"slower": seconds / task.steps / usual}
     more |= {"decisions": [(d.step, d.why, str(d.after)) for d in report.decisions]}
