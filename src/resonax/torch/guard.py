@@ -210,9 +210,8 @@ class Guard:
     def observe(self, loss: Tensor) -> None:
         """Observe a loss before its ``backward``, in a loop that steps the optimizer itself.
 
-        For ``tangent``. Call it for each part of an accumulated batch, with the loss as it is
-        differentiated but before any `GradScaler` scales it. One of more than 16 forward passes
-        needs `step`.
+        For ``tangent``. Call it for each part of an accumulated batch, before any `GradScaler`
+        scales the loss. One of more than 16 forward passes needs `step`.
         """
         self._opened().observe(loss)
 
