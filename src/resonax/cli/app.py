@@ -24,6 +24,7 @@ from resonax.cli.options import Folder, Seed, option
 from resonax.cli.order import order_command
 from resonax.cli.parsers import place
 from resonax.cli.response import response_command
+from resonax.cli.status import status_command
 from resonax.cli.work import Work
 from resonax.executors.interrupts import SENTENCE, STATUS, ignore_further, was_interrupted
 from resonax.labels import plain
@@ -70,6 +71,7 @@ app.command("check", cls=Command)(check_command)
 app.command("order", cls=Command)(order_command)
 app.command("response", cls=Command)(response_command)
 app.command("explore", cls=Command)(explore_command)
+app.command("status", cls=Command)(status_command)
 
 _DEVICE = option("--device", _RESULT, "cpu or gpu; the GPU if there is one.", names=("cpu", "gpu"))
 _out = functools.partial(option, "--out", _RESULT, kind=place, metavar="FOLDER")

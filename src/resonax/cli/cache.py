@@ -17,14 +17,18 @@ _TROUBLE = re.compile(r"Error (reading|writing) persistent compilation cache ent
 
 
 def keep_compiled() -> None:
-    """Use the compilation cache, so that the second call of a command is quick."""
+    """Use the compilation cache, so that the second call of a command is quick.
+
+    It is where ``RESONAX_CACHE`` says, such as a folder that all machines of a cluster see: entries
+    have names by processor and versions. It must be writable by its owner alone.
+    """
     import jax
 
     # Programs of a CPU are made for a number of threads: workers have few, and keep their own.
     threads = os.environ.get("PJRT_NPROC", "")
     kind = f"-{threads}" if threads.isdigit() else ""
     above = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = above / "resonax" / f"jax{kind}"
+    home = Path(os.environ.get("RESONAX_CACHE") or above / "resonax") / f"jax{kind}"
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["reproduce"]
 
 _LIBRARIES = "resonax.cli.libraries"
-_TASK = 2**26  # bytes that a task of the paper takes of a GPU, about
 
 
 def reproduce(
@@ -56,7 +55,6 @@ def reproduce(
         work,
         usual=usual,
         device=device,
-        task_bytes=_TASK,
         prepare=prepare,
         libraries=_LIBRARIES,
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from resonax.checks import ArgumentError, check_whole
@@ -18,6 +20,7 @@ from resonax.executors.processes import count_cores, start_executor
 __all__ = ["Work", "check_work", "started"]
 
 _PANEL = "Work"
+_CACHE = "RESONAX_CACHE"
 _MOST = 10_000
 
 
@@ -85,13 +88,20 @@ def check_work(work: Work) -> None:
         raise ArgumentError(f"shard is for a job that works by itself: leave out --on {work.on}")
 
 
+def _prepare_there(cache: str | None, prepare: Callable[[], None]) -> None:
+    """Prepare a worker of a cluster, which keeps compiled programs where this process does."""
+    if cache:
+        os.environ[_CACHE] = cache
+    prepare()
+
+
 @contextlib.contextmanager
 def started(
     work: Work,
     *,
     usual: int,
     device: str | None,
-    task_bytes: int,
+    task_bytes: int | None = None,
     prepare: Callable[[], None],
     libraries: str = "",
 ) -> Iterator[Executor]:
@@ -106,21 +116,21 @@ def started(
     device
         ``cpu``, ``gpu`` or None.
     task_bytes
-        What a task takes of the memory of a GPU.
+        What a task takes of the memory of a GPU, if it computes on one from begin to end.
     prepare, libraries
         Those of `start_executor`.
     """
     if not work.is_local:
+        shared = partial(_prepare_there, os.environ.get(_CACHE), prepare)
         with cluster_executor(
-            work.on, workers=work.workers, prepare=prepare, limit=work.task_limit
+            work.on, workers=work.workers, prepare=shared, limit=work.task_limit
         ) as executor:
             yield executor
         return
     gpus = () if device == "cpu" else visible_gpus()
-    each = workers_per_gpu(task_bytes, gpus, count_cores())
-    count = work.workers or (max(usual, each * len(gpus)) if gpus else usual)
-    if work.task_limit and count == 1 and work.workers is None:
-        count = 2 if count_cores() > 1 else 1
+    if gpus and task_bytes and usual > 1:
+        usual = len(gpus) * workers_per_gpu(task_bytes, gpus, count_cores())
+    count = work.workers or usual
     with start_executor(
         count, prepare, libraries, devices=gpus if len(gpus) > 1 else (), limit=work.task_limit
     ) as executor:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from resonax.checks import ResonaxError
 from resonax.executors.executor import Advance, Lost
 from resonax.sweeps.devices import chosen_device
+from resonax.sweeps.heartbeat import signs_of_life
 
 if TYPE_CHECKING:
     from resonax.sweeps.experiment import Experiment
@@ -88,12 +89,19 @@ def do(job: Job, advance: Advance) -> Done:
     """
     advance(0.0)  # it has begun
     seconds, failures = 0.0, []
-    with chosen_device(job.computation.device):
+    out = job.computation.folder.parent
+    with chosen_device(job.computation.device), signs_of_life(out, job.id) as sign:
+
+        def tell(share: float) -> None:
+            sign.share += share * job.computation.tasks
+            advance(share)
+
         if not job.tasks and job.finish:
             job.finish(job.computation)
         for task in job.tasks:
+            sign.begin(task)
             try:
-                seconds += job.computation.make(task, advance)
+                seconds += job.computation.make(task, tell)
             except ResonaxError:
                 raise
             except Exception as error:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError
@@ -16,6 +17,7 @@ from resonax.labels import versions
 from resonax.results import Place, Store, as_place
 from resonax.sweeps.devices import chosen_device
 from resonax.sweeps.experiment import Experiment
+from resonax.sweeps.heartbeat import forget_signs
 from resonax.sweeps.jobs import Job, Ledger, TasksFailed, do, schedule, shard_tasks
 
 if TYPE_CHECKING:
@@ -205,9 +207,10 @@ def run_experiments(
     if not is_remote:
         with chosen_device(device) as (kind, _):
             pass
-    made = {
-        item.id: Computation(item, as_place(out) / "results", seed, kind, double) for item in wanted
-    }
+    place = as_place(out)
+    if isinstance(place, Path) and is_remote:
+        place = place.absolute()  # workers have been started elsewhere
+    made = {item.id: Computation(item, place / "results", seed, kind, double) for item in wanted}
     own = shard_tasks(wanted, *shard) if shard else {}
     jobs: list[Job] = []
     for name, computation in made.items():
@@ -226,7 +229,8 @@ def run_experiments(
     if ledger.failures:
         raise TasksFailed(sorted(ledger.failures))
     whole = [item for item in wanted if shard is None or not made[item.id].pending()]
-    if finish and is_remote:
-        for item in whole:
+    for item in whole:
+        forget_signs(place, item.id)
+        if finish and is_remote:
             finish(made[item.id])
     return [Outcome(item, made[item.id].load(), ledger.seconds.get(item.id)) for item in whole]

@@ -1,0 +1,77 @@
+"""The command ``status``: how far results are, from anywhere, while others work on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from resonax.cli.options import Folder, option
+from resonax.cli.parsers import parser, place
+from resonax.cli.show import show_line
+
+if TYPE_CHECKING:
+    from resonax.sweeps.heartbeat import Sign
+
+__all__ = ["status_command"]
+
+
+def status_command(
+    out: Annotated[
+        Folder,
+        typer.Argument(
+            metavar="FOLDER", help="Folder or URL of results.", parser=parser(place, "FOLDER")
+        ),
+    ] = Path("out"),
+    as_json: Annotated[bool, option("--json", "Result", "Print one JSON object.")] = False,
+) -> None:
+    """Say what of some results is done, running and lost.
+
+    resonax status mine
+    """
+    from resonax.sweeps.status import read_status
+
+    found = read_status(out)
+    if as_json:
+        table = {one.id: {**asdict(one), "seconds_left": one.seconds_left} for one in found}
+        print(json.dumps(table))
+        return
+    console = Console()
+    for one in found:
+        words = [f"{one.done} of {one.tasks} tasks done"]
+        words += [f"{len(one.running)} running"] if one.running else []
+        words += [f"{len(one.lost)} lost"] if one.lost else []
+        words += [f"about {_time(one.seconds_left)} left"] if one.seconds_left else []
+        show_line(f"{one.id}: {', '.join(words)}", console)
+        for line in (*_lines("running", one.running), *_lines("lost", one.lost)):
+            show_line(f"  {line}", console)
+    if any(one.lost for one in found):
+        show_line("the command that made these, run again, does what was lost", console)
+
+
+def _lines(word: str, signs: Iterable[Sign]) -> Iterable[str]:
+    for sign in signs:
+        where = f"{word}: task {sign.task} on {sign.host}, process {sign.process}"
+        if word == "lost":
+            yield f"{where}, silent for {_time(sign.age)}"
+        else:
+            yield f"{where}, for {_time(sign.beat - sign.began + sign.age)}, {sign.share:.0%}"
+
+
+def _time(seconds: float) -> str:
+    """Return a time as people say it.
+
+    Examples
+    --------
+    >>> [_time(seconds) for seconds in (4.2, 250, 9000, 1e6)]
+    ['4 s', '4 min', '2.5 h', '11.6 d']
+    """
+    for unit, length, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < most:
+            return f"{seconds / length:.{1 if unit == 'h' else 0}f} {unit}"
+    return f"{seconds / 86_400:.1f} d"

@@ -1,0 +1,67 @@
+"""What is done, running and lost, read by others while processes work."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+from resonax.checks import StoreError
+from resonax.cli.app import _run
+from resonax.results import as_place
+from resonax.sweeps import heartbeat
+from resonax.sweeps.runner import run_experiments
+from resonax.sweeps.status import read_status
+from test_records import compute, made_up
+
+
+@pytest.mark.parametrize("url", ["out", "memory://status-of-results/out"])
+def test_others_see_what_is_done_and_running_and_lost(monkeypatch, capsys, url):
+    monkeypatch.setattr(heartbeat, "_FIRST", 0.02)
+    monkeypatch.setattr(heartbeat, "_AGAIN", 0.02)
+    out, seen = as_place(url), []
+
+    def looking(region, seed, double, advance):
+        advance(0.5)
+        if region["place"].start == 2:
+            deadline = time.monotonic() + 20
+            while not seen and time.monotonic() < deadline:
+                (status,) = read_status(out)
+                seen.extend(sign for sign in status.running if sign.share)
+            monkeypatch.setattr(heartbeat, "LOST", -1.0)  # all that is there is old
+            monkeypatch.setattr("resonax.sweeps.status.LOST", -1.0)
+            seen.append(read_status(out)[0])
+            assert _run(["status", str(out), "--json"]) == (0, "")
+            assert _run(["status", str(out)]) == (0, "")
+        return compute(region, seed, double, advance)
+
+    run_experiments([replace(made_up("smoke"), compute=looking)], out)
+    sign, status = seen
+    assert (sign.task, sign.share) == (2, 0.5)
+    assert (status.tasks, status.done, status.running) == (6, 2, ())
+    assert [one.task for one in status.lost] == [2]
+    table, *lines = capsys.readouterr().out.splitlines()
+    assert json.loads(table)["made-up"]["lost"][0]["task"] == 2
+    assert lines[0] == "made-up: 2 of 6 tasks done, 1 lost"
+    assert lines[1].startswith(f"  lost: task 2 on {sign.host}, process {sign.process}, silent for")
+    (after,) = read_status(out)
+    assert (after.done, after.running, after.lost) == (6, (), ())
+    assert not heartbeat.read_signs(out)
+
+
+def test_the_time_left_follows_the_pace_of_late():
+    run_experiments([made_up("smoke")], "out")
+    (status,) = read_status(as_place("out"))
+    assert status.seconds_left is None  # nothing runs
+    half = replace(status, done=2, pace=0.5, running=(heartbeat.Sign("made-up", 2),))
+    assert half.seconds_left == 8.0
+
+
+def test_a_place_without_results_is_a_sentence(tmp_path):
+    with pytest.raises(StoreError, match="no results in"):
+        read_status(tmp_path)
+    status, words = _run(["status", str(tmp_path / "nowhere")])
+    assert status == 2
+    assert "name a folder or URL" in words
