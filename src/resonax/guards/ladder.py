@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["EMPTY", "Ladder", "Snapshot", "drop_after", "push", "since", "with_batch"]
+__all__ = ["EMPTY", "Ladder", "Snapshot", "drop_after", "from_step", "push", "since", "with_batch"]
 
 
 class Snapshot(NamedTuple):
@@ -75,6 +75,12 @@ def with_batch(ladder: Ladder, batch: Any, size: int, limit: int) -> Ladder:
     while ladder.size > limit and len(ladder.snapshots) > 1:
         ladder = _cut(ladder, ladder.snapshots[1:], now)
     return ladder
+
+
+def from_step(ladder: Ladder, oldest: int) -> Ladder:
+    """Return the ladder without the snapshots before a step."""
+    kept = tuple(one for one in ladder.snapshots if one.step >= oldest)
+    return _cut(ladder, kept, ladder.snapshots[0].step + len(ladder.batches))
 
 
 def since(ladder: Ladder, snapshot: Snapshot) -> tuple[Any, ...]:

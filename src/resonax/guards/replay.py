@@ -38,6 +38,7 @@ __all__ = [
     "before_step",
     "count_step",
     "init",
+    "is_due",
     "is_marked",
     "look",
     "marks",
@@ -213,9 +214,14 @@ def look(state: ReplayState, config: ReplayConfig, learner: Learner) -> tuple[Re
         judged = learner.loss(state.reservoir)
         work = state.work + len(state.reservoir) / 3
         state = replace(state, marked=(*state.marked, judged), work=work)
+    return state, is_due(state, config)
+
+
+def is_due(state: ReplayState, config: ReplayConfig) -> bool:
+    """Return whether something is to be done after this step."""
     returns = may_return(state, config)
     tests = state.step >= state.next_test and not config.candidates[state.place].is_mixed
-    return state, returns or tests or has_risen(state, config)
+    return returns or tests or has_risen(state, config)
 
 
 def may_return(state: ReplayState, config: ReplayConfig) -> bool:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from resonax.guards.decision_log import DecisionLog, Judged
 from resonax.guards.learner import Candidate
 from resonax.guards.order_test import geometric_mean
 from resonax.guards.replay import Decision, ReplayConfig, ReplayState
@@ -20,7 +21,9 @@ class ReplayReport(Result):
     """State of a run that is guarded by replay; `str` of it is readable.
 
     ``work`` is the extra work for each step, in steps; ``memory`` the most that snapshots and
-    batches took, in bytes. ``losses`` are mean losses, one for each ``spacing`` steps.
+    batches took, in bytes. ``losses`` are mean losses, one for each ``spacing`` steps. ``log``
+    holds all that the decisions were made from: ``log.save(path)`` writes it, and ``log.check()``
+    makes the decisions again.
     """
 
     figure: ClassVar[str] = "resonax.figures.guarded_run:plot_guarded_run"
@@ -38,6 +41,7 @@ class ReplayReport(Result):
     losses: tuple[float, ...]
     decisions: tuple[Decision, ...]
     events: tuple[Event, ...]
+    log: DecisionLog | None = None
 
     def __str__(self) -> str:
         """Return the report in words."""
@@ -128,6 +132,7 @@ def replay_report(
     period: float | None,
     losses: tuple[float, ...],
     events: tuple[Event, ...],
+    judged: tuple[Judged, ...] | None = None,
 ) -> ReplayReport:
     """Return the report of a run."""
     used, own = config.candidates[state.place], config.candidates[0]
@@ -145,4 +150,7 @@ def replay_report(
         losses=losses,
         decisions=state.decisions,
         events=events,
+        log=None
+        if judged is None
+        else DecisionLog(config, state.step, losses, judged, state.decisions),
     )

@@ -14,13 +14,13 @@ from torch.optim.swa_utils import AveragedModel
 from resonax.checks import ArgumentError
 from resonax.guards import ladder as ladders
 from resonax.guards import replay
+from resonax.guards.decision_log import Judged, record
 from resonax.guards.learner import Candidate, default_candidates
 from resonax.guards.replay_report import ReplayReport, event_of, replay_report
 from resonax.guards.report import Event
-from resonax.guards.rewind import act
 from resonax.guards.rhythm import dominant_period
 from resonax.torch.average import average_of, does_better
-from resonax.torch.batches import KeptBatch, can_mix, copied, tensors_of
+from resonax.torch.batches import KeptBatch, byte_size, can_mix, copied, tensors_of
 from resonax.torch.events import EventLog
 from resonax.torch.learner import TorchLearner, checked_optimizer
 from resonax.torch.replay_checkpoint import load_guard, save_guard, with_loss
@@ -30,6 +30,7 @@ __all__ = ["ReplayInstrument"]
 _AVERAGE = 8  # steps between two terms of the average
 _SEEN = 16  # numbers of a batch that its rhythm is looked for in
 _ROWS = 128  # least rows of the reservoir
+_COPIES = 3  # of the model that a replay holds for a while
 _SHOWN = "guard.step(lambda x, y: loss_fn(model(x), y), x, y)"
 
 
@@ -69,7 +70,8 @@ class ReplayInstrument:
         self._losses: tuple[float, ...] = ()
         self._log = EventLog(log)
         self._peak = 0
-        self._is_loaded, self._is_stepping = False, False
+        self._judged: tuple[Judged, ...] = ()
+        self._is_loaded, self._is_stepping, self._is_pending = False, False, False
         self._ended_period: float | None = None
         self.averaged = average_of(model) if average else None
 
@@ -110,6 +112,7 @@ class ReplayInstrument:
         learner, config = self._learner, self._config
         if self._is_loaded:
             self._state, self._is_loaded = with_loss(self._state, loss_fn), False
+        self._finish()
         given = (*parts[:-1], copied(parts[-1]))  # those before are copies already
         kept = learner.keep(loss_fn, given)
         if self._state.step == 0:
@@ -120,29 +123,39 @@ class ReplayInstrument:
         learner.set(used)
         count = len(state.ladder.batches)
         loss = learner.step(replay.trained_on(state, config, learner, used, count))
-        state, is_due = replay.after_step(state, config, learner, loss)
-        if len(state.recent) and state.step % config.spacing == 0:
-            self._losses = (*self._losses, state.recent[-1])
-        self._state = state
-        if state.step % config.spacing == 1:
-            self._measure()
-        if is_due:
-            self._act()
-        if self.averaged is not None and state.step % _AVERAGE == 0:
-            self.averaged.update_parameters(learner.model)
+        self._state, self._is_pending = replay.count_step(state, config, loss), True
+        self._finish()
         return loss
 
-    def _act(self) -> None:
+    def _finish(self) -> None:
+        """Look at the run and do what is due after a step.
+
+        An exception leaves the run as it was after the step, and before the next one all of this is
+        done again: a run that was interrupted here goes on as if it had not been.
+        """
+        if not self._is_pending:
+            return
         learner, config, before = self._learner, self._config, self._state
-        random = learner.random_state()
-        try:
-            self._state = act(before, config, learner)
-        finally:
-            learner.set_random_state(random)  # the user's own random numbers go on as they were
+        if replay.is_marked(before, config) or replay.is_due(before, config):
+            random = learner.random_state()
+            try:
+                self._state, judged = record(before, config, learner)
+            finally:
+                learner.set_random_state(random)  # the user's own random numbers go on as they were
+            self._judged = (*self._judged, *judged)
+            self._measure(acted=True)
+        self._is_pending = False
+        if before.step % config.spacing == 0:
+            self._losses = (*self._losses, before.recent[-1])
+            self._measure(acted=False)
         for decision in self._state.decisions[len(before.decisions) :]:
             self._report(event_of(decision, config.policy, self._period()))
-        if self.averaged is not None and self._state.place != before.place:
+        if self.averaged is None:
+            return
+        if self._state.place != before.place:
             self.averaged = average_of(learner.model)
+        if before.step % _AVERAGE == 0:
+            self.averaged.update_parameters(learner.model)
 
     def _report(self, event: Event) -> None:
         used = self.setting
@@ -161,11 +174,14 @@ class ReplayInstrument:
         reservoir = max(self._config.reservoir, -(-_ROWS // rows))
         self._config = replace(self._config, reservoir=reservoir)
 
-    def _measure(self) -> None:
-        """Note the most bytes that snapshots and batches took."""
-        ladder = self._state.ladder
-        size = ladder.size + sum(one.saved.size for one in ladder.snapshots)
-        self._peak = max(self._peak, size)
+    def _measure(self, *, acted: bool) -> None:
+        """Note the most bytes that snapshots and batches took, and a replay on top of them."""
+        ladder, reservoir = self._state.ladder, self._state.reservoir
+        inside = {id(one.parts) for one in ladder.batches}
+        outside = sum(byte_size(one) for one in reservoir if id(one.parts) not in inside)
+        copies = [one.saved.size for one in ladder.snapshots]
+        extra = _COPIES * copies[-1] if acted else 0
+        self._peak = max(self._peak, ladder.size + outside + sum(copies) + extra)
 
     def _period(self) -> float | None:
         """Return the rhythm of the inputs that are kept."""
@@ -189,18 +205,21 @@ class ReplayInstrument:
             period=self._period(),
             losses=self._losses,
             events=tuple(self._log.events),
+            judged=self._judged,
         )
 
     def state_dict(self) -> dict[str, Any]:
         made = save_guard(self._state, self._losses, tuple(self._log.events), self._peak)
-        return made | {"reservoir": self._config.reservoir}
+        rest = {"reservoir": self._config.reservoir, "is_pending": self._is_pending}
+        return made | rest | {"judged": [tuple(one) for one in self._judged]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         loaded = load_guard(state, self._config, self._learner)
         self._state, self._losses, events, self._peak = loaded
         self._log.events = list(events)
         self._config = replace(self._config, reservoir=state["reservoir"])
-        self._is_loaded = True
+        self._judged = tuple(Judged(*one) for one in state["judged"])
+        self._is_loaded, self._is_pending = True, state["is_pending"]
 
     def copy_rest(self, other: ReplayInstrument) -> None:
         self._ended_period = other._ended_period

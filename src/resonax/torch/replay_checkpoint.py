@@ -6,9 +6,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from resonax.checks import ArgumentError
+from resonax.guards.decision_log import as_decision, plain_decision
 from resonax.guards.ladder import Ladder, Snapshot
-from resonax.guards.learner import Candidate
-from resonax.guards.replay import Decision, ReplayConfig, ReplayState
+from resonax.guards.replay import ReplayConfig, ReplayState
 from resonax.guards.report import Event
 from resonax.torch.batches import KeptBatch
 from resonax.torch.learner import TorchLearner
@@ -17,7 +17,7 @@ from resonax.torch.snapshots import Saved
 
 __all__ = ["load_guard", "save_guard", "with_loss"]
 
-_FORMAT = 2
+_FORMAT = 3
 Loaded = tuple[ReplayState, tuple[float, ...], tuple[Event, ...], int]
 
 
@@ -38,7 +38,7 @@ def save_guard(
         "batches": [_batch(one) for one in ladder.batches],
         "sizes": list(ladder.sizes),
     }
-    plain["decisions"] = [_decision(one) for one in state.decisions]
+    plain["decisions"] = [plain_decision(one) for one in state.decisions]
     events_ = [(one.step, one.kind, one.text, one.momentum, one.period) for one in events]
     return {
         "format": _FORMAT,
@@ -58,11 +58,6 @@ def _batch(batch: KeptBatch) -> tuple[Any, ...]:
     return batch.parts, batch.own, tuple(batch.random)
 
 
-def _decision(one: Decision) -> dict[str, Any]:
-    made = one._asdict() | {"before": tuple(one.before), "after": tuple(one.after)}
-    return made | {"tried": [(tuple(candidate), loss) for candidate, loss in one.tried]}
-
-
 def load_guard(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearner) -> Loaded:
     """Return the state that `save_guard` took apart; `ArgumentError` if it does not fit."""
     if saved.get("format") != _FORMAT:
@@ -78,7 +73,7 @@ def load_guard(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearne
     sizes = tuple(ladder["sizes"])
     plain["ladder"] = Ladder(snapshots, _batches(ladder["batches"]), sizes, sum(sizes))
     plain["reservoir"] = _batches(plain["reservoir"])
-    plain["decisions"] = tuple(_decided(one) for one in plain["decisions"])
+    plain["decisions"] = tuple(as_decision(one) for one in plain["decisions"])
     for name in ("places", "recent", "marked"):
         plain[name] = tuple(plain[name])
     events = tuple(Event(*one) for one in saved["events"])
@@ -89,12 +84,6 @@ def _batches(kept: Any) -> tuple[KeptBatch, ...]:
     return tuple(
         KeptBatch(_missing, parts, own, RandomState(*random)) for parts, own, random in kept
     )
-
-
-def _decided(made: dict[str, Any]) -> Decision:
-    tried = tuple((Candidate(*candidate), loss) for candidate, loss in made["tried"])
-    made = {**made, "before": Candidate(*made["before"]), "after": Candidate(*made["after"])}
-    return Decision(**{**made, "tried": tried, "mixed": tuple(made["mixed"])})
 
 
 def with_loss(state: ReplayState, loss_fn: Any) -> ReplayState:

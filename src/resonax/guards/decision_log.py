@@ -1,0 +1,231 @@
+r"""A log from which every decision of a guard by replay can be made again, without the run.
+
+All that a guard decides follows from its configuration, from the mean losses of the run and from
+the losses on the reservoir that were judged, in their order. The log holds these. To check it, the
+guard is run again with a learner that trains nothing and answers each question for a loss with the
+next one of the log: if the decisions come out as they were logged, they follow from what was seen.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from resonax.checks import ArgumentError
+from resonax.guards import ladder as ladders
+from resonax.guards import replay
+from resonax.guards.learner import Candidate, Learner
+from resonax.guards.replay import Decision, ReplayConfig, ReplayState
+from resonax.guards.rewind import act
+
+__all__ = ["DecisionLog", "Judged", "as_decision", "check_log", "plain_decision", "record"]
+
+_FORMAT = "resonax guard log 1"
+
+
+class Judged(NamedTuple):
+    """The losses on the reservoir that were asked for after a step, in their order.
+
+    ``oldest`` is the step of the oldest snapshot, as far back as the guard could go.
+    """
+
+    step: int
+    oldest: int
+    losses: tuple[float, ...]
+
+
+class _Recording:
+    """A learner whose answers are written down."""
+
+    def __init__(self, learner: Learner):
+        self._learner = learner
+        self.losses: list[float] = []
+
+    def loss(self, batches: Sequence[Any]) -> float:
+        self.losses.append(self._learner.loss(batches))
+        return self.losses[-1]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._learner, name)
+
+
+def record(
+    state: ReplayState, config: ReplayConfig, learner: Learner
+) -> tuple[ReplayState, tuple[Judged, ...]]:
+    """Look at a run after a step and do what is due; the state, and what was judged if anything."""
+    recording = _Recording(learner)
+    asked = cast(Learner, recording)
+    made, is_due = replay.look(state, config, asked)
+    if is_due:
+        made = act(made, config, asked)
+    if not recording.losses:
+        return made, ()
+    oldest = state.ladder.snapshots[0].step
+    return made, (Judged(state.step, oldest, tuple(recording.losses)),)
+
+
+@dataclass(frozen=True)
+class DecisionLog:
+    """What a guard saw and decided up to a step; ``losses`` are means of whole spacings.
+
+    `save` writes a file with one line of JSON for the configuration, for each mean loss, for each
+    step at which losses were judged, and for each decision; `load` reads it. `check` makes the
+    decisions again and returns in words where they differ, nothing if they agree.
+    """
+
+    config: ReplayConfig
+    step: int
+    losses: tuple[float, ...]
+    judged: tuple[Judged, ...]
+    decisions: tuple[Decision, ...]
+
+    def check(self) -> tuple[str, ...]:
+        """Return where the decisions do not follow from the losses, in words."""
+        return check_log(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the log to a file."""
+        head = {"format": _FORMAT, "step": self.step, "config": asdict(self.config)}
+        head["config"]["candidates"] = [one._asdict() for one in self.config.candidates]
+        lines = [head, {"losses": self.losses}]
+        lines += [{"judged": one._asdict()} for one in self.judged]
+        lines += [{"decision": plain_decision(one)} for one in self.decisions]
+        path = Path(path)
+        path.write_text("".join(json.dumps(_words(line)) + "\n" for line in lines))
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> DecisionLog:
+        """Read what `save` wrote."""
+        try:
+            head, losses, *lines = map(json.loads, Path(path).read_text().splitlines())
+            if head["format"] != _FORMAT:
+                raise KeyError("format")
+            config = {**_numbers(head["config"])}
+            config["candidates"] = tuple(Candidate(**one) for one in config["candidates"])
+            judged = [Judged(**_numbers(one["judged"])) for one in lines if "judged" in one]
+            made = [as_decision(_numbers(one["decision"])) for one in lines if "decision" in one]
+            return cls(
+                ReplayConfig(**config),
+                head["step"],
+                tuple(_numbers(losses["losses"])),
+                tuple(one._replace(losses=tuple(one.losses)) for one in judged),
+                tuple(made),
+            )
+        except (ValueError, KeyError, TypeError):
+            raise ArgumentError(f"{path} is not the log of a guard by replay") from None
+
+
+def _words(value: Any) -> Any:
+    """Return a value with words for the numbers that JSON does not have."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    if isinstance(value, dict):
+        return {name: _words(one) for name, one in value.items()}
+    return [_words(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _numbers(value: Any) -> Any:
+    if value in ("inf", "-inf", "nan"):
+        return float(value)
+    if isinstance(value, dict):
+        return {name: _numbers(one) for name, one in value.items()}
+    return [_numbers(one) for one in value] if isinstance(value, list) else value
+
+
+def plain_decision(one: Decision) -> dict[str, Any]:
+    """Return a decision as plain values."""
+    made = one._asdict() | {"before": one.before._asdict(), "after": one.after._asdict()}
+    tried = [(candidate._asdict(), loss) for candidate, loss in one.tried]
+    return made | {"mixed": list(one.mixed), "tried": tried}
+
+
+def as_decision(plain: dict[str, Any]) -> Decision:
+    """Return what `plain_decision` took apart."""
+    tried = tuple((Candidate(**candidate), loss) for candidate, loss in plain["tried"])
+    ends = {name: Candidate(**plain[name]) for name in ("before", "after")}
+    return Decision(**{**plain, **ends, "tried": tried, "mixed": tuple(plain["mixed"])})
+
+
+class _DisagreementError(Exception):
+    """A log has other losses than its guard would ask for."""
+
+
+class _Logged:
+    """A learner that trains nothing; its losses are those of a log. A batch is its step."""
+
+    def __init__(self, log: DecisionLog):
+        self._means, self._spacing = log.losses, log.config.spacing
+        self.answers: list[float] = []
+
+    def step(self, batch: int) -> float:
+        place, inside = divmod(batch, self._spacing)
+        is_last = inside == self._spacing - 1 and place < len(self._means)
+        return self._means[place] * self._spacing if is_last else 0.0
+
+    def loss(self, batches: Sequence[Any]) -> float:
+        if not self.answers:
+            raise _DisagreementError("more losses were asked for than are logged")
+        return self.answers.pop(0)
+
+    def mix(self, batches: Sequence[int], rng: Any, like: Sequence[int] | None = None) -> Any:
+        return batches if like is None else like
+
+    def size(self, batch: Any) -> int:
+        return 0
+
+    def save(self) -> None:
+        pass
+
+    def load(self, saved: Any) -> None:
+        pass
+
+    def set(self, candidate: Candidate) -> None:
+        pass
+
+
+def check_log(log: DecisionLog) -> tuple[str, ...]:
+    """Make the decisions of a log again; where they differ, in words."""
+    learner = _Logged(log)
+    asked, config = cast(Learner, learner), log.config
+    judged = {one.step: one for one in log.judged}
+    state = replay.init(config)
+    for step in range(log.step):
+        state = replay.before_step(state, config, asked, step)
+        state = replay.count_step(state, config, learner.step(step))
+        entry = judged.get(step + 1)
+        if entry is not None:
+            learner.answers = list(entry.losses)
+            state = replace(state, ladder=ladders.from_step(state.ladder, entry.oldest))
+        try:
+            state, _ = record(state, config, asked)
+            if learner.answers:
+                raise _DisagreementError(f"{len(learner.answers)} of the losses were not asked for")
+        except _DisagreementError as error:
+            return (*_differences(log, state), f"step {step + 1}: {error}")
+    return _differences(log, state)
+
+
+def _differences(log: DecisionLog, state: ReplayState) -> tuple[str, ...]:
+    logged = [one for one in log.decisions if one.step <= state.step]
+    found: Iterable[str] = (
+        f"step {one.step}: {name} is {getattr(one, name)} in the log, and "
+        f"{getattr(two, name)} follows from its losses"
+        for one, two in zip(logged, state.decisions, strict=False)
+        for name in Decision._fields
+        if not _is_equal(getattr(one, name), getattr(two, name))
+    )
+    count = (
+        [f"{len(logged)} decisions are logged, and {len(state.decisions)} follow from the losses"]
+        if len(logged) != len(state.decisions)
+        else []
+    )
+    return (*found, *count)
+
+
+def _is_equal(one: Any, two: Any) -> bool:
+    return one == two or (one != one and two != two)
