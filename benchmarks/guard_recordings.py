@@ -1,67 +1,64 @@
-"""The guard against other remedies on recordings: one pass over real rows in their own order.
+"""The guard by replay on recordings: a linear model, one pass over real rows in their own order.
 
 Run: python benchmarks/guard_recordings.py
+
+Errors are mean squared errors over all rows of a recording, less that of its least-squares
+solution, over the whole pass and over its last tenth; the output has variance 1. Nothing of the
+guard was chosen on recordings.
 """
 
 from __future__ import annotations
 
-import functools
-import sys
-from pathlib import Path
-from typing import Any
-
-import jax
-import jax.numpy as jnp
+import guard_data
 import numpy as np
-from remedies import SHUFFLE, methods, shuffled
+from stream_runs import AVERAGED, OWN, PLAIN, config_of, guarded_run, numbers, plain_runs
 
-SETTINGS = (("san-francisco", 0.01), ("taylor", 0.03), ("mountain-car", 0.01))
-
-
-def recording(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return standardised rows with a bias, (n, d), targets, (n,), and the least-squares goal."""
-    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-    from recordings import RECORDINGS  # pyright: ignore[reportMissingImports]
-
-    inputs, target = RECORDINGS[name]()
-    inputs = (inputs - inputs.mean(0)) / inputs.std(0)
-    target = (target - target.mean()) / target.std()
-    rows = np.column_stack([inputs, np.ones(len(inputs))])
-    return rows, target, np.linalg.lstsq(rows, target, rcond=None)[0]
+LR = {"taylor": 0.03}  # 0.01 for the others
 
 
-@functools.partial(jax.jit, static_argnames="optimizer")
-def train(optimizer: Any, rows: jax.Array, targets: jax.Array, goal: jax.Array) -> tuple[Any, Any]:
-    """Return the distance from the goal in each step, and the last momentum."""
+class Recorded:
+    """A linear model of a recording, with a bias."""
 
-    def loss(params: jax.Array, row: jax.Array, target: jax.Array) -> jax.Array:
-        return (row @ params - target) ** 2
+    def __init__(self, rows: np.ndarray):
+        rows = (rows - rows.mean(0)) / rows.std(0)
+        self.x = np.column_stack([rows[:, :-1], np.ones(len(rows))])
+        self.y = rows[:, -1]
+        self.goal = np.linalg.lstsq(self.x, self.y, rcond=None)[0]
+        self.covariance = self.x.T @ self.x / len(self.x)
 
-    def step(carry: Any, batch: Any) -> Any:
-        params, state = carry
-        value, grads = jax.value_and_grad(loss)(params, *batch)
-        updates, state = optimizer.update(
-            grads, state, params, value=value, rows=batch[0], value_fn=lambda p: loss(p, *batch)
-        )
-        params = params + updates
-        return (params, state), jnp.linalg.norm(params - goal)
+    def errors(self, weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return (x @ weights[..., None])[..., 0] - y
 
-    start = jnp.zeros_like(goal)
-    (_, state), far = jax.lax.scan(step, (start, optimizer.init(start)), (rows, targets))
-    return far, jnp.asarray(getattr(state, "momentum", jnp.nan))
+    def gradient(
+        self, weights: np.ndarray, x: np.ndarray, y: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        error = self.errors(weights, x, y)
+        return (error**2).mean(-1), 2 / y.shape[-1] * (error[..., None, :] @ x)[..., 0, :]
+
+    def excess(self, weights: np.ndarray) -> np.ndarray:
+        away = weights - self.goal
+        return np.sum((away @ self.covariance) * away, axis=-1)
 
 
 def main() -> None:
-    for name, lr in SETTINGS:
-        rows, targets, goal = (jnp.asarray(part, jnp.float32) for part in recording(name))
-        print(f"{name}, {len(rows)} rows, {lr=}: distance from the least-squares solution")
-        for method, optimizer in methods(lr).items():
-            order = shuffled(len(rows), 0) if method == SHUFFLE else np.arange(len(rows))
-            far, momentum = train(optimizer, rows[order], targets[order], goal)
-            far = np.nan_to_num(np.asarray(far), nan=np.inf)
-            used = f", last momentum {float(momentum):.2f}" if np.isfinite(momentum) else ""
-            end = far[-500:].mean()
-            print(f"  {method:15} end {end:9.3g}, largest {far.max():9.3g}{used}", flush=True)
+    np.seterr(all="ignore")
+    stored = guard_data.stored() or guard_data.recordings()
+    names = [key.partition(" ")[2] for key in stored if key.startswith("recording ")]
+    methods = (*PLAIN, AVERAGED, "guard", "guard, averaged")
+    print(f"excess error over the whole pass and its last tenth, own momentum {OWN}")
+    print(" " * 24 + "".join(f"{method:>20}" for method in methods))
+    for name in names:
+        model = Recorded(stored[f"recording {name}"])
+        lr, start = LR.get(name, 0.01), np.zeros(len(model.goal))
+        x, y = model.x[:, None, None], model.y[:, None, None]
+        plain = plain_runs(model, start, x, y, lr)[:, :, 0]
+        batches = zip(x[:, 0], y[:, 0], strict=True)
+        guarded, state = guarded_run(model, start, batches, lr, config_of(1, 0))
+        ends = [numbers(one) for one in (*plain.T, *guarded.T)]
+        cells = [f"{one['whole']:.2g} {one['end']:.2g}" for one in ends]
+        print(f"{name:14} {len(x):6d} {lr:g}" + "".join(f"{one:>20}" for one in cells))
+        for made in state.decisions:
+            print(f"    step {made.step}, {made.why}: {made.after}")
 
 
 if __name__ == "__main__":

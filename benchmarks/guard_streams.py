@@ -21,22 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from stream_models import LR, NOISE, STREAMS, NumpyLearner, model_of, rows
+from stream_models import LR, NOISE, STREAMS, model_of, rows
+from stream_runs import AVERAGED, FIXED, PLAIN, config_of, guarded_run, numbers, plain_runs
 
-OWN = 0.95
-FIXED = ("0.95", "0.9", "0.85", "0.5")
-REMEDIES = ("clipping", "reset", "Adam")
-AVERAGED = "0.95, averaged"
-PLAIN = (*FIXED, *REMEDIES)
 CHUNK = 32  # periods that are trained side by side
-ROWS = 128  # least rows of the reservoir, as in `resonax.torch`
-
-
-def averaged(average: np.ndarray, weights: np.ndarray, count: int) -> np.ndarray:
-    """Return the mean of ``count`` weights, later ones weighing more (Shamir and Zhang, 2013)."""
-    from resonax.guards.averaging import share
-
-    return average + share(count) * (weights - average)
 
 
 def plain(name: str, periods: list[int], seed: int) -> list[dict[str, Any]]:
@@ -45,36 +33,9 @@ def plain(name: str, periods: list[int], seed: int) -> list[dict[str, Any]]:
     model = model_of(stream, seed)
     data = [rows(stream, period, seed) for period in periods]
     x, y = (np.stack(part, axis=1) for part in zip(*data, strict=True))
-    start = model.begin(seed)
-    weights = np.broadcast_to(start, (len(PLAIN), len(periods), len(start))).copy()
-    momentum = np.array([float(m) if m in FIXED else OWN for m in PLAIN])[:, None, None]
-    is_clipped = np.array([m == "clipping" for m in PLAIN])[:, None, None]
-    is_reset = np.array([m == "reset" for m in PLAIN])[:, None]
-    velocity, square = np.zeros_like(weights), np.zeros_like(weights[-1])
-    adam, average, mean = (
-        np.zeros_like(square),
-        weights[0].copy(),
-        np.full(weights.shape[:2], np.inf),
-    )
-    judged = []
-    for step in range(stream.steps):
-        loss, grad = model.gradient(weights, x[step], y[step])
-        adam, square = 0.9 * adam + 0.1 * grad[-1], 0.999 * square + 0.001 * grad[-1] ** 2
-        norm = np.sqrt((grad**2).sum(-1, keepdims=True))
-        grad = np.where(is_clipped, grad / np.maximum(norm, 1), grad)
-        keep = np.where(is_reset & (loss > 10 * mean), 0.0, 1.0)[..., None]
-        mean = np.where(np.isinf(mean), loss, 0.99 * mean + 0.01 * loss)
-        velocity = momentum * keep * velocity + grad
-        change = -LR * velocity
-        rate = LR / (1 - 0.9 ** (step + 1))
-        change[-1] = -rate * adam / (np.sqrt(square / (1 - 0.999 ** (step + 1))) + 1e-8)
-        weights = weights + change
-        average = averaged(average, weights[0], step + 1)
-        if step % stream.judged == 0:
-            judged.append(model.excess(np.concatenate([weights, average[None]])))
-    all_steps = np.nan_to_num(np.array(judged), nan=np.inf, posinf=np.inf)
+    errors = plain_runs(model, model.begin(seed), x, y, LR, stream.judged)
     return [
-        row(name, period, method, seed, all_steps[:, place, column])
+        row(name, period, method, seed, errors[:, place, column])
         for place, method in enumerate((*PLAIN, AVERAGED))
         for column, period in enumerate(periods)
     ]
@@ -82,50 +43,18 @@ def plain(name: str, periods: list[int], seed: int) -> list[dict[str, Any]]:
 
 def row(name: str, period: int, method: str, seed: int, errors: np.ndarray) -> dict[str, Any]:
     """Return what is kept of a run."""
-    with np.errstate(over="ignore"):
-        found = {"whole": errors.mean(), "end": errors[-len(errors) // 10 :].mean()}
-    found |= {"largest": errors.max()}
-    numbers = {key: min(float(value), 1e300) for key, value in found.items()}
-    return {"stream": name, "period": period, "method": method, "seed": seed, **numbers}
+    made = {"stream": name, "period": period, "method": method, "seed": seed}
+    return made | numbers(errors)
 
 
 def guarded(name: str, period: int, seed: int, kind: str, **options: Any) -> list[dict[str, Any]]:
     """Train one guarded run; ``options`` of `ReplayConfig` for trials."""
-    from dataclasses import replace
-
-    from resonax.guards import replay
-    from resonax.guards.learner import default_candidates
-    from resonax.guards.rewind import act
-
     stream = STREAMS[name]
     model = model_of(stream, seed)
-    learner = NumpyLearner(model, model.begin(seed), LR, OWN)
-    reservoir = max(16, -(-ROWS // stream.batch))
-    config = replay.ReplayConfig(default_candidates(OWN), reservoir=reservoir, seed=seed)
-    config = replace(config, policy="safe" if kind == "guard" else kind, **options)
-    state = replay.init(config)
-    average, count, is_better = learner.weights, 0, False
-    errors: list[list[Any]] = []
-    for step, batch in enumerate(zip(*rows(stream, period, seed), strict=True)):
-        state = replay.before_step(state, config, learner, batch)
-        used = config.candidates[state.place]
-        learner.set(used)
-        trained = replay.trained_on(state, config, learner, used, len(state.ladder.batches))
-        state, is_due = replay.after_step(state, config, learner, learner.step(trained))
-        if is_due:
-            changes = len(state.decisions)
-            state = act(state, config, learner)
-            if len(state.decisions) > changes:
-                count, is_better = 0, False
-        count += 1
-        average = averaged(average, learner.weights, count)
-        if step % config.spacing == config.spacing - 1:
-            both = [learner.loss_of(one, state.reservoir) for one in (average, learner.weights)]
-            is_better = both[0] < both[1]
-        if step % stream.judged == 0:
-            offered = average if is_better else learner.weights
-            errors.append([model.excess(learner.weights), model.excess(offered)])
-    judged = np.nan_to_num(np.array(errors), nan=np.inf)
+    policy = "safe" if kind == "guard" else kind
+    config = config_of(stream.batch, seed, policy=policy, **options)
+    batches = zip(*rows(stream, period, seed), strict=True)
+    errors, state = guarded_run(model, model.begin(seed), batches, LR, config, stream.judged)
     more = {
         "work": state.work / stream.steps,
         "tests": state.tests,
@@ -133,7 +62,7 @@ def guarded(name: str, period: int, seed: int, kind: str, **options: Any) -> lis
         "decisions": [(d.step, d.why, str(d.after)) for d in state.decisions],
     }
     return [
-        row(name, period, method, seed, judged[:, place]) | more
+        row(name, period, method, seed, errors[:, place]) | more
         for place, method in enumerate((kind, f"{kind}, averaged"))
     ]
 

@@ -6,7 +6,7 @@ All functions take runs side by side: leading axes of the weights are runs.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -160,10 +160,19 @@ class Network:
         return (self.errors(weights, self.fresh, self.truth) ** 2).mean(-1)
 
 
-Model = Linear | Network
+class Model(Protocol):
+    """What is trained; leading axes of the weights are runs."""
+
+    def errors(self, weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray: ...
+
+    def gradient(
+        self, weights: np.ndarray, x: np.ndarray, y: np.ndarray
+    ) -> tuple[Any, np.ndarray]: ...
+
+    def excess(self, weights: np.ndarray) -> np.ndarray: ...
 
 
-def model_of(stream: Stream, seed: int) -> Model:
+def model_of(stream: Stream, seed: int) -> Linear | Network:
     return Network(stream, seed) if stream.is_network else Linear(stream)
 
 

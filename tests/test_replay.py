@@ -13,6 +13,7 @@ from linear_learner import LinearLearner, switching_rows
 from resonax.checks import ArgumentError
 from resonax.guards import ladder as ladders
 from resonax.guards import replay
+from resonax.guards.averaging import share
 from resonax.guards.ladder import Snapshot
 from resonax.guards.learner import Candidate, default_candidates
 from resonax.guards.order_test import student_p
@@ -98,6 +99,48 @@ def test_independent_rows_are_left_alone_in_at_least_95_percent_of_runs():
         changed += bool(state.decisions)
     # Of 30 runs with a level of 5% more than 4 come in 1.6 of 100 cases.
     assert changed <= 4
+
+
+def test_a_rise_that_ends_is_no_alarm_and_the_rows_after_it_are_tested():
+    """A stretch chosen for its loss is not compared with the same rows mixed."""
+    rng = np.random.default_rng(0)
+    batches = [(rng.standard_normal((8, 3)), rng.standard_normal(8)) for _ in range(700)]
+    x, _ = batches[560]
+    batches[560] = x, 30 * np.ones(8)  # one wrong batch: the error decays from then on
+    config = replace(CONFIG, candidates=default_candidates(0.9), reservoir=16)
+    learner = LinearLearner(lr=0.002, momentum=0.9, dim=3)
+    before = train(learner, config, batches[:576])
+    assert before.rose == 576
+    assert before.next_test == 576 + 64
+    after = train(learner, config, batches[576:], before)
+    assert after.tests > before.tests
+    assert not after.decisions
+
+
+def test_the_fastest_candidate_is_taken_for_noise_alone():
+    """On independent rows of noise small steps end lowest; the policy safe leaves them alone."""
+    ends = {}
+    for policy in ("safe", "fastest"):
+        learner = LinearLearner(lr=0.02, momentum=0.9, seed=1)
+        config = replace(CONFIG, candidates=default_candidates(0.9), policy=policy)
+        state = train(learner, config, switching_rows(300, period=1, seed=3))
+        ends[policy] = [(one.why, one.after) for one in state.decisions]
+    assert not ends["safe"]
+    why, after = ends["fastest"][-1]
+    assert why == "fastest"
+    assert after.lr / (1 - after.momentum) < 1 / (1 - 0.9)
+    assert "ended lowest" in event_of(state.decisions[-1], "fastest", None).text
+
+
+@pytest.mark.parametrize("power", [0, 1, 8])
+def test_the_average_weighs_later_weights_by_a_power_of_their_step(power):
+    """With a whole power p the weight of step k is k (k+1) ... (k+p-1), up to a factor."""
+    count, average = 40, np.zeros(40)
+    for step in range(1, count + 1):
+        newest = np.eye(count)[step - 1]
+        average = average + share(step, power) * (newest - average)
+    expected = np.array([math.prod(range(k, k + power)) for k in range(1, count + 1)], float)
+    np.testing.assert_allclose(average, expected / expected.sum(), rtol=1e-12)
 
 
 def test_rows_that_no_momentum_helps_are_mixed():
