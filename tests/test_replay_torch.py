@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import numpy as np
@@ -191,75 +190,6 @@ def test_watching_warns_and_leaves_the_run_alone():
     with pytest.warns(ResonanceWarning, match="order"):
         run()
     assert guard.momentum == 0.95
-
-
-@pytest.mark.parametrize("cut", [31, 32, 150])
-def test_a_run_resumes_bit_for_bit(cut, tmp_path):
-    """Also right before and after the step in which a rewind happens."""
-
-    def begin():
-        torch.manual_seed(0)
-        model = classifier(1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.95)
-        return model, optimizer, replay_guard(model, optimizer)
-
-    def go_on(model, guard, batches):
-        for x, y in batches:
-            guard.step(loss_of(model, cross_entropy), x, y)
-
-    batches = list(cycles(220, 40, seed=3))
-    model, optimizer, guard = begin()
-    go_on(model, guard, batches)
-    again, other, first = begin()
-    go_on(again, first, batches[:cut])
-    states = {
-        "model": again.state_dict(),
-        "optimizer": other.state_dict(),
-        "guard": first.state_dict(),
-    }
-    torch.save(states, tmp_path / "all.pt")
-    loaded = torch.load(tmp_path / "all.pt", weights_only=False)
-    fresh, optimizer, resumed = begin()
-    fresh.load_state_dict(loaded["model"])
-    optimizer.load_state_dict(loaded["optimizer"])
-    resumed.load_state_dict(loaded["guard"])
-    go_on(fresh, resumed, batches[cut:])
-    assert guard.report().events, "no rewind happened, so nothing is shown"
-    for one, two in zip(model.parameters(), fresh.parameters(), strict=True):
-        torch.testing.assert_close(one, two, rtol=0, atol=0)
-    assert str(resumed.report()) == str(guard.report())
-
-
-def test_an_error_in_the_loss_leaves_model_and_optimizer_as_they_were():
-    model = small_network()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    guard = replay_guard(model, optimizer, spacing=16)
-    calls = 0
-
-    def loss_fn(x, y):
-        nonlocal calls
-        calls += 1
-        if calls == limit:
-            raise RuntimeError("broken")
-        return mse_loss(model(x), y)
-
-    # In the first step, in a later one, in a judgement, and in a replay of the test at step 16.
-    for limit in (1, 9, 18, 24):
-        for x, y in rows(40, seed=limit):
-            before = [one.detach().clone() for one in model.parameters()]
-            step = guard.report().step
-            state = copy.deepcopy(optimizer.state_dict())
-            try:
-                guard.step(loss_fn, x, y)
-            except RuntimeError:
-                break
-        if guard.report().step == step:  # the step itself failed
-            for one, old in zip(model.parameters(), before, strict=True):
-                torch.testing.assert_close(one.detach(), old, rtol=0, atol=0)
-            assert str(optimizer.state_dict()) == str(state)
-        assert optimizer.param_groups[0]["betas"] == (0.9, 0.999)
-        for x, y in rows(3):
-            guard.step(loss_fn, x, y)  # and training goes on
 
 
 def test_parts_of_a_batch_are_accumulated_and_gradients_transformed():
