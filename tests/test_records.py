@@ -158,7 +158,7 @@ def tasks_begun(workers, seconds, groups):
     record = replace(made_up("smoke"), seconds=seconds, groups=groups)
     with TemporaryDirectory() as folder:
         (outcome,) = run_experiments([record], folder, seed=3, executor=noting)
-    np.testing.assert_array_equal(outcome.dataset.height, np.sin(np.arange(6.0) + 3))
+        np.testing.assert_array_equal(outcome.dataset.height, np.sin(np.arange(6.0) + 3))
     return begun
 
 

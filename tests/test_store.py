@@ -129,10 +129,23 @@ def test_markers_alone_say_what_is_left(tmp_path, whole):
     assert tree(path.parent) == tree(whole)
 
 
+def test_a_part_is_read_of_much(whole):
+    """Some variables, and every so many points: what the whole has there."""
+    path = whole / "x.zarr"
+    store, dataset = fill(path, []), open_store(path)
+    assert [task.number for task in store.tasks] == list(range(33)) == list(range(len(store.tasks)))
+    for most in (1, 2, 3, 5, 8, 21):
+        steps = {dim: -(-size // most) for dim, size in dataset.sizes.items()}
+        wanted = dataset.isel({dim: slice(None, None, step) for dim, step in steps.items()})
+        assert store.load(most=most).identical(wanted)
+    others = [name for name in VARIABLES if name != "steps"]
+    assert store.load(["steps"], 4).identical(store.load(most=4).drop_vars(others))
+
+
 def test_one_task_when_nothing_is_cut(tmp_path):
     variables = {"response": VARIABLES["response"], "mean": Variable((), "float64")}
     store = Store.open(tmp_path / "x.zarr", Layout(COORDS, {"period": 99}, variables), {}, {})
-    assert store.tasks == (Task(0, {}),)
+    assert list(store.tasks) == [Task(0, {})]
     assert np.isnan(store.dataset()["mean"])  # not there yet
     store.write(store.tasks[0], {"response": everything()["response"], "mean": np.float64(3)})
     assert open_store(tmp_path / "x.zarr")["mean"] == 3

@@ -294,7 +294,7 @@ def test_a_large_sweep_needs_a_yes(monkeypatch, capsys):
 def test_more_than_the_machine_has_is_refused(monkeypatch):
     sweep = parse_sweep(put("model.hidden", [4096] * 4, NETWORK))
     assert cost.estimate_cost(sweep).bytes > 50e9
-    monkeypatch.setattr(cost, "_memory", lambda: 16 * 10**9)
+    monkeypatch.setattr(cost, "memory", lambda: 16 * 10**9)
     with pytest.raises(ArgumentError, match=r"GB of memory, and there are 16 GB"):
         cost.check_cost(sweep)
     with pytest.raises(ArgumentError, match="add `double`"):

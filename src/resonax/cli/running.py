@@ -117,7 +117,12 @@ def save_figures(figure: Figure, out: Place, name: str) -> None:
 
 def draw(computation: Computation) -> None:
     """Draw an experiment from what is stored."""
-    from resonax.figures import plot_sweep
+    from resonax.figures import drawn_part, plot_sweep
 
     experiment, out = computation.experiment, computation.folder.parent
-    save_figures((experiment.draw or plot_sweep)(computation.load()), out, experiment.id)
+    figure = (
+        experiment.draw(computation.load())
+        if experiment.draw
+        else plot_sweep(computation.load(*drawn_part(experiment.layout)))
+    )
+    save_figures(figure, out, experiment.id)

@@ -46,7 +46,7 @@ def sweep(
     check_work(work)
     described = read_sweep(file)
     try:
-        cost = check_cost(described, double=double)
+        cost = check_cost(described, double=double, streams=True)
     except ArgumentError as error:
         raise ArgumentError(f"{file.name}: {error}") from None
     if described.id in EXPERIMENTS:
@@ -79,9 +79,8 @@ def sweep(
     if not outcomes:
         show_line(f"part {work.shard} is done; resonax status {out} says what is left", console)
         return
-    rate = outcomes[0].dataset.rate
-    share = float((rate > 0).sum() / rate.count())
-    show_line(f"{share:.1%} of {int(rate.count())} cells grow.", console)
+    grow, cells = outcomes[0].computation.count_growing()
+    show_line(f"{grow / max(cells, 1):.1%} of {cells} cells grow.", console)
     numbers = out / "results" / f"{described.id}.zarr"
     show_line(f"figure: {figure_path(out, described.id)}, numbers: {numbers}", console)
 

@@ -4,6 +4,6 @@ from resonax.figures.check import plot_check
 from resonax.figures.dark import darken
 from resonax.figures.map import plot_map
 from resonax.figures.style import save_figure
-from resonax.figures.sweeps import plot_sweep
+from resonax.figures.sweeps import drawn_part, plot_sweep
 
-__all__ = ["darken", "plot_check", "plot_map", "plot_sweep", "save_figure"]
+__all__ = ["darken", "drawn_part", "plot_check", "plot_map", "plot_sweep", "save_figure"]

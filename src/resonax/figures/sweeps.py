@@ -11,9 +11,24 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-__all__ = ["plot_sweep"]
+    from resonax.results import Layout
 
+__all__ = ["drawn_part", "plot_sweep"]
+
+_POINTS = 2_000  # along an axis of a map: a figure has fewer pixels
 _MANY = 12  # values of the first axis from which a sweep is drawn as a map
+
+
+def drawn_part(layout: Layout) -> tuple[list[str], int | None]:
+    """Return the variables of a sweep that its figure shows, and how many points of an axis.
+
+    A map shows no single runs, and no more points than it has pixels: it is drawn from a part of
+    the results that is bounded, however many they are.
+    """
+    variables = layout.variables
+    if len(layout.coords[variables["log_response"].dims[1]]) < _MANY:
+        return list(variables), None
+    return [name for name, variable in variables.items() if "run" not in variable.dims], _POINTS
 
 
 def plot_sweep(dataset: xr.Dataset) -> Figure:

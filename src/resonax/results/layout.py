@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from resonax.checks import ArgumentError, check_whole
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["FILL", "TASKS", "Layout", "Task", "Variable", "compare"]
+__all__ = ["FILL", "TASKS", "Layout", "Task", "Tasks", "Variable", "compare"]
 
 # The types a variable may have, with the value where nothing is stored.
 FILL = {"float64": math.nan, "float32": math.nan, "int64": 0, "bool": False}
@@ -106,14 +105,18 @@ class Layout:
         """Return how many tasks there are."""
         return math.prod(-(-len(self.coords[dim]) // self.chunk(dim)) for dim in self.cut)
 
-    def tasks(self) -> tuple[Task, ...]:
-        """Return the cells of the cut, in order."""
-        cut, sides = self.cut, []
-        for dim in cut:
+    def task(self, number: int) -> Task:
+        """Return a cell of the cut by its number."""
+        rest, region = number, {}
+        for dim in reversed(self.cut):
             chunk, length = self.chunk(dim), len(self.coords[dim])
-            sides.append([slice(i, min(i + chunk, length)) for i in range(0, length, chunk)])
-        cells = itertools.product(*sides)
-        return tuple(Task(i, dict(zip(cut, c, strict=True))) for i, c in enumerate(cells))
+            rest, place = divmod(rest, -(-length // chunk))
+            region[dim] = slice(chunk * place, min(chunk * (place + 1), length))
+        return Task(number, dict(reversed(region.items())))
+
+    def tasks(self) -> Tasks:
+        """Return the cells of the cut, in order."""
+        return Tasks(self)
 
     def describe(self) -> dict[str, Any]:
         """Return what must be the same for a run to go on, as plain values."""
@@ -137,6 +140,26 @@ class Task:
 
     number: int
     region: Mapping[str, slice]
+
+
+@dataclass(frozen=True, eq=False)
+class Tasks(Sequence[Task]):
+    """The tasks of a layout, each made when it is asked for: they may be very many."""
+
+    layout: Layout
+
+    def __len__(self) -> int:
+        return self.layout.count()
+
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Task]: ...
+    def __getitem__(self, index: int | slice) -> Task | list[Task]:
+        numbers = range(len(self))[index]
+        if isinstance(numbers, range):
+            return [self.layout.task(number) for number in numbers]
+        return self.layout.task(numbers)
 
 
 def _check_name(kind: str, name: str) -> None:

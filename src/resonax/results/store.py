@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from resonax.checks import ArgumentError, StoreError
 from resonax.results.chunks import chunk_name, decode, encode, seal
 from resonax.results.folder import Folder, folder_at
-from resonax.results.layout import FILL, TASKS, Layout, Task, Variable, compare
+from resonax.results.layout import TASKS, Layout, Task, Tasks, Variable, compare
 from resonax.results.marker import Marker, marker_name
 from resonax.results.metadata import (
     ELSEWHERE,
@@ -44,7 +44,7 @@ from resonax.results.metadata import (
     read_layout,
 )
 from resonax.results.place import Place, as_place
-from resonax.results.reading import read_blocks
+from resonax.results.reading import assemble, read_blocks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,7 +80,7 @@ class Store:
 
     path: Place
     layout: Layout
-    tasks: tuple[Task, ...]
+    tasks: Tasks
     specification: str  # as JSON
     versions: Mapping[str, str]
 
@@ -138,7 +138,7 @@ class Store:
             stored, began = read_layout(dataset), dataset.attrs["versions"]
         if made := compare(stored.describe(), layout.describe()):
             raise StoreError(f"{path} was made with {made}: {ELSEWHERE}")
-        if began != store.versions and (left := len(store.pending())):
+        if began != store.versions and (left := len(store.missing())):
             raise StoreError(
                 f"{path} was begun with {_other(began, store.versions)}, and {left} of its "
                 f"{len(store.tasks)} tasks are missing, which other versions may compute with "
@@ -156,9 +156,13 @@ class Store:
             raise not_a_store(self.path)
         return {int(name[:-5]) for name in names if name[:-5].isdecimal() and name[-5:] == ".json"}
 
+    def missing(self) -> list[int]:
+        """Return the numbers of the tasks that are not finished, or no longer as they were."""
+        return [task.number for task, blocks in self._blocks(self.tasks) if blocks is None]
+
     def pending(self) -> list[Task]:
         """Return the tasks that are not finished, or no longer as they were, in order."""
-        return [task for task, blocks in self._blocks(self.tasks) if blocks is None]
+        return [self.tasks[number] for number in self.missing()]
 
     def is_finished(self, task: Task) -> bool:
         """Return whether a task is stored as its marker says, by now."""
@@ -167,14 +171,14 @@ class Store:
 
     def complete(self) -> bool:
         """Return whether all tasks are finished."""
-        return not self.pending()
+        return not self.missing()
 
     def write(self, task: Task, values: Mapping[str, np.ndarray]) -> None:
         """Store the values of a task, then mark it as finished.
 
         An error leaves the task unmarked and everything else as it was.
         """
-        if task not in self.tasks[task.number : task.number + 1]:
+        if [task] != self.tasks[task.number : task.number + 1]:
             raise ArgumentError(f"task {task.number} is not one of {self.path}")
         if values.keys() != self.layout.variables.keys():
             wanted, found = ", ".join(self.layout.variables), ", ".join(values)
@@ -194,11 +198,21 @@ class Store:
 
     def dataset(self) -> xr.Dataset:
         """Return all that is stored, in memory; tasks that are not finished are nan, 0 or False."""
-        return self._load()[0]
+        return self._load(tuple(self.layout.variables), None)[0]
 
-    def load(self) -> xr.Dataset:
-        """Return all that is stored, in memory; anything missing is an error."""
-        dataset, missing = self._load()
+    def load(self, names: Iterable[str] | None = None, most: int | None = None) -> xr.Dataset:
+        """Return what is stored, in memory; anything missing is an error.
+
+        Parameters
+        ----------
+        names
+            The variables that are read; all if None.
+        most
+            About how many points of a dimension are kept: of more, every second, third, and so on.
+            The rest is read all the same, chunk by chunk, and let go.
+        """
+        wanted = tuple(self.layout.variables if names is None else names)
+        dataset, missing = self._load(wanted, most)
         if missing:
             raise StoreError(
                 f"{self.path} is not complete, {missing} of its {len(self.tasks)} tasks are missing"
@@ -210,37 +224,37 @@ class Store:
         """Remove the store with all that is in it."""
         self._folder.remove()
 
-    def _load(self) -> tuple[xr.Dataset, int]:
-        """Return what is stored, and how many tasks are missing: each chunk is read once."""
-        import numpy as np
+    def parts(self, name: str) -> Iterator[np.ndarray]:
+        """Yield a variable task by task; those that are not finished are left out."""
+        for task, blocks in self._blocks(self.tasks, names=[name]):
+            if blocks is not None:
+                yield decode(self.layout, task, name, blocks[name])
 
-        layout = self.layout
+    def _load(self, names: Sequence[str], most: int | None) -> tuple[xr.Dataset, int]:
+        """Return what is stored, and how many tasks are missing: each chunk is read once."""
+        steps = {dim: -(-len(x) // (most or len(x))) for dim, x in self.layout.coords.items()}
         with open_metadata(self.path) as stored:
-            shapes = {name: stored[name].shape for name in layout.variables}
-            kinds = {name: variable.dtype for name, variable in layout.variables.items()}
-            arrays = {name: np.full(shapes[name], FILL[kind], kind) for name, kind in kinds.items()}
-            missing = 0
-            for task, blocks in self._blocks(self.tasks):
-                if blocks is None:
-                    missing += 1
-                    continue
-                for name, block in blocks.items():
-                    dims = layout.variables[name].dims
-                    place = tuple(task.region.get(dim, slice(None)) for dim in dims)
-                    arrays[name][place] = decode(layout, task, name, block)
+            stored = stored.isel({dim: slice(None, None, steps[str(dim)]) for dim in stored.dims})
+            blocks = self._blocks(self.tasks, names=names)
+            arrays, missing = assemble(self.layout, names, steps, blocks)
             variables = {
                 name: (stored[name].dims, array, stored[name].attrs)
                 for name, array in arrays.items()
             }
-            return stored.assign(variables).load(), missing
+            others = [name for name in stored.data_vars if name not in arrays]
+            return stored.drop_vars(others).assign(variables).load(), missing
 
     def _blocks(
-        self, tasks: Sequence[Task], marked: set[int] | None = None
+        self,
+        tasks: Sequence[Task],
+        marked: set[int] | None = None,
+        names: Sequence[str] | None = None,
     ) -> Iterator[tuple[Task, dict[str, bytes] | None]]:
         """Yield tasks with their chunks, None for those that are not finished."""
         marked = self.marked() if marked is None else marked
+        names = tuple(self.layout.variables) if names is None else names
         made = digest(self.specification), self._origin[1]
-        return read_blocks(self._folder, self.layout, tasks, marked, made)
+        return read_blocks(self._folder, self.layout, tasks, marked, made, names)
 
     @cached_property
     def _folder(self) -> Folder:

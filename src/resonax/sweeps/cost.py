@@ -16,6 +16,7 @@ import numpy as np
 from resonax.checks import ArgumentError
 from resonax.sweeps.panels import applies
 from resonax.sweeps.schema import Sweep
+from resonax.sweeps.tasks import task_points
 from resonax.sweeps.validation import Cell, count_weights, kind_of, resolve, rows_drawn
 
 __all__ = ["LARGE", "Cost", "check_cost", "estimate_cost", "memory", "task_seconds"]
@@ -27,6 +28,7 @@ LARGE = f"{ASK_SECONDS / 60:g} minutes or {ASK_BYTES / GB:g} GB"
 MOST_SINGLE = 1_000_000  # steps in 32 bits: beyond, the phase of a short period is rounded away
 
 _LIBRARIES = GB // 2  # what the libraries take before anything is computed
+_DRAWN = GB // 2  # of the results, the part that a figure is drawn from
 _BLOCK, _LANES = 20, 64  # steps drawn at once, and streams are a multiple of this
 _COMPONENTS = 64  # of the law of inputs in random order, at most
 _TEST_ROWS = 10  # of a network, in each step of the window
@@ -48,11 +50,12 @@ class Cost(NamedTuple):
     engine: int  # bytes of the largest task while it runs
     stored: int  # bytes of the results
     tasks: int  # that may be done side by side
+    loaded: int  # bytes of the results that are in memory at once
 
     @property
     def bytes(self) -> int:
-        """Memory in all: the libraries, the largest task, and the results twice, to be drawn."""
-        return _LIBRARIES + self.engine + 2 * self.stored
+        """Memory in all: the libraries, the largest task, and what is loaded twice, to be drawn."""
+        return _LIBRARIES + self.engine + 2 * self.loaded
 
     @property
     def is_large(self) -> bool:
@@ -135,7 +138,7 @@ def _panel(sweep: Sweep, number: int, points: Mapping[str, np.ndarray], item: in
     for name, array in points.items():
         low, high = panel.limits.get(name, (-np.inf, np.inf))
         lengths.append(int(((array >= low) & (array <= high)).sum()))
-    chunk = lengths[1] if sweep.theory else min(sweep.chunk, lengths[1])
+    chunk = min(task_points(sweep), lengths[1])
     inner, columns = (lengths[0], chunk) if sweep.share else (1, lengths[0] * chunk)
     streams = -(-columns * cell.run.runs // _LANES) * _LANES
     own = (*kind_of("optimizer", cell.optimizer).varying(), "start", "batch", "dim")
@@ -177,8 +180,8 @@ def task_seconds(sweep: Sweep, tasks: int) -> tuple[float, ...]:
     return tuple(seconds)
 
 
-def estimate_cost(sweep: Sweep, *, double: bool = False) -> Cost:
-    """Return what a sweep will take.
+def estimate_cost(sweep: Sweep, *, double: bool = False, streams: bool = False) -> Cost:
+    """Return what a sweep will take; ``streams`` if its results are not to be returned as a whole.
 
     Examples
     --------
@@ -198,6 +201,7 @@ def estimate_cost(sweep: Sweep, *, double: bool = False) -> Cost:
     ]
     cells = int(np.prod([len(array) for array in points.values()])) * len(panels)
     criteria = len(sweep.theory.criteria) if sweep.theory else 0
+    stored = 8 * cells * (8 + 2 * sweep.run.runs + 3 * criteria)
     kinds = 1
     if "batch" in points and not (sweep.share and next(iter(points)) == "batch"):
         kinds = len(points["batch"])
@@ -208,8 +212,9 @@ def estimate_cost(sweep: Sweep, *, double: bool = False) -> Cost:
         seconds=sum(panel.products / _SPEED + kinds * panel.compile for panel in panels)
         + sum(_theory_seconds(sweep, number, points) for number in range(len(panels))),
         engine=int(max(panel.bytes for panel in panels)),
-        stored=8 * cells * (8 + 2 * sweep.run.runs + 3 * criteria),
-        tasks=len(panels) * (1 if sweep.theory else -(-len([*points.values()][1]) // sweep.chunk)),
+        stored=stored,
+        tasks=len(panels) * -(-len([*points.values()][1]) // task_points(sweep)),
+        loaded=min(stored, _DRAWN) if streams else stored,
     )
 
 
@@ -221,9 +226,9 @@ def memory() -> int:
         return 0
 
 
-def check_cost(sweep: Sweep, *, double: bool = False) -> Cost:
+def check_cost(sweep: Sweep, *, double: bool = False, streams: bool = False) -> Cost:
     """Return what a sweep will take; raise `ArgumentError` where that is out of reach."""
-    found = estimate_cost(sweep, double=double)
+    found = estimate_cost(sweep, double=double, streams=streams)
     if found.steps > MOST_SINGLE and not double:
         raise ArgumentError(
             f"run.steps must be at most {MOST_SINGLE:,} in 32 bits, got {found.steps:,}: "

@@ -39,9 +39,18 @@ def _unpack(packed: bytes) -> Computation:
 class Outcome:
     """What an experiment gave, and the seconds that were computed now (None: all was stored)."""
 
-    experiment: Experiment
-    dataset: xr.Dataset
+    computation: Computation
     seconds: float | None
+
+    @property
+    def experiment(self) -> Experiment:
+        """What was run."""
+        return self.computation.experiment
+
+    @cached_property
+    def dataset(self) -> xr.Dataset:
+        """All that is stored, read when it is asked for."""
+        return self.computation.load()
 
 
 @dataclass(frozen=True)
@@ -102,15 +111,15 @@ class Computation:
         attributes = {**self.experiment.attributes, **words}
         layout = self.experiment.layout
         store = Store.open(self.path, layout, self._specification, attributes, versions())
-        pending = store.pending()
-        if damaged := len(store.marked().intersection(task.number for task in pending)):
+        missing = store.missing()
+        if damaged := len(store.marked().intersection(missing)):
             share = f"{damaged} of {self.tasks} tasks"
             _LOG.warning("%s: %s damaged or missing, computed again", self.path, share)
-        return tuple(task.number for task in pending)
+        return tuple(missing)
 
     def pending(self) -> tuple[int, ...]:
         """Return the tasks that are missing in a store that was opened."""
-        return tuple(task.number for task in self._store.pending())
+        return tuple(self._store.missing())
 
     def is_finished(self, number: int) -> bool:
         """Return whether a task is stored, whoever made it."""
@@ -149,9 +158,20 @@ class Computation:
         if not self._store.marked():
             self._store.remove()
 
-    def load(self) -> xr.Dataset:
-        """Return what is stored, with the labels of its panels; it must be complete."""
-        dataset, labels = self._store.load(), self.experiment.labels
+    def count_growing(self) -> tuple[int, int]:
+        """Return how many cells have a rate above 0, and how many have a rate, part by part."""
+        grow = cells = 0
+        for rate in self._store.parts("rate"):
+            grow += int((rate > 0).sum())
+            cells += int((rate == rate).sum())  # not nan
+        return grow, cells
+
+    def load(self, names: Iterable[str] | None = None, most: int | None = None) -> xr.Dataset:
+        """Return what is stored, with the labels of its panels; it must be complete.
+
+        ``names`` and ``most`` are those of `Store.load`: of many results, what is needed.
+        """
+        dataset, labels = self._store.load(names, most), self.experiment.labels
         if labels:
             words = [labels.get(str(name), str(name)) for name in dataset.panel.values]
             dataset = dataset.assign_coords(label=("panel", words))
@@ -233,4 +253,4 @@ def run_experiments(
         forget_signs(place, item.id)
         if finish and is_remote:
             finish(made[item.id])
-    return [Outcome(item, made[item.id].load(), ledger.seconds.get(item.id)) for item in whole]
+    return [Outcome(made[item.id], ledger.seconds.get(item.id)) for item in whole]

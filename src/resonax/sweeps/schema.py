@@ -208,7 +208,8 @@ class Sweep(_Strict):
     run: Run = Run()
     axes: dict[str, Axis]
     share: bool = True  # cells along the first axis share their random numbers
-    chunk: int = Field(default=100_000, ge=1, le=100_000)  # points of the second axis in a task
+    # Points of the second axis in a task; as many as make a task of a moderate size if None.
+    chunk: int | None = Field(default=None, ge=1, le=MOST["points"])
     panels: Annotated[
         tuple[Panel, ...], Strict(False), Field(min_length=1, max_length=MOST["panels"])
     ] = (Panel(name="all"),)

@@ -16,6 +16,7 @@ from resonax.stability import stability_map
 from resonax.sweeps.build import build_setting, build_training
 from resonax.sweeps.panels import applies
 from resonax.sweeps.schema import Panel, Sweep
+from resonax.sweeps.tasks import described_chunk, task_points
 from resonax.sweeps.validation import resolve
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def sweep_specification(sweep: Sweep) -> dict[str, Any]:
     table = sweep.model_dump(mode="json", exclude=words)
     for panel in table["panels"]:
         del panel["label"], panel["reading"], panel["smoke"]
+    table["chunk"] = described_chunk(sweep)
     table["axes"] = {name: points.tolist() for name, points in sweep.points().items()}
     return table
 
@@ -65,7 +67,7 @@ def sweep_layout(sweep: Sweep) -> Layout:
             **points,
             "run": np.arange(sweep.run.runs),
         },
-        chunks={"panel": 1, second: len(points[second]) if sweep.theory else sweep.chunk},
+        chunks={"panel": 1, second: task_points(sweep)},
         variables=variables,
         coord_attributes={name: _label(name) for name in points},
     )
@@ -78,19 +80,19 @@ def sweep_groups(sweep: Sweep) -> tuple[tuple[int, ...], ...]:
     are given to it, and so is whether a loss is summed. Where theory is asked for, that takes
     longer than to compile, and each task is a group of its own.
     """
-    tasks = sweep_layout(sweep).tasks()
+    count = sweep_layout(sweep).count()
     if sweep.theory:
-        return tuple((task.number,) for task in tasks)
+        return tuple((number,) for number in range(count))
+    each = count // len(sweep.panels)  # tasks of a panel, one after the other
     groups: dict[str, list[int]] = {}
-    for task in tasks:
-        panel = sweep.panels[task.region["panel"].start if "panel" in task.region else 0]
+    for start, panel in zip(range(0, count, each), sweep.panels, strict=True):
         words = [
             {key: value for key, value in sorted(table.items()) if not isinstance(value, float)}
             for name in ("process", "model", "optimizer", "train", "run")
             for table in [sweep.merged(panel, name)]
         ]
         words[3].pop("reduction", None)
-        groups.setdefault(repr((words, panel.limits)), []).append(task.number)
+        groups.setdefault(repr((words, panel.limits)), []).extend(range(start, start + each))
     return tuple(tuple(numbers) for numbers in groups.values())
 
 
