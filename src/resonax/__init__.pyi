@@ -49,6 +49,7 @@ from .learners import (
     rmsprop as rmsprop,
     sgd as sgd,
 )
+from .online.guard import Guard as Guard
 from .probing.probe import (
     Probe as Probe,
     probe as probe,

@@ -42,6 +42,7 @@ __all__ = [
     "is_marked",
     "look",
     "marks",
+    "needs_snapshot",
     "trained_on",
 ]
 
@@ -164,12 +165,17 @@ def is_marked(state: ReplayState, config: ReplayConfig) -> bool:
     return not mixed and state.step in marks(state.next_test, config.spacing)
 
 
+def needs_snapshot(state: ReplayState, config: ReplayConfig) -> bool:
+    """Return whether a copy of the learner is made before the next step."""
+    return state.step % config.spacing == 0 or not state.ladder.snapshots
+
+
 def before_step(
     state: ReplayState, config: ReplayConfig, learner: Learner, batch: Any
 ) -> ReplayState:
     """Return the state with the batch of the next step, and a snapshot if it is time for one."""
     ladder = state.ladder
-    if state.step % config.spacing == 0 or not ladder.snapshots:
+    if needs_snapshot(state, config):
         snapshot = Snapshot(state.step, learner.save())
         ladder = ladders.push(ladder, snapshot, config.spacing, config.rungs)
     ladder = ladders.with_batch(ladder, batch, learner.size(batch), config.memory)

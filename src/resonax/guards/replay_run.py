@@ -21,12 +21,13 @@ from resonax.guards.rhythm import dominant_period
 __all__ = [
     "ReplayLearner",
     "ReplayRun",
+    "act_on",
     "announce",
     "as_candidates",
     "init",
     "report",
     "sized",
-    "update",
+    "step",
 ]
 
 _LOGGER = logging.getLogger("resonax")
@@ -83,10 +84,10 @@ def sized(run: ReplayRun, rows: int) -> ReplayRun:
     return replace(run, config=replace(run.config, reservoir=reservoir))
 
 
-def update(run: ReplayRun, learner: ReplayLearner, batch: Any) -> tuple[ReplayRun, Any]:
-    """Train the learner on a batch and do what is due; the run after it, and the loss."""
-    config, state = run.config, run.state
-    state = replay.before_step(state, config, learner, batch)
+def step(run: ReplayRun, learner: ReplayLearner, batch: Any) -> tuple[ReplayRun, Any, bool]:
+    """Train the learner on a batch; the run after it, the loss, and whether something is due."""
+    config = run.config
+    state = replay.before_step(run.state, config, learner, batch)
     used = config.candidates[state.place]
     learner.set(used)
     count = len(state.ladder.batches)
@@ -96,11 +97,11 @@ def update(run: ReplayRun, learner: ReplayLearner, batch: Any) -> tuple[ReplayRu
     if state.step % config.spacing == 0:
         losses = (*losses, state.recent[-1])
         memory = max(memory, _size(state, learner))
-    made = ReplayRun(config, state, losses, run.events, memory)
-    return (_acted(made, learner) if is_due else made), loss
+    return ReplayRun(config, state, losses, run.events, memory), loss, is_due
 
 
-def _acted(run: ReplayRun, learner: ReplayLearner) -> ReplayRun:
+def act_on(run: ReplayRun, learner: ReplayLearner) -> ReplayRun:
+    """Do what is due after a step; the learner is where the run goes on."""
     state = act(run.state, run.config, learner)
     new = state.decisions[len(run.state.decisions) :]
     period = _period(state, learner) if new else None

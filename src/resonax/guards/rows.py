@@ -1,4 +1,4 @@
-"""Rows of several batches in random order."""
+"""Rows of batches: several in random order, and a few numbers that tell of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["mixed_places"]
+__all__ = ["mixed_places", "row_summary"]
+
+_SEEN = 16  # numbers of a batch that its rhythm is looked for in
 
 
 def mixed_places(
@@ -32,3 +34,16 @@ def mixed_places(
     ends = np.cumsum(wanted)
     order = rng.permutation(sum(rows))[: ends[-1]]
     return np.split(order, ends[:-1])
+
+
+def row_summary(rows: np.ndarray) -> np.ndarray:
+    """Return the mean of rows, or some of its numbers where it is long.
+
+    Examples
+    --------
+    >>> row_summary(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([2., 3.])
+    """
+    rows = np.atleast_1d(rows)
+    mean = rows.reshape(len(rows), -1).mean(axis=0, dtype=float)
+    return mean[:: max(1, len(mean) // _SEEN)][:_SEEN]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from resonax.checks import ArgumentError
-from resonax.guards.rows import mixed_places
+from resonax.guards.rows import mixed_places, row_summary
 from resonax.jax.hyperparameters import Hyperparameters
 
 __all__ = [
@@ -23,8 +23,6 @@ __all__ = [
     "stacked",
     "summary",
 ]
-
-_SEEN = 16  # numbers of a batch that its rhythm is looked for in
 
 
 class KeptBatch(NamedTuple):
@@ -128,5 +126,4 @@ def summary(data: Any) -> np.ndarray:
     """Return the mean row of the first floating array of a batch, some of its numbers."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(data)]
     first = next((leaf for leaf in leaves if leaf.dtype.kind not in "iub"), leaves[0])
-    mean = first.reshape(len(first), -1).mean(axis=0, dtype=float)
-    return mean[:: max(1, len(mean) // _SEEN)][:_SEEN]
+    return row_summary(first)

@@ -170,7 +170,8 @@ def replay_guard(
         own = hyperparameters.read(state.opt_state)
         learner = JaxLearner(programs, Saved(*state[:3]), run.config.reservoir)
         kept = KeptBatch(data, state.key, run.state.step, own)
-        run, loss = replay_run.update(run, learner, kept)
+        run, loss, is_due = replay_run.step(run, learner, kept)
+        run = replay_run.act_on(run, learner) if is_due else run
         events = run.events[len(state.run.events) :]
         if speak:
             announce(events)

@@ -18,7 +18,7 @@ import numpy as np
 from resonax.checks import ArgumentError
 from resonax.probing.leaves import WEIGHTS, Leaf, Leaves, walk_object
 
-__all__ = ["Learner", "adapt"]
+__all__ = ["Learner", "adapt", "check_reach", "is_overflow", "library_of"]
 
 _ACCEPTED = (
     "learner must be a scikit-learn regressor with partial_fit, a river regressor, (torch module, "
@@ -26,6 +26,29 @@ _ACCEPTED = (
 )
 _WEIGHT_NAME = re.compile("param|weight|coef|intercept|latent|theta")
 _REACH = 1e11
+
+
+def library_of(model: Any) -> str | None:
+    """Return which library a model learns like, ``river`` or ``sklearn``; None for others."""
+    if hasattr(model, "learn_one") and hasattr(model, "predict_one"):
+        return "river"
+    return "sklearn" if hasattr(model, "partial_fit") and hasattr(model, "predict") else None
+
+
+def is_overflow(error: Exception) -> bool:
+    """Return whether a library says that numbers have ended; the rows are finite."""
+    ended = isinstance(error, (OverflowError, FloatingPointError))
+    return ended or bool(re.search("overflow|infinity|finite", str(error)))
+
+
+def check_reach(prediction: float | np.ndarray, target: float | np.ndarray) -> None:
+    """Raise OverflowError where predictions are so large that their gradients are clipped.
+
+    River and scikit-learn clip the slope of the loss at 1e12. From there on a run that diverges
+    moves at random instead of growing, and can stay below any limit for its weights.
+    """
+    if not np.all(np.abs(prediction) <= _REACH + 10 * np.abs(target)):
+        raise OverflowError("predictions so large that their gradients are clipped")
 
 
 @runtime_checkable
@@ -63,21 +86,14 @@ class _Attributes(Leaves):
             for leaf, name in zip(found, named, strict=True)
         ]
 
-    def _check_reach(self, prediction: float | np.ndarray, target: float | np.ndarray) -> None:
-        # River and scikit-learn clip the slope of the loss at 1e12. From there on a run that
-        # diverges moves at random instead of growing, and can stay below any limit for its weights.
-        if not np.all(np.abs(prediction) <= _REACH + 10 * np.abs(target)):
-            raise OverflowError("predictions so large that their gradients are clipped")
-
 
 class _Sklearn(_Attributes):
     def learn(self, inputs: np.ndarray, target: np.ndarray) -> None:
-        self._check_reach(self.predict(inputs), target)
+        check_reach(self.predict(inputs), target)
         try:
             self.model.partial_fit(inputs, target)
         except ValueError as error:
-            ended = re.search("overflow|infinity|finite", str(error))  # the rows are finite
-            raise (OverflowError(error) if ended else error) from None
+            raise (OverflowError(error) if is_overflow(error) else error) from None
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         if not self.leaves():  # not fitted yet: it has no weights, and will begin with zeros
@@ -98,7 +114,7 @@ class _River(_Attributes):
 
     def learn(self, inputs: np.ndarray, target: np.ndarray) -> None:
         for row, wanted in zip(self._rows(inputs), target.tolist(), strict=True):
-            self._check_reach(self.model.predict_one(row) or 0.0, wanted)
+            check_reach(self.model.predict_one(row) or 0.0, wanted)
             self.model.learn_one(row, wanted)
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
@@ -258,10 +274,11 @@ def adapt(learner: Any, names: Sequence[Any] | None = None) -> Learner:
         return learner
     if isinstance(learner, tuple) and len(learner) in (2, 3):
         return _adapt_tuple(*learner)
-    if hasattr(learner, "learn_one") and hasattr(learner, "predict_one"):
+    library = library_of(learner)
+    if library == "river":
         return _River(learner, None if names is None else list(names))
     classifies = hasattr(learner, "predict_proba") or hasattr(learner, "decision_function")
-    if hasattr(learner, "partial_fit") and hasattr(learner, "predict") and not classifies:
+    if library == "sklearn" and not classifies:
         return _Sklearn(learner)
     raise ArgumentError(f"{_ACCEPTED}, got {type(learner).__name__}")
 

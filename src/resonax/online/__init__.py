@@ -1,0 +1,1 @@
+"""A guard by replay for learners of any library that can be copied."""

@@ -1,0 +1,241 @@
+"""A guard by replay for learners of river, scikit-learn, or of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from resonax.checks import ArgumentError, check_whole
+from resonax.guards import replay_run
+from resonax.guards.learner import Candidate, default_candidates
+from resonax.guards.replay import ReplayConfig, needs_snapshot
+from resonax.guards.replay_report import ReplayReport
+from resonax.guards.replay_run import announce, as_candidates
+from resonax.online.calls import Call, count_rows
+from resonax.online.groups import Group
+from resonax.online.knobs import Knobs
+from resonax.online.learner import CopiedLearner
+from resonax.online.libraries import Library, find_library
+
+__all__ = ["Guard"]
+
+
+class Guard:
+    r"""Guard a model that learns by calls, by training it again where the order of rows harms.
+
+    It decides as `resonax.torch.Guard` does, and needs nothing but copies of the model. In place of
+    ``model.learn_one(x, y)`` or ``model.partial_fit(X, y)`` write ``guard.learn(x, y)``.
+
+    Parameters
+    ----------
+    model
+        A model of river or scikit-learn, or any object that can be copied. It is trained in place:
+        going back changes its attributes.
+    policy
+        ``safe`` acts; ``watch`` warns where ``safe`` would act, and changes nothing.
+    learn
+        ``learn(model, *batch)`` trains the model; by default ``learn_one`` or ``partial_fit``.
+    loss
+        ``loss(model, *batch)`` returns the mean loss of a batch, without training; by default the
+        squared error, or the log loss or hinge loss of a classifier.
+    momentum, lr
+        Paths of the attributes that hold the momentum and the step size, such as
+        ``"optimizer.rho"``; those of river's optimizers and of scikit-learn are known. A candidate
+        is in force during a call only.
+    candidates
+        Momenta to try, or `Candidate` values from the mildest to the strongest.
+    mix
+        Whether the guard may train on mixed rows of recent steps.
+    budget
+        Extra work for each step in the long run, in steps, as long as nothing is wrong.
+    memory
+        Bytes that kept batches may take.
+    spacing
+        Steps between copies. Up to eight are kept, the oldest 8 to 16 spacings old: the guard sees
+        no rhythm that is slower.
+    rows
+        Rows of a step, where each call is one row. They are learnt at once; the guard counts, keeps
+        and mixes them together.
+    seed
+        Of the random orders in which rows are mixed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import SGDRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> guard = Guard(SGDRegressor(learning_rate="constant", eta0=0.01))
+    >>> for _ in range(100):
+    ...     X = rng.standard_normal((8, 2))
+    ...     loss = guard.learn(X, X[:, 0])
+    >>> print(str(guard.report()).partition("\n")[0])
+    step 100, policy safe: momentum 0
+    >>> print(f"{guard.model.coef_[0]:.1f}")
+    1.0
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        policy: str = "safe",
+        *,
+        learn: Callable[..., Any] | None = None,
+        loss: Callable[..., Any] | None = None,
+        momentum: str | Iterable[str] | None = None,
+        lr: str | Iterable[str] | None = None,
+        candidates: Iterable[float | Candidate] | None = None,
+        mix: bool = True,
+        budget: float = 0.05,
+        memory: int = 2**28,
+        spacing: int = 32,
+        rows: int = 16,
+        seed: int = 0,
+    ):
+        check_whole("rows", rows, low=1)
+        library = _completed(find_library(model), learn, loss, _paths(momentum), _paths(lr))
+        knobs = library.knobs.checked(model)
+        own = knobs.largest_momentum(model)
+        made = _candidates(knobs, own, candidates, mix)
+        config = ReplayConfig(
+            made, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed
+        )
+        self._learner = CopiedLearner(model, library)
+        self._run = replay_run.init(config)
+        self._group: Group | None = None
+        self._rows = rows
+
+    @property
+    def model(self) -> Any:
+        """The model that is guarded."""
+        return self._learner.model
+
+    @property
+    def setting(self) -> Candidate:
+        """The candidate in use."""
+        return self._run.setting
+
+    def learn(self, *batch: Any, **options: Any) -> float:
+        """Train the model on a batch, and do what is due; the loss on it before.
+
+        Parameters
+        ----------
+        *batch
+            What the model learns from: one row, such as ``x, y`` of river, or arrays, tables,
+            sparse matrices or lists of one row for each example, such as ``X, y`` of scikit-learn.
+        **options
+            Given to the call as they are, such as ``classes``.
+        """
+        rows = count_rows(batch)
+        if not batch or rows == 0:
+            raise ArgumentError("learn needs a batch of at least one row, such as learn(x, y)")
+        known = len(self._run.events)
+        if rows is None:
+            loss = self._learn_row(batch, options)
+        else:
+            self._end_group()
+            self._run = replay_run.sized(self._run, rows)
+            loss = self._step(self._learner.call(batch, options))
+        announce(self._run.events[known:])
+        return loss
+
+    def _learn_row(self, row: tuple[Any, ...], options: dict[str, Any]) -> float:
+        learner = self._learner
+        if self._group is not None and self._group.start.options != options:
+            self._end_group()
+        if self._group is None:
+            self._run = replay_run.sized(self._run, self._rows)
+            is_due = needs_snapshot(self._run.state, self._run.config)
+            before = learner.save() if is_due else None
+            self._group = Group(learner.call((), options), before)
+        loss = self._group.learn(learner, row, self.setting)
+        self._raise_watched()
+        if len(self._group.rows) >= self._rows:
+            self._end_group()
+        return loss
+
+    def _end_group(self) -> None:
+        """Take the rows so far as one step."""
+        if self._group is None:
+            return
+        learner, learnt = self._learner, self._group.learnt()
+        self._group, learner.learnt = None, learnt
+        self._step(learnt.call)
+
+    def _step(self, call: Call) -> float:
+        learner = self._learner
+        try:
+            self._run, loss, is_due = replay_run.step(self._run, learner, call)
+        finally:
+            learner.learnt = None
+        self._raise_watched()
+        if is_due:
+            self._act()
+        return loss
+
+    def _raise_watched(self) -> None:
+        """Raise what the library raised, where the guard is not to change anything."""
+        if self._learner.error is not None and self._run.config.policy == "watch":
+            raise self._learner.error
+
+    def _act(self) -> None:
+        learner = self._learner
+        random = learner.random_state()
+        try:
+            self._run = replay_run.act_on(self._run, learner)
+        finally:
+            learner.set_random_state(random)  # the user's own random numbers go on as they were
+
+    def report(self) -> ReplayReport:
+        """Return what is known of the run; print it, plot it, or take ``to_dict()``."""
+        return replay_run.report(self._run, self._learner)
+
+
+def _paths(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _completed(
+    found: Library | None,
+    learn: Callable[..., Any] | None,
+    loss: Callable[..., Any] | None,
+    momentum: tuple[str, ...] | None,
+    lr: tuple[str, ...] | None,
+) -> Library:
+    """Return how a model learns: what is given, and else what is known of its library."""
+    if found is None:
+        if learn is None or loss is None:
+            raise ArgumentError(
+                "a model with neither learn_one nor partial_fit needs two functions: "
+                "learn=lambda model, x, y: model.learn(x, y) and "
+                "loss=lambda model, x, y: (model.predict(x) - y) ** 2"
+            )
+        found = Library(learn, loss, Knobs(), has_random=True)
+    elif learn is not None:
+        found = found._replace(has_random=True)
+    knobs = found.knobs
+    knobs = Knobs(knobs.momentum if momentum is None else momentum, knobs.lr if lr is None else lr)
+    return found._replace(learn=learn or found.learn, loss=loss or found.loss, knobs=knobs)
+
+
+def _candidates(
+    knobs: Knobs, own: float, given: Iterable[float | Candidate] | None, mix: bool
+) -> tuple[Candidate, ...]:
+    """Return the candidates that a model can be trained with."""
+    if given is None:
+        made = default_candidates(own, mix=mix)
+        if not knobs.lr:
+            made = tuple(one for one in made if one.lr == 1)
+    else:
+        made = (Candidate(own), *as_candidates(given))
+    if not knobs.lr and any(one.lr != 1 for one in made):
+        raise ArgumentError("a candidate with another step size needs lr, where the model has it")
+    if not knobs.momentum and any(one.momentum != own for one in made):
+        raise ArgumentError("a candidate with a momentum needs momentum, where the model has it")
+    if len(made) == 1:
+        raise ArgumentError(
+            "there is nothing to change in this model: name the attributes of its momentum= or "
+            "lr=, or allow mix=True"
+        )
+    return made

@@ -1,0 +1,158 @@
+"""Any model that can be copied, as a learner that can be rewound and trained again."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from resonax.guards.learner import Candidate
+from resonax.online import calls
+from resonax.online.calls import Call
+from resonax.online.libraries import Library
+from resonax.probing.adapters import is_overflow
+
+__all__ = ["CopiedLearner", "Learnt"]
+
+
+class Learnt(NamedTuple):
+    """A step that was made already, row by row: with a copy from before it, if one was needed."""
+
+    call: Call
+    before: Any
+    loss: float
+
+
+class CopiedLearner:
+    """A model and how it learns; copies are pickled, which is quicker than `copy.deepcopy`.
+
+    A model that cannot be pickled is copied by `copy.deepcopy`. Going back gives the model the
+    attributes of a copy, so that it stays the same object.
+
+    Attributes
+    ----------
+    learnt
+        A step that was made already: asked to make it, the learner does nothing.
+    error
+        What the library raised in the last step as its numbers ended, or None.
+    """
+
+    def __init__(self, model: Any, library: Library):
+        self.model, self.library = model, library
+        self.own = self.candidate = Candidate(library.knobs.largest_momentum(model))
+        self.learnt: Learnt | None = None
+        self.error: Exception | None = None
+        self.is_pickled = _can_pickle(model)
+
+    def call(self, batch: tuple[Any, ...], options: dict[str, Any]) -> Call:
+        """Return a call as it is kept."""
+        own = self.library.knobs.read(self.model)
+        return Call(calls.copied(batch), options, own, self.random_state())
+
+    def random_state(self) -> Any:
+        """Return the state of NumPy's global random numbers; None for who does not use them."""
+        return np.random.get_state(legacy=False) if self.library.has_random else None  # noqa: NPY002
+
+    def set_random_state(self, state: Any) -> None:
+        """Continue with earlier random numbers."""
+        if state is not None:
+            np.random.set_state(state)  # noqa: NPY002
+
+    def save(self) -> Any:
+        """Return a copy of the model."""
+        if self.learnt is not None:
+            return self.learnt.before
+        return pickle.dumps(self.model, 5) if self.is_pickled else copy.deepcopy(self.model)
+
+    def load(self, saved: Any) -> None:
+        """Become a copy."""
+        made = pickle.loads(saved) if self.is_pickled else copy.deepcopy(saved)
+        if hasattr(self.model, "__dict__"):
+            self.model.__dict__.clear()
+            self.model.__dict__.update(made.__dict__)
+        else:
+            self.model = made
+
+    def set(self, candidate: Candidate) -> None:
+        """Train with this candidate from now on."""
+        self.candidate = candidate
+
+    def step(self, batch: Call) -> float:
+        """Train on a batch; the loss before it, infinity where numbers have ended."""
+        if self.learnt is not None and batch is self.learnt.call:
+            return self.learnt.loss
+        self.set_random_state(batch.random)
+        losses = []
+        with np.errstate(all="ignore"), self._in_force(batch.own):
+            for part in batch.parts:
+                losses.append(self.loss_of(part))
+                self.error = _overflow(self.library.learn, self.model, *part, **batch.options)
+                if self.error is not None:
+                    return math.inf
+        return sum(losses) / len(losses)
+
+    def _in_force(self, own: dict[str, Any] | None) -> contextlib.AbstractContextManager[None]:
+        knobs, used = self.library.knobs, self.candidate
+        if own is None:
+            if used.momentum >= self.own.momentum and used.lr == 1:
+                return contextlib.nullcontext()
+            own = knobs.read(self.model)
+        return knobs.in_force(self.model, own, used)
+
+    def loss(self, batches: Sequence[Call]) -> float:
+        """Return the mean loss on batches."""
+        with np.errstate(all="ignore"):
+            losses = [self.loss_of(part) for part in calls.join(batches).parts]
+        return sum(losses) / len(losses)
+
+    def loss_of(self, part: tuple[Any, ...]) -> float:
+        """Return the loss on one call's batch; infinity if it is not finite."""
+        try:
+            found = float(self.library.loss(self.model, *part))
+        except (ValueError, ArithmeticError) as error:
+            if not is_overflow(error):
+                raise
+            return math.inf
+        return found if math.isfinite(found) else math.inf
+
+    def mix(
+        self, batches: Sequence[Call], rng: np.random.Generator, like: Sequence[Call] | None = None
+    ) -> Sequence[Call]:
+        """Return the rows of batches in random order."""
+        return calls.mix_rows(batches, rng, like)
+
+    def size(self, batch: Call) -> int:
+        """Return the bytes of a batch."""
+        return calls.byte_size(batch)
+
+    def summary(self, batch: Call) -> np.ndarray:
+        """Return a few numbers of a batch."""
+        return calls.summary(batch)
+
+    def saved_size(self, saved: Any) -> int:
+        """Return the bytes of a copy; of one that cannot be pickled they are not known."""
+        return len(saved) if self.is_pickled else 0
+
+
+def _can_pickle(model: Any) -> bool:
+    try:
+        pickle.loads(pickle.dumps(model, 5))
+    except Exception:
+        return False
+    return True
+
+
+def _overflow(function: Callable[..., object], *batch: Any, **options: Any) -> Exception | None:
+    """Return the error of a call in which numbers ended; others are raised."""
+    try:
+        function(*batch, **options)
+    except (ValueError, ArithmeticError) as error:
+        if not is_overflow(error):
+            raise
+        return error
+    return None

@@ -1,0 +1,102 @@
+"""One linear problem in 64 bits through every adapter of the guard by replay: one set of decisions.
+
+The learners are written independently: NumPy by hand, torch and JAX by their own derivatives.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import torch
+
+from linear_learner import LinearLearner, switching_rows
+from resonax import Guard
+from resonax.guards import replay_run
+from resonax.guards.learner import default_candidates
+from resonax.guards.replay import ReplayConfig
+from resonax.jax import replay_guard
+from resonax.torch.batches import KeptBatch
+from resonax.torch.learner import TorchLearner
+
+LR, MOMENTUM = 0.01, 0.95
+
+
+def rows():
+    return switching_rows(300, period=6, seed=1)
+
+
+def by_copies():
+    """`resonax.Guard` on the learner by hand, with its step and its names."""
+    guard = Guard(
+        LinearLearner(LR, MOMENTUM),
+        learn=lambda model, x, y: model.step((x, y)),
+        loss=lambda model, x, y: model.loss([(x, y)]),
+        momentum="momentum",
+        lr="lr",
+    )
+    for batch in rows():
+        guard.learn(*batch)
+    return guard._run.state.decisions, guard.model.weights
+
+
+def by_hand():
+    learner = LinearLearner(LR, MOMENTUM)
+    return guarded(learner, lambda batch: batch), learner.weights
+
+
+def guarded(learner, kept):
+    run = replay_run.sized(replay_run.init(ReplayConfig(default_candidates(MOMENTUM))), 1)
+    learner.summary, learner.saved_size = lambda _: np.zeros(1), lambda _: 0
+    for batch in rows():
+        run, _, is_due = replay_run.step(run, learner, kept(batch))
+        run = replay_run.act_on(run, learner) if is_due else run
+    return run.state.decisions
+
+
+def by_torch():
+    weights = torch.nn.Linear(6, 1, bias=False, dtype=torch.float64)
+    with torch.no_grad():
+        weights.weight[0] = torch.as_tensor(LinearLearner(LR, MOMENTUM).weights)
+    optimizer = torch.optim.SGD(weights.parameters(), lr=LR, momentum=MOMENTUM)
+    learner = TorchLearner(weights, optimizer, None, None)
+
+    def loss_fn(x, y):
+        return torch.mean((weights(x)[:, 0] - y) ** 2)
+
+    def kept(batch):
+        part = tuple(map(torch.as_tensor, batch))
+        return KeptBatch(loss_fn, (part,), learner.own(), learner.random_state())
+
+    return guarded(learner, kept), weights.weight.detach().numpy()[0]
+
+
+def by_jax():
+    def loss_fn(params, batch):
+        return jnp.mean((batch[0] @ params - batch[1]) ** 2)
+
+    with jax.enable_x64(True):
+        optimizer = optax.inject_hyperparams(optax.sgd)(LR, momentum=MOMENTUM)
+        guard = replay_guard(loss_fn, optimizer, speak=False)
+        state = guard.init(LinearLearner(LR, MOMENTUM).weights)
+        for batch in rows():
+            state, _ = guard.update(state, batch)
+        return state.run.state.decisions, np.asarray(state.params)
+
+
+@pytest.mark.parametrize("other", [by_copies, by_torch, by_jax])
+def test_every_adapter_takes_the_same_decisions(other):
+    wanted, weights = by_hand()
+    found, ends = other()
+    assert wanted
+    assert [one[:5] for one in found] == [one[:5] for one in wanted]
+    for one, like in zip(found, wanted, strict=True):
+        assert [each[0] for each in one.tried] == [each[0] for each in like.tried]
+        np.testing.assert_allclose(numbers(one), numbers(like), rtol=1e-6)
+    np.testing.assert_allclose(ends, weights, rtol=1e-6)
+
+
+def numbers(decision):
+    return [decision.own, *decision.mixed, *(loss for _, loss in decision.tried)]
