@@ -254,7 +254,7 @@ def test_any_object_is_guarded_by_two_functions_and_two_names():
         Own(lr=0.01, momentum=0.95),
         learn=lambda model, x, y: model.step((x, y)),
         loss=lambda model, x, y: model.loss([(x, y)]),
-        momentum="momentum",
+        knob="momentum",
         lr="lr",
     )
     for x, y in switching_rows(400, 6, seed=1):
@@ -262,6 +262,37 @@ def test_any_object_is_guarded_by_two_functions_and_two_names():
     assert np.linalg.norm(guard.model.weights) < 1
     assert guard.setting.momentum < 0.95
     assert guard.model.momentum == 0.95
+
+
+def test_a_run_that_was_interrupted_in_a_replay_goes_on_as_if_it_had_not_been():
+    class Failing(LinearLearner):
+        calls, fails = 0, ()
+
+        def step(self, batch):
+            Failing.calls += 1
+            if Failing.calls in Failing.fails:
+                raise KeyboardInterrupt
+            return super().step(batch)
+
+    ends = []
+    for fails in ((), (40,)):
+        Failing.calls, Failing.fails = 0, fails
+        guard = Guard(
+            Failing(lr=0.01, momentum=0.95),
+            learn=lambda model, x, y: model.step((x, y)),
+            loss=lambda model, x, y: model.loss([(x, y)]),
+            knob="momentum",
+        )
+        stopped = []
+        for step, batch in enumerate(switching_rows(70, 6, seed=1), 1):
+            try:
+                guard.learn(*batch)
+            except KeyboardInterrupt:
+                stopped.append(step)
+        ends.append((stopped, guard.report().work, *guard.model.weights))
+    assert ends[0][0] == []
+    assert ends[1][0] == [32]  # the 40th call is in the replay after step 32
+    assert ends[0][1:] == ends[1][1:]
 
 
 X = np.arange(12.0).reshape(6, 2)
@@ -301,9 +332,9 @@ def test_rows_of_arrays_tables_sparse_matrices_and_lists_are_mixed(inputs, targe
     [
         (lambda: Guard(object()), "learn=lambda model, x, y"),
         (lambda: Guard(regression(), "sfae"), "safe"),
-        (lambda: Guard(regression(), momentum="rho"), "has no 'rho'"),
+        (lambda: Guard(regression(), knob="rho"), "has no 'rho'"),
         (lambda: Guard(regression(), rows=0), "rows must be at least 1"),
-        (lambda: Guard(SGDRegressor(), candidates=[0.5]), "needs momentum"),
+        (lambda: Guard(SGDRegressor(), candidates=[0.5]), "needs knob"),
         (lambda: Guard(SGDClassifier(), candidates=[Candidate(0.0, 0.1)]), "needs lr"),
         (lambda: Guard(SGDClassifier(), mix=False), "nothing to change"),
         (lambda: Guard(regression()).learn(), "at least one row"),

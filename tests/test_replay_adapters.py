@@ -18,7 +18,6 @@ from resonax.guards import replay_run
 from resonax.guards.learner import default_candidates
 from resonax.guards.replay import ReplayConfig
 from resonax.jax import replay_guard
-from resonax.torch.batches import KeptBatch
 from resonax.torch.learner import TorchLearner
 
 LR, MOMENTUM = 0.01, 0.95
@@ -34,7 +33,7 @@ def by_copies():
         LinearLearner(LR, MOMENTUM),
         learn=lambda model, x, y: model.step((x, y)),
         loss=lambda model, x, y: model.loss([(x, y)]),
-        momentum="momentum",
+        knob="momentum",
         lr="lr",
     )
     for batch in rows():
@@ -51,8 +50,8 @@ def guarded(learner, kept):
     run = replay_run.sized(replay_run.init(ReplayConfig(default_candidates(MOMENTUM))), 1)
     learner.summary, learner.saved_size = lambda _: np.zeros(1), lambda _: 0
     for batch in rows():
-        run, _, is_due = replay_run.step(run, learner, kept(batch))
-        run = replay_run.act_on(run, learner) if is_due else run
+        run, _ = replay_run.step(run, learner, kept(batch))
+        run = replay_run.finish(run, learner)
     return run.state.decisions
 
 
@@ -61,14 +60,14 @@ def by_torch():
     with torch.no_grad():
         weights.weight[0] = torch.as_tensor(LinearLearner(LR, MOMENTUM).weights)
     optimizer = torch.optim.SGD(weights.parameters(), lr=LR, momentum=MOMENTUM)
-    learner = TorchLearner(weights, optimizer, None, None)
+    learner = TorchLearner(weights, optimizer)
 
     def loss_fn(x, y):
         return torch.mean((weights(x)[:, 0] - y) ** 2)
 
     def kept(batch):
         part = tuple(map(torch.as_tensor, batch))
-        return KeptBatch(loss_fn, (part,), learner.own(), learner.random_state())
+        return learner.keep(loss_fn, (part,))
 
     return guarded(learner, kept), weights.weight.detach().numpy()[0]
 

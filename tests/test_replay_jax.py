@@ -89,6 +89,7 @@ def test_a_resonance_is_undone_and_its_cause_is_named(caplog):
     assert [record.getMessage() for record in caplog.records] == [
         f"step {event.step}: {event.text}" for event in report.events
     ]
+    assert report.log.check() == ()
     assert float(state.opt_state.hyperparams["momentum"]) == np.float32(0.95)  # between steps
 
 
@@ -350,7 +351,7 @@ ROW = (np.ones((1, 6)), np.ones(1))
             "momentum follows a schedule",
         ),
         (
-            lambda: replay_guard(squared, sgd(), momentum="b1").init(start()),
+            lambda: replay_guard(squared, sgd(), knob="b1").init(start()),
             "learning_rate, momentum",
         ),
         (lambda: replay_guard(squared, sgd(), "sfae").init(start()), "safe"),
@@ -386,5 +387,5 @@ def test_a_momentum_of_another_name_is_lowered():
     optimizer = optax.chain(
         optax.inject_hyperparams(optax.trace)(decay=0.9), optax.scale_by_learning_rate(0.01)
     )
-    guard = replay_guard(squared, optimizer, momentum="decay")
+    guard = replay_guard(squared, optimizer, knob="decay")
     assert guard.init(start()).setting == Candidate(0.9)

@@ -11,20 +11,21 @@ from typing import Any, Protocol
 import numpy as np
 
 from resonax.guards import replay
+from resonax.guards.decision_log import Judged, record
 from resonax.guards.learner import Candidate, Learner
 from resonax.guards.replay import ReplayConfig, ReplayState
 from resonax.guards.replay_report import ReplayReport, event_of, replay_report
 from resonax.guards.report import Event, ResonanceWarning
-from resonax.guards.rewind import act
 from resonax.guards.rhythm import dominant_period
 
 __all__ = [
     "ReplayLearner",
     "ReplayRun",
-    "act_on",
     "announce",
     "as_candidates",
+    "finish",
     "init",
+    "is_pending",
     "report",
     "sized",
     "step",
@@ -32,6 +33,7 @@ __all__ = [
 
 _LOGGER = logging.getLogger("resonax")
 _ROWS = 128  # least rows of the reservoir
+_COPIES = 3  # of the learner that a replay holds for a while
 
 
 class ReplayLearner(Learner, Protocol):
@@ -50,14 +52,15 @@ class ReplayLearner(Learner, Protocol):
 class ReplayRun:
     """A guarded run between two steps: what is decided from, and what is told.
 
-    ``losses`` are mean losses, one for each spacing; ``memory`` is the most that snapshots and
-    batches took, in bytes.
+    ``losses`` are mean losses, one for each spacing; ``judged`` all losses on the reservoir that
+    were asked for; ``memory`` is the most that snapshots and batches took, in bytes.
     """
 
     config: ReplayConfig
     state: ReplayState
     losses: tuple[float, ...] = ()
     events: tuple[Event, ...] = ()
+    judged: tuple[Judged, ...] = ()
     memory: int = 0
 
     @property
@@ -84,34 +87,51 @@ def sized(run: ReplayRun, rows: int) -> ReplayRun:
     return replace(run, config=replace(run.config, reservoir=reservoir))
 
 
-def step(run: ReplayRun, learner: ReplayLearner, batch: Any) -> tuple[ReplayRun, Any, bool]:
-    """Train the learner on a batch; the run after it, the loss, and whether something is due."""
+def step(run: ReplayRun, learner: ReplayLearner, batch: Any) -> tuple[ReplayRun, Any]:
+    """Train the learner on a batch; the run after it, not looked at yet, and the loss."""
     config = run.config
     state = replay.before_step(run.state, config, learner, batch)
     used = config.candidates[state.place]
     learner.set(used)
     count = len(state.ladder.batches)
     loss = learner.step(replay.trained_on(state, config, learner, used, count))
-    state, is_due = replay.after_step(state, config, learner, loss)
-    losses, memory = run.losses, run.memory
-    if state.step % config.spacing == 0:
-        losses = (*losses, state.recent[-1])
-        memory = max(memory, _size(state, learner))
-    return ReplayRun(config, state, losses, run.events, memory), loss, is_due
+    state = replay.count_step(state, config, loss)
+    made = replace(run, state=state)
+    if state.step % config.spacing:
+        return made, loss
+    memory = max(run.memory, _size(state, learner, 0))
+    return replace(made, losses=(*run.losses, state.recent[-1]), memory=memory), loss
 
 
-def act_on(run: ReplayRun, learner: ReplayLearner) -> ReplayRun:
-    """Do what is due after a step; the learner is where the run goes on."""
-    state = act(run.state, run.config, learner)
+def is_pending(run: ReplayRun) -> bool:
+    """Return whether `finish` has something to do after a step."""
+    return replay.is_marked(run.state, run.config) or replay.is_due(run.state, run.config)
+
+
+def finish(run: ReplayRun, learner: ReplayLearner) -> ReplayRun:
+    """Look at a run after a step and do what is due; the learner is where the run goes on."""
+    if not is_pending(run):
+        return run
+    state, judged = record(run.state, run.config, learner)
     new = state.decisions[len(run.state.decisions) :]
     period = _period(state, learner) if new else None
     events = tuple(event_of(one, run.config.policy, period) for one in new)
-    return replace(run, state=state, events=(*run.events, *events))
+    memory = max(run.memory, _size(state, learner, _COPIES))
+    return replace(
+        run,
+        state=state,
+        events=(*run.events, *events),
+        judged=(*run.judged, *judged),
+        memory=memory,
+    )
 
 
-def _size(state: ReplayState, learner: ReplayLearner) -> int:
-    saved = (learner.saved_size(one.saved) for one in state.ladder.snapshots)
-    return state.ladder.size + sum(saved)
+def _size(state: ReplayState, learner: ReplayLearner, copies: int) -> int:
+    """Return the bytes of snapshots and batches, and of some copies of the newest snapshot."""
+    inside = {id(one) for one in state.ladder.batches}
+    outside = sum(learner.size(one) for one in state.reservoir if id(one) not in inside)
+    saved = [learner.saved_size(one.saved) for one in state.ladder.snapshots]
+    return state.ladder.size + outside + sum(saved) + copies * max(saved, default=0)
 
 
 def _period(state: ReplayState, learner: ReplayLearner) -> float | None:
@@ -124,10 +144,11 @@ def report(run: ReplayRun, learner: ReplayLearner) -> ReplayReport:
     return replay_report(
         run.state,
         run.config,
-        memory=max(run.memory, _size(run.state, learner)),
+        memory=max(run.memory, _size(run.state, learner, 0)),
         period=_period(run.state, learner),
         losses=run.losses,
         events=run.events,
+        judged=run.judged,
     )
 
 

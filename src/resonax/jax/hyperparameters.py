@@ -62,7 +62,9 @@ def momentum_names(opt_state: Any, name: str | None) -> tuple[str | None, ...]:
     names = tuple(next((key for key in known if key in one.hyperparams), None) for one in found)
     if name is not None and not any(names):
         held = ", ".join(sorted({key for one in found for key in one.hyperparams}))
-        raise ArgumentError(f"momentum is to name a hyperparameter, {held}, got {name!r}")
+        raise ArgumentError(
+            f"knob must name a hyperparameter of the optimizer, {held}, got {name!r}"
+        )
     for key, one in zip(names, found, strict=True):
         if key in getattr(one, "hyperparams_states", {}):
             raise ArgumentError(

@@ -75,7 +75,7 @@ def replay_guard(
     policy: str = "safe",
     *,
     eval_fn: Callable[..., Any] | None = None,
-    momentum: str | None = None,
+    knob: str | None = None,
     candidates: Iterable[float | Candidate] | None = None,
     mix: bool = True,
     budget: float = 0.05,
@@ -111,7 +111,7 @@ def replay_guard(
         ``safe`` acts; ``watch`` warns where ``safe`` would act, and changes nothing.
     eval_fn
         The same without random parts, to judge by; by default ``loss_fn``.
-    momentum
+    knob
         Name of the hyperparameter that is the momentum; by default ``momentum`` or ``b1``.
     candidates
         Momenta to try, or `Candidate` values from the mildest to the strongest.
@@ -145,7 +145,7 @@ def replay_guard(
     if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
         raise ArgumentError(f"optimizer must be one of optax, got {type(optimizer).__name__}")
     optimizer = optax.with_extra_args_support(optimizer)
-    programs = compile_programs(loss_fn, eval_fn or loss_fn, optimizer, momentum)
+    programs = compile_programs(loss_fn, eval_fn or loss_fn, optimizer, knob)
     given = None if candidates is None else as_candidates(candidates)
 
     def init(
@@ -153,7 +153,7 @@ def replay_guard(
     ) -> ReplayGuardState:
         params = _as_arrays(params)
         opt_state = _as_arrays(optimizer.init(params) if opt_state is None else opt_state)
-        names = hyperparameters.momentum_names(opt_state, momentum)
+        names = hyperparameters.momentum_names(opt_state, knob)
         own = hyperparameters.largest_momentum(opt_state, names)
         made = default_candidates(own, mix=mix) if given is None else (Candidate(own), *given)
         config = ReplayConfig(
@@ -170,8 +170,8 @@ def replay_guard(
         own = hyperparameters.read(state.opt_state)
         learner = JaxLearner(programs, Saved(*state[:3]), run.config.reservoir)
         kept = KeptBatch(data, state.key, run.state.step, own)
-        run, loss, is_due = replay_run.step(run, learner, kept)
-        run = replay_run.act_on(run, learner) if is_due else run
+        run, loss = replay_run.step(run, learner, kept)
+        run = replay_run.finish(run, learner)
         events = run.events[len(state.run.events) :]
         if speak:
             announce(events)

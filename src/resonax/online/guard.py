@@ -38,7 +38,7 @@ class Guard:
     loss
         ``loss(model, *batch)`` returns the mean loss of a batch, without training; by default the
         squared error, or the log loss or hinge loss of a classifier.
-    momentum, lr
+    knob, lr
         Paths of the attributes that hold the momentum and the step size, such as
         ``"optimizer.rho"``; those of river's optimizers and of scikit-learn are known. A candidate
         is in force during a call only.
@@ -81,7 +81,7 @@ class Guard:
         *,
         learn: Callable[..., Any] | None = None,
         loss: Callable[..., Any] | None = None,
-        momentum: str | Iterable[str] | None = None,
+        knob: str | Iterable[str] | None = None,
         lr: str | Iterable[str] | None = None,
         candidates: Iterable[float | Candidate] | None = None,
         mix: bool = True,
@@ -92,7 +92,7 @@ class Guard:
         seed: int = 0,
     ):
         check_whole("rows", rows, low=1)
-        library = _completed(find_library(model), learn, loss, _paths(momentum), _paths(lr))
+        library = _completed(find_library(model), learn, loss, _paths(knob), _paths(lr))
         knobs = library.knobs.checked(model)
         own = knobs.largest_momentum(model)
         made = _candidates(knobs, own, candidates, mix)
@@ -102,7 +102,7 @@ class Guard:
         self._learner = CopiedLearner(model, library)
         self._run = replay_run.init(config)
         self._group: Group | None = None
-        self._rows = rows
+        self._rows, self._is_pending = rows, False
 
     @property
     def model(self) -> Any:
@@ -129,6 +129,7 @@ class Guard:
         if not batch or rows == 0:
             raise ArgumentError("learn needs a batch of at least one row, such as learn(x, y)")
         known = len(self._run.events)
+        self._finish()
         if rows is None:
             loss = self._learn_row(batch, options)
         else:
@@ -164,12 +165,12 @@ class Guard:
     def _step(self, call: Call) -> float:
         learner = self._learner
         try:
-            self._run, loss, is_due = replay_run.step(self._run, learner, call)
+            self._run, loss = replay_run.step(self._run, learner, call)
         finally:
             learner.learnt = None
         self._raise_watched()
-        if is_due:
-            self._act()
+        self._is_pending = True
+        self._finish()
         return loss
 
     def _raise_watched(self) -> None:
@@ -177,13 +178,17 @@ class Guard:
         if self._learner.error is not None and self._run.config.policy == "watch":
             raise self._learner.error
 
-    def _act(self) -> None:
+    def _finish(self) -> None:
+        """Do what is due after a step; what an exception interrupted is done before the next."""
+        if not self._is_pending:
+            return
         learner = self._learner
         random = learner.random_state()
         try:
-            self._run = replay_run.act_on(self._run, learner)
+            self._run = replay_run.finish(self._run, learner)
         finally:
             learner.set_random_state(random)  # the user's own random numbers go on as they were
+        self._is_pending = False
 
     def report(self) -> ReplayReport:
         """Return what is known of the run; print it, plot it, or take ``to_dict()``."""
@@ -232,10 +237,10 @@ def _candidates(
     if not knobs.lr and any(one.lr != 1 for one in made):
         raise ArgumentError("a candidate with another step size needs lr, where the model has it")
     if not knobs.momentum and any(one.momentum != own for one in made):
-        raise ArgumentError("a candidate with a momentum needs momentum, where the model has it")
+        raise ArgumentError("a candidate with a momentum needs knob, where the model has it")
     if len(made) == 1:
         raise ArgumentError(
-            "there is nothing to change in this model: name the attributes of its momentum= or "
-            "lr=, or allow mix=True"
+            "there is nothing to change in this model: name where it has its momentum, knob=, or "
+            "its step size, lr=, or allow mix=True"
         )
     return made

@@ -77,10 +77,10 @@ class Knobs:
     def checked(self, model: Any) -> Knobs:
         """Return them, or raise `ArgumentError` for a name that the model does not have."""
         found = self.read(model)
-        for what, paths in (("momentum", self.momentum), ("lr", self.lr)):
+        for what, paths in (("knob", self.momentum), ("lr", self.lr)):
             if paths and not set(paths) & set(found):
                 raise ArgumentError(
-                    f"{what} is to name an attribute of the model, such as 'optimizer.{what}'; "
+                    f"{what} must name a number of the model, such as 'optimizer.rho'; "
                     f"it has no {paths[0]!r}"
                 )
         return self
