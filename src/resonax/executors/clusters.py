@@ -116,12 +116,23 @@ def cluster_executor(
         Those of `resonax.executors.dask.Dask`.
     """
     check_place(on)
-    with contextlib.ExitStack() as stack:
-        client = stack.enter_context(_scheduler(on) if on not in _QUEUES else _queue(on, workers))
-        from resonax.executors.dask import Dask
+    from resonax.executors.dask import Dask
 
-        count = None if on not in _QUEUES else workers or _WORKERS
-        yield Dask(client, prepare, workers=count, limit=limit)
+    if on not in _QUEUES:
+        with _scheduler(on) as client:
+            yield Dask(client, prepare, limit=limit)
+        return
+    count = workers or _WORKERS
+    with _queue(on) as (client, cluster):
+
+        def submit() -> None:
+            try:
+                cluster.scale(count)
+            except (OSError, RuntimeError) as error:
+                words = " ".join(str(error).split())[:300]
+                raise Interrupted(f"{_QUEUES[on][1]} did not take the jobs: {words}") from None
+
+        yield Dask(client, prepare, workers=count, begin=submit, limit=limit)
 
 
 @contextlib.contextmanager
@@ -140,8 +151,8 @@ def _scheduler(on: str) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _queue(on: str, workers: int | None) -> Iterator[Any]:
-    """Give a client of workers that are jobs of a queue, which end with it."""
+def _queue(on: str) -> Iterator[tuple[Any, Any]]:
+    """Give a client and a cluster whose workers are jobs of a queue, which end with it."""
     import dask_jobqueue
     from distributed import Client
 
@@ -155,14 +166,7 @@ def _queue(on: str, workers: int | None) -> Iterator[Any]:
             "cores, memory and what else your site asks for to ~/.config/dask/jobqueue.yaml"
         ) from None
     with cluster, Client(cluster, set_as_default=False) as client:
-        try:
-            cluster.scale(workers or _WORKERS)
-        except (OSError, RuntimeError) as error:
-            words = " ".join(str(error).split())
-            raise Interrupted(
-                f"the queue did not take the jobs ({words[:300]}): mend that"
-            ) from None
-        yield client
+        yield client, cluster
 
 
 def _quiet() -> None:

@@ -90,6 +90,8 @@ class Dask:
         What each worker calls before its first job; it can be sent to them.
     workers
         How many workers there will be; those that are there now if None.
+    begin
+        Called before the first job, such as to ask a queue for workers.
     limit
         Seconds that a job may take without a sign of progress, before its worker is started anew.
         That needs workers with a nanny, as they have unless they were asked to have none.
@@ -103,12 +105,13 @@ class Dask:
         prepare: Callable[[], None] = _nothing,
         *,
         workers: int | None = None,
+        begin: Callable[[], None] = _nothing,
         limit: float | None = None,
     ) -> None:
         if client.asynchronous:
             raise ArgumentError("executor must be a Client that is not asynchronous")
         self._client: Any = client  # whose methods pyright takes for those of an asynchronous one
-        self._prepare, self._limit = prepare, limit
+        self._prepare, self._begin, self._limit = prepare, begin, limit
         self._own: Client | None = None  # one that took the place of the client
         self._address = client.scheduler.address if client.scheduler else ""
         self.workers = workers or max(len(self._client.nthreads()), 1)
@@ -120,6 +123,8 @@ class Dask:
         waiting, sent = deque(jobs), dict[int, _Sent]()
         self._topic, looked = f"resonax-{uuid.uuid4().hex}", 0.0
         free: set[str] = set()
+        if waiting:
+            self._begin()
         self._listen()
         try:
             while waiting or sent:
