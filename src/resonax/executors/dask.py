@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
-import pickle
 import queue
 import time
 import uuid
@@ -32,8 +32,9 @@ _LOG = logging.getLogger("resonax")
 _LOOK = 0.5  # seconds between two looks at the workers and at what became of the jobs
 _TELL = 1.0  # seconds between two words of progress of a job
 _RETURN = 120.0  # seconds that a scheduler has to come back
+_QUIET = 30.0  # seconds without any worker after which that is said
 _FETCH = 30.0  # seconds that a worker has to hand over a result
-_prepared: set[bytes] = set()  # what this process, a worker, has called
+_prepared: set[str] = set()  # the runs for which this process, a worker, is prepared
 
 
 def _nothing() -> None:
@@ -54,11 +55,11 @@ def _work(function: Do, job: Job, prepare: Callable[[], None], topic: str, numbe
             told = time.monotonic()
 
     with ALONE:
-        if (name := pickle.dumps(prepare)) not in _prepared:
+        if topic not in _prepared:
             # Dask has its workers compute in a thread; here one job has all that are given to it.
             os.environ.update(dict.fromkeys(THREADS, str(worker.state.nthreads)))
             prepare()
-            _prepared.add(name)
+            _prepared.add(topic)
         return function(job, tell), total
 
 
@@ -115,14 +116,15 @@ class Dask:
         self._own: Client | None = None  # one that took the place of the client
         self._address = client.scheduler.address if client.scheduler else ""
         self.workers = workers or max(len(self._client.nthreads()), 1)
-        self._topic, self._news = "", queue.SimpleQueue[tuple[int, float | None]]()
+        self._topic = f"resonax-{uuid.uuid4().hex}"
+        self._news = queue.SimpleQueue[tuple[int, float | None]]()
         self._count = 0
+        self._alone_since: float | None = None  # when the last worker was seen to be gone
 
     def run(self, function: Do, jobs: Sequence[Job], advance: Tell, then: Then) -> None:
         """Do some jobs, and those that follow from them; an error of a job is raised here."""
         waiting, sent = deque(jobs), dict[int, _Sent]()
-        self._topic, looked = f"resonax-{uuid.uuid4().hex}", 0.0
-        free: set[str] = set()
+        looked, free = 0.0, set[str]()
         if waiting:
             self._begin()
         self._listen()
@@ -206,6 +208,13 @@ class Dask:
     def _look(self, sent: dict[int, _Sent]) -> set[str]:
         """Return the workers without a job; see to jobs that ended unheard, or say nothing."""
         workers = self._workers()
+        if workers:
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = time.monotonic()
+        elif time.monotonic() - self._alone_since > _QUIET:
+            _LOG.warning("the scheduler %s has no workers: waiting for one", self._address)
+            self._alone_since = math.inf
         for number, one in sent.items():
             if one.future.status not in ("pending", "lost"):
                 self._news.put((number, None))
