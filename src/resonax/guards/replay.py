@@ -68,7 +68,7 @@ class ReplayConfig:
     rungs: int = 4
     reservoir: int = 16
     memory: int = 2**28
-    budget: float = 0.05
+    budget: float = 0.03
     level: float = 0.05
     explodes: float = 10.0
     rises: float = 3.0

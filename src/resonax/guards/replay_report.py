@@ -64,48 +64,52 @@ def event_of(decision: Decision, policy: str, period: float | None) -> Event:
     >>> own, low = Candidate(0.95), Candidate(0.85)
     >>> made = Decision(96, "order", own, low, 64, 1.2, (0.2, 0.2), ((low, 0.24),))
     >>> print(event_of(made, "safe", 40.0).text)
-    64 steps trained again: momentum 0.95 to momentum 0.85, as the order of the rows made the loss
-    on past data 6 times that of the same rows mixed, and with momentum 0.85 it is 1.2 times; the
-    inputs repeat about every 40.0 steps
+    rewound 64 steps: with momentum 0.95 the order of the rows made the loss on past data 6 times
+    that of the same rows mixed, with momentum 0.85 1.2 times; the inputs repeat about every 40.0
+    steps
+    >>> made = Decision(1312, "alarm", own, low, 96, 12.0, (0.3,), ((low, 0.31),))
+    >>> print(event_of(made, "safe", None).text)
+    rewound 96 steps: with momentum 0.95 the loss on past data rose to 12, 39 times what it is with
+    momentum 0.85; it is 0.3 for the same rows mixed, so their order is to blame
     """
     words = {"order": _order, "alarm": _alarm, "return": _return, "fastest": _fastest}[decision.why]
     text = words(decision)
     if policy == "watch":
-        text = text.replace("steps trained again: ", "steps back would help: ", 1)
+        text = text.replace("rewound ", "it would help to rewind ", 1)
     if period and decision.why != "return":
         text += f"; the inputs repeat about every {period:.1f} steps"
     kind = "resonance" if policy == "watch" else "setting"
     return Event(decision.step, kind, text, decision.after.momentum, period)
 
 
-def _change(decision: Decision) -> str:
-    return f"{decision.before} to {decision.after}"
-
-
 def _order(decision: Decision) -> str:
     usual = geometric_mean(decision.mixed)
-    fold = _fold(decision.own / usual)
     text = (
-        f"{decision.rewound} steps trained again: {_change(decision)}, as the order of the rows "
-        f"made the loss on past data {fold} that of the same rows mixed"
+        f"rewound {decision.rewound} steps: with {decision.before} the order of the rows made the "
+        f"loss on past data {_fold(decision.own / usual)} that of the same rows mixed"
     )
     loss = dict(decision.tried).get(decision.after)
     if loss is not None:
-        return text + f", and with {decision.after} it is {_fold(loss / usual)}"
-    return text + ", and no smaller momentum helps as much" if decision.tried else text
+        return text + f", with {decision.after} {_fold(loss / usual)}"
+    why = ", as no smaller momentum helps as much" if decision.tried else ""
+    return text + f"; now {decision.after}{why}"
 
 
 def _alarm(decision: Decision) -> str:
-    what = "was not finite" if math.isinf(decision.own) else f"had risen to {decision.own:.3g}"
-    loss = dict(decision.tried).get(decision.after)
-    now = "" if loss is None or math.isinf(loss) else f"; it is {loss:.3g} now"
+    text = f"rewound {decision.rewound} steps: with {decision.before} the loss on past data "
+    loss = dict(decision.tried).get(decision.after, math.inf)
+    if math.isinf(decision.own):
+        text += "was not finite"
+        text += f"; now {decision.after}"
+        text += f", with which it is {loss:.3g}" if math.isfinite(loss) else ""
+    else:
+        text += f"rose to {decision.own:.3g}"
+        fold = f", {_fold(decision.own / loss)} what it is with {decision.after}"
+        text += fold if math.isfinite(loss) else f"; now {decision.after}"
     usual = geometric_mean(decision.mixed)
     if usual * 3 < decision.own:
-        now += f", and {usual:.3g} for the same rows mixed: their order is to blame"
-    return (
-        f"{decision.rewound} steps trained again: {_change(decision)}, "
-        f"as the loss on past data {what}{now}"
-    )
+        text += f"; it is {usual:.3g} for the same rows mixed, so their order is to blame"
+    return text
 
 
 def _return(decision: Decision) -> str:
@@ -115,8 +119,8 @@ def _return(decision: Decision) -> str:
 def _fastest(decision: Decision) -> str:
     loss = dict(decision.tried)[decision.after]
     return (
-        f"{decision.rewound} steps trained again: {_change(decision)}, as it ended lowest of all: "
-        f"{_fold(loss / decision.own)} the loss on past data"
+        f"rewound {decision.rewound} steps: {decision.after} in place of {decision.before}, as it "
+        f"ended lowest of all, at {_fold(loss / decision.own)} the loss on past data"
     )
 
 

@@ -1,7 +1,10 @@
-r"""The rhythm of a series: its strongest line, if it is stronger than noise would make one.
+r"""The rhythm of a series: the time after which it repeats, if it surely has one.
 
-Fisher's test: of :math:`m` ordinates of the periodogram of white noise, the share :math:`g` of the
-largest exceeds :math:`x` with a probability of at most :math:`m (1 - x)^{m - 1}`.
+Is there a line at all? Fisher's test: of :math:`m` ordinates of the periodogram of white noise, the
+share :math:`g` of the largest exceeds :math:`x` with a probability of at most
+:math:`m (1 - x)^{m - 1}`. The strongest line may be a harmonic of what repeats, as for classes that
+come one after the other: a multiple of its period is taken, the least after which the series is
+like itself in all its lines. If that is longer than half of the series, nothing is said.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ import numpy as np
 __all__ = ["dominant_period"]
 
 _LEVEL = 1e-3
+_LINE = 6.0  # times the mean of all ordinates, beyond which one counts as a line
+_LIKE = 0.6  # share of the power in lines that must come again after a period
 
 
 def dominant_period(series: np.ndarray) -> float | None:
-    """Return the period of the strongest line of a series, in steps, or None if there is none.
+    """Return the time after which a series repeats, in steps, or None if it surely has none.
 
     Parameters
     ----------
@@ -30,6 +35,9 @@ def dominant_period(series: np.ndarray) -> float | None:
     40
     >>> dominant_period(noise) is None
     True
+    >>> pulses = (steps % 40 < 4)[:, None]  # whose harmonics are about as strong
+    >>> print(f"{dominant_period(pulses):.0f}", dominant_period(pulses[:64]))
+    40 None
     """
     series = np.asarray(series, float)
     steps = len(series)
@@ -46,7 +54,26 @@ def dominant_period(series: np.ndarray) -> float | None:
     line = int(np.argmax(share[:, column]))
     count = len(power)
     p = count * (1 - share[line, column]) ** (count - 1) * centred.shape[1]
-    return _refined(centred[:, column], line + 1) if p < _LEVEL else None
+    if p >= _LEVEL:
+        return None
+    lines = float(share[share > _LINE / count].sum())
+    return _repeats(centred, _refined(centred[:, column], line + 1), lines)
+
+
+def _repeats(signals: np.ndarray, period: float, lines: float) -> float | None:
+    """Return the least multiple of a period after which signals are like themselves."""
+    steps = len(signals)
+    for multiple in range(1, int(steps / 2 / period + 0.05) + 1):
+        lag = round(multiple * period)
+        likeness = max(_likeness(signals, one) for one in (lag - 1, lag, lag + 1))
+        if likeness >= _LIKE * lines:
+            return multiple * period
+    return None
+
+
+def _likeness(signals: np.ndarray, lag: int) -> float:
+    """Return how like signals are to themselves some steps later: 1 for each that is the same."""
+    return float(np.sum(signals[lag:] * signals[: len(signals) - lag]) / (len(signals) - lag))
 
 
 def _refined(signal: np.ndarray, line: int) -> float:
