@@ -215,7 +215,7 @@ def test_an_error_in_a_replay_leaves_the_learner_as_it_was():
 
 def test_extra_work_stays_within_the_budget_in_the_long_run():
     learner = LinearLearner(lr=0.01, momentum=0.5)
-    config = replace(CONFIG, candidates=default_candidates(0.5), reservoir=16, rungs=1)
+    config = replace(CONFIG, candidates=default_candidates(0.5), reservoir=16, rungs=1, budget=0.05)
     batches = list(switching_rows(8000, period=1, seed=5))
     half = train(learner, config, batches[:4000])
     whole = train(learner, config, batches[4000:], half)
@@ -245,6 +245,16 @@ def test_a_rhythm_is_found_and_noise_has_none(period):
     assert found == pytest.approx(period, rel=0.03)
     noise = [dominant_period(rng.standard_normal((256, 4))) for _ in range(300)]
     assert sum(one is not None for one in noise) <= 3  # the level is 0.001
+
+
+@pytest.mark.parametrize("cycle", [20, 30, 40])
+def test_a_rhythm_of_classes_is_told_from_its_harmonics(cycle):
+    """Of ten classes in a cycle a harmonic is often the strongest line."""
+    rng = np.random.default_rng(cycle)
+    means, steps = rng.standard_normal((10, 16)), np.arange(256)
+    rows = means[steps % cycle * 10 // cycle] + 0.3 * rng.standard_normal((256, 16))
+    assert dominant_period(rows) == pytest.approx(cycle, rel=0.02)
+    assert dominant_period(rows[: int(1.6 * cycle)]) is None  # not two periods
 
 
 @pytest.mark.parametrize(

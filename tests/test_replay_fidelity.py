@@ -217,6 +217,20 @@ def test_snapshots_may_live_elsewhere(where):
     assert_replayed(guard)
 
 
+def test_batches_beyond_the_limit_shorten_the_look_back():
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
+    guard = Guard(model, optimizer, memory=150_000, spacing=16, budget=10.0)
+    for x, y in rows(80):
+        guard.step(lambda x, y: mse_loss(model(x), y), x, y)
+    ladder = guard._inner._state.ladder
+    assert ladder.size <= 150_000
+    assert 16 <= len(ladder.batches) < 48  # of 5.2 kB each, with the state of random numbers
+    assert guard.report().memory < 300_000
+    assert guard.report().log.check() == ()
+    assert_replayed(guard)
+
+
 def test_random_numbers_of_others_are_kept_once_the_loss_draws_them():
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
