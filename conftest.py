@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "XDG_CACHE_HOME": str(home),
         "MPLCONFIGDIR": str(home / "matplotlib"),
         "JAX_COMPILATION_CACHE_DIR": str(home / "resonax" / "jax"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",  # others are made anew as fast
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
     }
 

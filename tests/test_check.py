@@ -393,9 +393,9 @@ def test_cause_of_independent_and_of_harmless_rows():
 
 
 def test_a_daily_rhythm_is_the_order_and_plain_json():
-    hours = np.arange(6000)
+    hours = np.arange(3000)
     rng = np.random.default_rng(0)
-    x = 1.2 * np.sin(2 * np.pi * hours / 24) + 0.5 * rng.normal(size=6000)
+    x = 1.2 * np.sin(2 * np.pi * hours / 24) + 0.5 * rng.normal(size=3000)
     found = rx.check(x, np.roll(x, -1), lr=0.01, momentum=0.95, grid=4)
     assert (found.verdict, found.cause) == ("diverges", "order")
     assert found.low < found.rate < found.high
@@ -406,7 +406,7 @@ def test_a_daily_rhythm_is_the_order_and_plain_json():
     assert wanted <= found.to_dict().keys()
     assert set(found.safe) == {"momentum", "lr", "batch", "shuffle_buffer", "fastest_momentum"}
     assert "doubles every" in str(found)
-    assert found.on_these_rows.log_growth == pytest.approx(6000 * found.rate)
+    assert found.on_these_rows.log_growth == pytest.approx(3000 * found.rate)
 
 
 @pytest.mark.parametrize(

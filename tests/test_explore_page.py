@@ -245,6 +245,7 @@ BROKEN = """async () => {
 }"""
 
 
+@starting("results")
 def test_an_answer_that_breaks_off_is_no_answer(visit: Visit):
     assert visit.page.evaluate(BROKEN) == "Unreachable"
 

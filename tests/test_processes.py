@@ -54,8 +54,15 @@ def monomials(inputs):
     return np.stack([x, y, x**2, x * y, y**2], axis=-1)
 
 
+# One program each in place of one for every operation.
+moments_of = jax.jit(lambda process, index: process.moments(index))
+stationary_of = jax.jit(lambda process: process.stationary())
+merged_of = jax.jit(lambda moments: moments.merged())
+sample_of = jax.jit(lambda moments, key: moments.sample(key, (20_000,)))
+
+
 def merged_monomials(moments):
-    mean, spread = (np.asarray(part) for part in moments.merged())
+    mean, spread = (np.asarray(part) for part in merged_of(moments))
     second = spread + np.outer(mean, mean)
     return np.array([*mean, second[0, 0], second[0, 1], second[1, 1]])
 
@@ -82,7 +89,7 @@ def test_stationary_law_is_the_time_average_of_sample_paths(process):
     keys = jax.random.split(jax.random.key(3), 1000)
     means, inputs = walks(process, keys)
     # Steps of one path depend on each other, so the error comes from independent paths.
-    assert_within_error(monomials(inputs).mean(1), merged_monomials(process.stationary()))
+    assert_within_error(monomials(inputs).mean(1), merged_monomials(stationary_of(process)))
     same, other = walks(process, keys), walks(process, keys[::-1])
     assert np.array_equal(means, same[0])
     assert np.array_equal(inputs, same[1])
@@ -93,9 +100,10 @@ def test_stationary_law_is_the_time_average_of_sample_paths(process):
 def test_shuffled_draws_have_the_stationary_law(process):
     baseline = rx.shuffled(process)
     assert (baseline.name, baseline.dim, baseline.cycle) == ("iid", 2, 1.0)
-    law = merged_monomials(process.stationary())
-    np.testing.assert_allclose(merged_monomials(baseline.moments(7)), law, rtol=1e-14)
-    draws = baseline.moments(7).sample(jax.random.key(4), (20_000,))
+    law = merged_monomials(stationary_of(process))
+    now = moments_of(baseline, 7)
+    np.testing.assert_allclose(merged_monomials(now), law, rtol=1e-14)
+    draws = sample_of(now, jax.random.key(4))
     assert_within_error(monomials(draws), law)
 
 
@@ -116,7 +124,7 @@ def test_a_process_goes_through_jit_and_vmap_and_compiles_once(process):
     results = zip(compiled(process, key), compiled(near, key), strict=True)
     assert len(traces) == 1
     stacked = jax.tree.map(lambda *numbers: jnp.asarray(numbers), process, near)
-    together = jax.vmap(law, in_axes=(0, None))(stacked, key)
+    together = jax.jit(jax.vmap(law, in_axes=(0, None)))(stacked, key)
     for part, mapped in zip(results, together, strict=True):
         np.testing.assert_allclose(mapped, part, rtol=1e-11, atol=1e-13)
 
@@ -126,12 +134,12 @@ def test_a_fixed_law_repeats_after_a_cycle_and_is_what_step_gives(name):
     process = MEMBERS[name]
     assert process.periodic
     for index in (0.3, 2.0, 5.9):
-        law = merged_monomials(process.moments(index))
-        later = merged_monomials(process.moments(index + process.cycle))
+        law = merged_monomials(moments_of(process, index))
+        later = merged_monomials(moments_of(process, index + process.cycle))
         np.testing.assert_allclose(later, law, rtol=1e-12, atol=1e-13)
     step = process.draw_step(jax.random.key(0), (), 2)[1]
     np.testing.assert_allclose(
-        merged_monomials(step), merged_monomials(process.moments(2.0)), rtol=1e-14
+        merged_monomials(step), merged_monomials(moments_of(process, 2.0)), rtol=1e-14
     )
 
 
@@ -141,13 +149,13 @@ def test_a_fixed_law_repeats_after_a_cycle_and_is_what_step_gives(name):
 def test_moments_of_a_wave(kind, direction, variance):
     process = kind(period=7, variance=variance, swing=1.3, phase=0.4, direction=direction, dim=2)
     for index in (-2.6, 0.0, 3.0, 11.7):
-        moments = process.moments(index)
+        moments = moments_of(process, index)
         mean, spread = numpy_law(process, numpy_wave(process, index))
         np.testing.assert_allclose(moments.mean[0], mean, rtol=1e-12, atol=1e-15)
         np.testing.assert_allclose(moments.covariance[0], spread, rtol=1e-12)
     fine = [numpy_law(process, w) for w in numpy_wave(process, np.arange(0.5, 700) / 100)]
     means, spreads = (np.array(part) for part in zip(*fine, strict=True))
-    mean, spread = process.stationary().merged()
+    mean, spread = merged_of(stationary_of(process))
     np.testing.assert_allclose(mean, means.mean(0), atol=1e-14)
     np.testing.assert_allclose(spread, spreads.mean(0) + np.cov(means.T, bias=True), rtol=1e-12)
 
@@ -176,7 +184,7 @@ def test_law_given_the_state_and_stationary_law_of_a_random_mean(name):
         moving = np.eye(2)
     np.testing.assert_allclose(mean, want_mean, rtol=1e-12)
     np.testing.assert_allclose(spread, want_spread, rtol=1e-12)
-    mean, spread = process.stationary().merged()
+    mean, spread = merged_of(stationary_of(process))
     np.testing.assert_allclose(mean, 0, atol=1e-14)
     # A log-normal factor exp(s z) has mean exp(s^2 / 2).
     np.testing.assert_allclose(spread, np.exp(0.125) * MATRIX + 0.49 * moving, rtol=1e-12)

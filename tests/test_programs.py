@@ -15,7 +15,7 @@ import pytest
 
 import resonax as rx
 from resonax import program_key, programs
-from resonax.programs import keep_programs, program
+from resonax.programs import _without_cache, keep_programs, program
 
 LINE = "stability sinusoid --period 40 --lr 0.01 --momentum 0.95"
 # What takes long to load and is no part of a verdict.
@@ -222,3 +222,11 @@ print(len(made))
     runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert sorted(run.communicate()[0].strip() for run in runs) == ["0", "0", "1"]
     assert len(_entries(tmp_path)) == 1  # and no lock is left
+
+
+def test_the_compilation_cache_is_off_until_the_last_thread_has_compiled():
+    with _without_cache():
+        with _without_cache():
+            assert not jax.config.jax_enable_compilation_cache
+        assert not jax.config.jax_enable_compilation_cache
+    assert jax.config.jax_enable_compilation_cache

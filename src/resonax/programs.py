@@ -42,6 +42,8 @@ class _Shelf:
         self.folder: Path | None = None
         self.tell: Tell = print
         self.loaded: dict[Any, Callable[..., Any]] = {}
+        self.compiling = 0  # threads that do, for which the compilation cache is off
+        self.has_cache = True  # what it was before
 
 
 _SHELF = _Shelf()
@@ -198,17 +200,32 @@ def _compile(path: Path, lowered: Any) -> Callable[..., Any]:
 
     Not by the compilation cache: machine code that was read from there is lost when it is written.
     """
-    with _LOCK:
-        is_on = _config("enable_compilation_cache")
-        jax.config.update("jax_enable_compilation_cache", False)
-        compilation_cache.reset_cache()
-        try:
-            compiled = lowered.compile()
-        finally:
-            jax.config.update("jax_enable_compilation_cache", is_on)
-            compilation_cache.reset_cache()
+    with _without_cache():
+        compiled = lowered.compile()
     _save(path, compiled, uses_lapack="lapack_" in lowered.as_text())
     return compiled
+
+
+@contextlib.contextmanager
+def _without_cache() -> Iterator[None]:
+    """Switch the compilation cache off until the last of the threads that compile has done so."""
+
+    def switch(on: bool) -> None:
+        jax.config.update("jax_enable_compilation_cache", on)
+        compilation_cache.reset_cache()
+
+    with _LOCK:
+        if not _SHELF.compiling:
+            _SHELF.has_cache = _config("enable_compilation_cache")
+            switch(False)
+        _SHELF.compiling += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _SHELF.compiling -= 1
+            if not _SHELF.compiling:
+                switch(_SHELF.has_cache)
 
 
 def _forget_versions(folder: Path) -> None:

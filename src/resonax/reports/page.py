@@ -78,6 +78,7 @@ def frame(
 def draw(key: str, figure: Figure, alt: str, caption: str) -> Picture:
     """Return a figure as a picture for light and for dark pages; it is left dark."""
     light = png_of(figure)
+    figure.set_layout_engine("none")  # everything has its place
     darken(figure)
     return frame(key, light, caption.partition(".")[0], alt, caption, png_of(figure))
 

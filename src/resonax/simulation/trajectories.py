@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from resonax.algebra import double_precision
 from resonax.checks import ArgumentError, check_whole
@@ -76,22 +77,28 @@ def trajectories(
 def _follow(
     training: Training, seed: int, runs: int, rows: int, stride: int, still: bool
 ) -> np.ndarray:
-    if still:
-        training = replace(training, process=shuffled(training.process))
-    numbers = jax.random.split(jax.random.key(seed), runs)
     summed = float(training.gradient_scale)
     plain = replace(training, reduction="mean", batch=float(training.batch))
-    distances = _distances(plain, numbers, jnp.asarray(stride), summed, rows=rows)
+    distances = _distances(plain, seed, stride, summed, runs=runs, rows=rows, still=still)
     with np.errstate(divide="ignore"):
         found = np.log10(np.asarray(distances))
     return np.where(np.isnan(found), np.inf, found)
 
 
-@functools.partial(jax.jit, static_argnames="rows")
+@functools.partial(jax.jit, static_argnames=("runs", "rows", "still"))
 def _distances(
-    training: Training, keys: Array, stride: Array, scale: Array | float, *, rows: int
+    training: Training,
+    seed: ArrayLike,
+    stride: ArrayLike,
+    scale: ArrayLike,
+    *,
+    runs: int,
+    rows: int,
+    still: bool,
 ) -> Array:
     """Return the distance of each run before the first step and after every stride."""
+    if still:
+        training = replace(training, process=shuffled(training.process))
 
     def one(key: Array) -> Array:
         start_key, init_key, walk_key, draw_key = jax.random.split(key, 4)
@@ -117,7 +124,7 @@ def _distances(
         _, distances = jax.lax.scan(leg, state, jnp.arange(_POINTS))
         return jnp.concatenate([jnp.linalg.norm(weights - target)[None], distances])
 
-    return jax.vmap(one)(keys)
+    return jax.vmap(one)(jax.random.split(jax.random.key(seed), runs))
 
 
 def _start(training: Training, key: Array) -> tuple[Array, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from resonax.stability.floquet import flow_rates
 from resonax.stability.mean_square import mean_square_rates, noise_floor
 from resonax.stability.missing import why_missing
 from resonax.stability.order_proof import order_proof
-from resonax.stability.paths import lyapunov, lyapunov_rates
+from resonax.stability.paths import check_reach, lyapunov, lyapunov_rates
 from resonax.stability.recorded import Interval, judge_recording
 from resonax.stability.single import RATES, is_small, mean_square_level
 
@@ -198,8 +199,11 @@ def verdict(
         on_rows, more = judge_recording(setting, level, seed)
         proof = order_proof(setting, draws=_DRAWS)
         return Verdict(on_rows.verdict, None, None, None, more, proof, on_these_rows=on_rows)
-    almost_sure = lyapunov(setting, paths=paths, steps=steps, level=level, seed=seed)
-    proof = order_proof(setting, draws=_DRAWS)  # after it was said what is out of reach
+    check_reach(setting, paths, steps, level, seed)
+    with ThreadPoolExecutor(1) as beside:  # two programs are compiled at the same time
+        proving = beside.submit(on_the_cpu(order_proof), setting, draws=_DRAWS)
+        almost_sure = lyapunov(setting, paths=paths, steps=steps, level=level, seed=seed)
+    proof = proving.result()
     grouped = setting.grouped
     if not grouped.process.periodic:
         return Verdict(_word(None, almost_sure), None, None, None, almost_sure, proof)

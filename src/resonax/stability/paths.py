@@ -24,7 +24,7 @@ from resonax.stability.recorded import RESOLUTION, Interval, judge_recording, re
 from resonax.stability.windows import windows
 from resonax.student import mean_interval, tail_of
 
-__all__ = ["MAP_PATHS", "MAP_STEPS", "Interval", "lyapunov", "lyapunov_rates"]
+__all__ = ["MAP_PATHS", "MAP_STEPS", "Interval", "check_reach", "lyapunov", "lyapunov_rates"]
 
 MAP_PATHS, MAP_STEPS = 32, 2048  # for each cell of a map
 _CHUNK, _RECORDED_CHUNK = 512, 1024  # cells that are followed together
@@ -160,6 +160,17 @@ def _check_sampling(setting: Setting, paths: int, steps: int, level: float, seed
         )
 
 
+def _check_batch(setting: Setting, batch: int) -> None:
+    if batch > 10**5 and not isinstance(setting.model, Linear):
+        raise ArgumentError(f"batch must be at most 100000 for this basis, got {batch}")
+
+
+def check_reach(setting: Setting, paths: int, steps: int | None, level: float, seed: int) -> None:
+    """Refuse what `lyapunov` could not follow, before anything is computed."""
+    _check_sampling(setting, paths, _LEAST_STEPS if steps is None else steps, level, seed)
+    _check_batch(setting, int(setting.batch))
+
+
 @double_precision
 def lyapunov_rates(
     setting: Setting,
@@ -179,8 +190,7 @@ def lyapunov_rates(
     values = {name: np.asarray(array, dtype=float) for name, array in values.items()}
     count = len(next(iter(values.values())))
     batches = np.asarray(values.pop("batch", np.full(count, setting.batch)), dtype=int)
-    if batches.max() > 10**5 and not isinstance(setting.model, Linear):
-        raise ArgumentError(f"batch must be at most 100000 for this basis, got {batches.max()}")
+    _check_batch(setting, int(batches.max()))
     if not values:
         values = {"momentum": np.full(count, float(setting.optimizer.momentum))}
     if setting.process.periodic and not isinstance(setting.process, Recorded):
@@ -251,14 +261,14 @@ def lyapunov(
     --------
     >>> from resonax import Setting, Switching, heavy_ball
     >>> setting = Setting(Switching(period=6, dim=5), heavy_ball(lr=0.01, momentum=0.95))
-    >>> rate, low, high = lyapunov(setting)
+    >>> rate, low, high = lyapunov(setting, paths=16)
     >>> bool(0 < low < rate < high)  # every run diverges
     True
     """
     if isinstance(setting.process, Recorded) and not setting.process.repeat:
         return judge_recording(setting, level, seed)[1]
     if steps is None:
-        _check_sampling(setting, paths, _LEAST_STEPS, level, seed)  # what is out of reach, at once
+        check_reach(setting, paths, steps, level, seed)
         steps = _natural_steps(setting)
     values = {"momentum": np.array([setting.optimizer.momentum], dtype=float)}
     found = lyapunov_rates(setting, values, paths=paths, steps=steps, level=level, seed=seed)[0]
