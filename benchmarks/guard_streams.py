@@ -100,9 +100,9 @@ def show(found: list[dict[str, Any]]) -> None:
         print(f"\n{name}: {len(periods)} periods, {len({o['seed'] for o in mine})} seeds")
         for key in ("whole", "end"):
             middle = {m: np.nanmedian(v[key], axis=1) for m, v in made.items()}
-            others = [m for m in PLAIN if m in middle]
+            others = [m for m in PLAIN if m in middle] or list(middle)
             best = np.min([middle[m] for m in others], axis=0)
-            own = middle["0.95"]
+            own = middle.get("0.95", best)
             iid = periods == 0
             resonant = (own > 1.5 * own[iid]) & ~iid
             print(f"  excess, {key}: iid, median and largest over ordered periods, over the best")

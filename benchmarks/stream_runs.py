@@ -62,19 +62,20 @@ def guarded_run(
     batches: Iterable[Any],
     lr: float,
     config: Any,
-    judged: int = 1,
+    judged_every: int = 1,
 ) -> tuple[np.ndarray, Any]:
     """Train one guarded run; excess errors of the weights and of those offered, and its state.
 
-    Offered are the weights or their average, whichever did better on the reservoir when that was
-    last looked at, once in a spacing.
+    Offered are the weights, their average or the best average so far: what did best on the
+    reservoir when that was last looked at, once in a spacing.
     """
     from resonax.guards import replay
     from resonax.guards.rewind import act
 
     learner = NumpyLearner(model, start, lr, OWN)
     state = replay.init(config)
-    average, count, is_better = learner.weights, 0, False
+    average = best = learner.weights
+    count, offers = 0, "weights"
     errors: list[list[Any]] = []
     for step, batch in enumerate(batches):
         state = replay.before_step(state, config, learner, batch)
@@ -86,15 +87,16 @@ def guarded_run(
             changes = len(state.decisions)
             state = act(state, config, learner)
             if len(state.decisions) > changes:
-                count, is_better = 0, False
+                judged = learner.loss_of(average, state.reservoir)
+                count = count if judged < learner.loss(state.reservoir) else 0
         count += 1
         average = averaged(average, learner.weights, count)
+        held = {"average": average, "best": best, "weights": learner.weights}
         if step % config.spacing == config.spacing - 1:
-            both = [learner.loss_of(one, state.reservoir) for one in (average, learner.weights)]
-            is_better = both[0] < both[1]
-        if step % judged == 0:
-            offered = average if is_better else learner.weights
-            errors.append([model.excess(learner.weights), model.excess(offered)])
+            offers = min(held, key=lambda one: learner.loss_of(held[one], state.reservoir))
+            best = average if offers == "average" else best
+        if step % judged_every == 0:
+            errors.append([model.excess(learner.weights), model.excess(held[offers])])
     return np.nan_to_num(np.array(errors), nan=np.inf), state
 
 

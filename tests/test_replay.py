@@ -149,7 +149,7 @@ def test_rows_that_no_momentum_helps_are_mixed():
     y = np.array([1.0, -1.0])
     batches = [(x[[k // 8 % 2]], y[[k // 8 % 2]]) for k in range(256)]
     config = replace(CONFIG, candidates=default_candidates(0.5))
-    learner = LinearLearner(lr=0.2, momentum=0.5, dim=2)
+    learner = LinearLearner(lr=0.1, momentum=0.5, dim=2)
     state = train(learner, config, batches)
     assert config.candidates[state.place].is_mixed
     assert abs(learner.weights[0]) < 0.5  # in order it follows the last row, to +1 or -1
@@ -170,8 +170,8 @@ def test_a_loss_that_explodes_is_rewound_with_smaller_steps():
 def test_watching_changes_nothing():
     learner, plain = (LinearLearner(lr=0.01, momentum=0.95) for _ in range(2))
     config = replace(CONFIG, policy="watch")
-    state = train(learner, config, switching_rows(300, period=6, seed=1))
-    for batch in switching_rows(300, period=6, seed=1):
+    state = train(learner, config, switching_rows(300, period=6, seed=3))
+    for batch in switching_rows(300, period=6, seed=3):
         plain.step(batch)
     assert state.decisions
     assert state.place == 0

@@ -59,7 +59,8 @@ class ReplayConfig:
     ``explodes`` times the median reservoir loss of the snapshots is an alarm; a mean loss of
     ``rises`` times the median before calls for a test. ``harm`` times the loss of mixed rows is
     worth a change, and ``reach`` times it is good enough for a candidate. ``mixes`` is how often
-    rows are mixed before a change; a test that finds nothing stops earlier.
+    rows are mixed before a change; a test that finds nothing stops earlier. A loss of ``beyond``
+    times the largest of these is harm whatever its p.
     """
 
     candidates: tuple[Candidate, ...]
@@ -69,13 +70,14 @@ class ReplayConfig:
     reservoir: int = 16
     memory: int = 2**28
     budget: float = 0.03
-    level: float = 0.05
+    level: float = 0.02
+    beyond: float = 3.0
     explodes: float = 10.0
     rises: float = 3.0
     harm: float = 1.25
     reach: float = 1.1
-    mixes: int = 8
-    wait: int = 512
+    mixes: int = 12
+    wait: int = 1024
     seed: int = 0
 
     def checked(self) -> ReplayConfig:
@@ -118,7 +120,8 @@ class ReplayState:
     ``places`` are those of the candidates taken up so far and not left, the one in use last.
     ``recent`` are mean losses of whole spacings, ``partial`` is the sum of the one that goes on.
     ``marked`` are reservoir losses of the run at the marks before ``next_test``. ``rose`` is the
-    step at which the loss last began to rise. ``work`` is all extra work so far, in steps.
+    step at which the loss last began to rise, ``least`` the least loss of the run in a test.
+    ``work`` is all extra work so far, in steps.
     """
 
     step: int = 0
@@ -130,6 +133,7 @@ class ReplayState:
     marked: tuple[float, ...] = ()
     next_test: int = 0
     rose: int = 0
+    least: float = math.inf
     tests: int = 0
     wait: int = 0
     hold: int = 0

@@ -60,29 +60,41 @@ class _Moment:
     def act(self) -> ReplayState:
         state, config = self.state, self.config
         if has_risen(state, config):
-            return self.after_a_rise()
+            own, judged = self.judge(), self.judge_snapshots()
+            if self.is_alarm(own, judged):
+                return self.alarm(own, judged)
+            self.state = state = self.after_a_rise(own, judged)
+            if state.step < state.next_test or self.used.is_mixed:
+                return self.stay()
         if may_return(state, config):
             return self.go_back()
         return self.choose_fastest() if config.policy == "fastest" else self.test()
 
-    def after_a_rise(self) -> ReplayState:
-        """Undo an explosion; of a lesser rise, test the order of the rows that come next.
+    def lasts(self) -> bool:
+        """Return whether the loss rose in the last two spacings already."""
+        state = self.state
+        return state.rose > 0 and state.step - state.rose <= 2 * self.config.spacing
 
-        Noise makes bursts that end by themselves: what is not extreme must last for two spacings.
-        Rows before the rise are not tested: a stretch that was chosen for its large loss is worse
-        than the same rows mixed, whatever their order.
+    def is_high(self, own: float, judged: list[float]) -> bool:
+        """Return whether a loss is far above those of the snapshots, or of all tests so far."""
+        explodes = self.config.explodes
+        return not own <= min(explodes * float(np.median(judged)), 3 * explodes * self.state.least)
+
+    def is_alarm(self, own: float, judged: list[float]) -> bool:
+        """Return whether a risen loss is extreme, or high and lasts: bursts of noise end."""
+        is_extreme = not own <= self.config.explodes**2 * float(np.median(judged))
+        return is_extreme or (self.is_high(own, judged) and self.lasts())
+
+    def after_a_rise(self, own: float, judged: list[float]) -> ReplayState:
+        """Return the state with a test of the order of the rows that come next.
+
+        A stretch chosen for its large loss is worse than the same rows mixed, whatever the order.
         """
-        state, explodes = self.state, self.config.explodes
-        own, judged = self.judge(), self.judge_snapshots()
-        usual = float(np.median(judged))
-        is_high, is_extreme = not own <= explodes * usual, not own <= explodes**2 * usual
-        wait = 2 * self.config.spacing
-        lasts = state.rose > 0 and state.step - state.rose <= wait
-        if is_extreme or (is_high and lasts):
-            return self.alarm(own, judged)
-        recent = state.recent[:-1] if is_high else state.recent[-1:]
-        rose = state.rose if lasts else state.step
-        return self.stay(recent=recent, next_test=min(state.next_test, rose + wait), rose=rose)
+        state = self.state
+        rose = state.rose if self.lasts() else state.step
+        soon = min(state.next_test, rose + 2 * self.config.spacing)
+        recent = state.recent[:-1] if self.is_high(own, judged) else state.recent[-1:]
+        return replace(state, recent=recent, next_test=soon, rose=rose)
 
     def stay(self, **changes: Any) -> ReplayState:
         """Go on as before."""
@@ -150,7 +162,7 @@ class _Moment:
         return self.move("alarm", start, found, own, (self.mixed_loss(start),))
 
     def mixed_loss(self, start: Snapshot) -> float:
-        """Replay the rows in a random order, which tells whether the order is to blame."""
+        """Replay the rows in a random order."""
         rng = np.random.default_rng([self.config.seed, 4, self.state.step])
         batches = self.learner.mix(ladders.since(self.state.ladder, start), rng)
         return self.replay(start, batches, self.used)
@@ -191,8 +203,8 @@ class _Moment:
         later = next_test(state, config, len(batches))
         if len(batches) < config.spacing:
             return self.stay(next_test=later)
-        self.state = replace(state, tests=state.tests + 1)
         own, mixed = self.own_loss(start), []
+        self.state = replace(state, tests=state.tests + 1, least=min(state.least, own))
         rng = np.random.default_rng([config.seed, 3, state.step])
         for _ in range(config.mixes):
             mixed.append(self.replay(start, self.learner.mix(batches, rng), self.used))
@@ -201,10 +213,12 @@ class _Moment:
             if not own > max(config.harm * usual, *mixed):
                 return self.stay(next_test=later)
         p = student_p(own, mixed)
-        if p > level_of(self.state.tests, config.level):
+        is_beyond = own > config.beyond * max(mixed)
+        if p > level_of(self.state.tests, config.level) and not is_beyond:
             return self.stay(next_test=later)
         if self.is_after_a_rise():  # the loss had risen when this stretch began: begin before that
-            found = self.without_harm(start := self.best_snapshot(), own, ())
+            start = state.ladder.snapshots[int(np.argmin(self.judge_snapshots()))]
+            found = self.without_harm(start, own, ())
         else:
             found = self.without_harm(start, own, mixed)
         if found is None:
@@ -213,8 +227,8 @@ class _Moment:
 
     def is_after_a_rise(self) -> bool:
         """Return whether this test is of the rows since a rise."""
-        state = self.state
-        return state.rose > 0 and state.step == state.rose + 2 * self.config.spacing
+        rose = self.state.rose
+        return rose > 0 and self.state.step == rose + 2 * self.config.spacing
 
     def test_start(self) -> Snapshot:
         """Return the oldest snapshot; after a rise, that of the rise."""
@@ -223,15 +237,10 @@ class _Moment:
             return snapshots[0]
         return next((one for one in snapshots if one.step >= rose), snapshots[-1])
 
-    def best_snapshot(self) -> Snapshot:
-        """Return the snapshot with the least reservoir loss."""
-        return self.state.ladder.snapshots[int(np.argmin(self.judge_snapshots()))]
-
     def own_loss(self, start: Snapshot) -> float:
-        """Return the loss of the run at the marks.
+        """Return the loss of the run at the marks, on the batches that mixed runs are judged on.
 
-        It is replayed where the test was not foreseen, or a mark came before the reservoir was
-        full: losses are compared on the same batches.
+        It is replayed if the test was not foreseen, or the reservoir not full at the first mark.
         """
         state, config = self.state, self.config
         inside = [one for one in marks(state.step, config.spacing) if one > start.step]
@@ -260,11 +269,10 @@ class _Moment:
 
     def choose_fastest(self) -> ReplayState:
         """Take the candidate that would have ended lowest on the last stretch."""
-        state, config = self.state, self.config
-        start = state.ladder.snapshots[0]
-        later = next_test(state, config, state.step - start.step)
+        state, start = self.state, self.state.ladder.snapshots[0]
+        later = next_test(state, self.config, state.step - start.step)
         own = self.own_loss(start)
-        places = [one for one in range(len(config.candidates)) if one != state.place]
+        places = [one for one in range(len(self.config.candidates)) if one != state.place]
         found = self.choose(start, 0.0, places)
         if found is None or not min(loss for _, loss in found.tried) < own:
             return self.stay(next_test=later)

@@ -152,7 +152,7 @@ class ReplayInstrument:
             self._report(event_of(decision, config.policy, self._period()))
         if self.averaged is None:
             return
-        if self._state.place != before.place:
+        if self._state.place != before.place and self.offered() is None:
             self.averaged = average_of(learner.model)
         if before.step % _AVERAGE == 0:
             self.averaged.update_parameters(learner.model)
