@@ -102,7 +102,7 @@ def show(found: list[dict[str, Any]]) -> None:
             middle = {m: np.nanmedian(v[key], axis=1) for m, v in made.items()}
             others = [m for m in PLAIN if m in middle] or list(middle)
             best = np.min([middle[m] for m in others], axis=0)
-            own = middle["0.95"] if "0.95" in middle else best
+            own = np.asarray(middle.get("0.95", best))
             iid = periods == 0
             resonant = (own > 1.5 * own[iid]) & ~iid
             print(f"  excess, {key}: iid, median and largest over ordered periods, over the best")
