@@ -29,6 +29,7 @@ from streams import switching
 pytestmark = pytest.mark.filterwarnings("ignore:the guard (never|followed)")  # of short runs
 mse = torch.nn.functional.mse_loss
 ROWS = list(switching(500, 6))
+TANGENT = {"instrument": "tangent"}
 QUIET: dict[str, Any] = {
     "accelerator": "cpu",
     "devices": 1,
@@ -123,7 +124,7 @@ def by_lightning(
     rows, folder: Path, *, epochs=1, parts=1, optimizer=sgd, guarded=True, resume=None, scaler=None,
     **options,
 ) -> GuardedRun:  # fmt: skip
-    callback = resonax.torch.lightning.GuardCallback(module="net", **options)
+    callback = resonax.torch.lightning.GuardCallback(module="net", **(TANGENT | options))
     keeping = ModelCheckpoint(folder / "kept")
     trainer = lightning.Trainer(
         max_epochs=epochs,
@@ -193,7 +194,7 @@ def by_transformers(
         optimizers=(optimizer(model), None),
     )
     trainer.accelerator.scaler = scaler  # which it makes itself on a GPU only
-    callback = resonax.torch.transformers.GuardCallback(trainer, **options)
+    callback = resonax.torch.transformers.GuardCallback(trainer, **(TANGENT | options))
     if guarded:
         trainer.add_callback(callback)
     trainer.train(resume_from_checkpoint=resume)
@@ -291,7 +292,7 @@ def test_what_cannot_be_guarded_is_refused(trained, tmp_path):
 def test_several_processes_are_refused():
     model = fresh()
     with pytest.raises(ArgumentError, match="works in one process on one device, got 2"):
-        guard_of(model, sgd(model), "safe", {}, processes=2, send=print)
+        guard_of(model, sgd(model), "safe", {}, instrument="tangent", processes=2, send=print)
 
 
 def test_a_saved_guard_knows_the_momentum_with_which_its_run_began():
@@ -300,7 +301,9 @@ def test_a_saved_guard_knows_the_momentum_with_which_its_run_began():
     def made(saved=None):
         model = fresh()
         optimizer = sgd(model, momentum=0.95 if saved is None else 0.9)
-        guard = guard_of(model, optimizer, "safe", {}, processes=1, send=print, saved=saved)
+        guard = guard_of(
+            model, optimizer, "safe", {}, instrument="tangent", processes=1, send=print, saved=saved
+        )
         return optimizer, guard
 
     optimizer, guard = made()
@@ -336,10 +339,10 @@ def test_lightning_needs_the_part_that_makes_the_outputs():
     made = resonax.torch.lightning.GuardCallback
     module = line(lightning.LightningModule, sgd)
     with pytest.raises(ArgumentError, match=r"does not call the module.*one of: net"):
-        fit(module, made())
+        fit(module, made(instrument="tangent"))
     with pytest.raises(ArgumentError, match="unknown module 'nett', did you mean 'net'"):
         fit(module, made(module="nett"))
-    hessian = made(curvature="hessian", budget=math.inf, candidates=[0.5])
+    hessian = made(instrument="tangent", curvature="hessian", budget=math.inf, candidates=[0.5])
     fit(line(lightning.LightningModule, sgd), hessian)
     named = made(module="net", budget=math.inf, candidates=[0.5])
     fit(line(lightning.LightningModule, sgd), named)
@@ -391,7 +394,7 @@ def test_transformers_begins_anew_after_an_error(tmp_path):
         data_collator=first,
         optimizers=(sgd(model), None),
     )
-    callback = resonax.torch.transformers.GuardCallback(trainer)
+    callback = resonax.torch.transformers.GuardCallback(trainer, instrument="tangent")
     trainer.add_callback(callback)
     trainer.add_callback(Broken())
     with pytest.raises(RuntimeError, match="broken"):
@@ -423,7 +426,7 @@ def test_a_transformer_and_a_loss_that_the_trainer_makes(tmp_path):
         optimizers=(sgd(model), None),
     )
     callback = resonax.torch.transformers.GuardCallback(
-        trainer, "watch", budget=math.inf, candidates=[0.5]
+        trainer, "watch", instrument="tangent", budget=math.inf, candidates=[0.5]
     )
     trainer.add_callback(callback)
     trainer.train()

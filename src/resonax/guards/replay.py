@@ -44,6 +44,8 @@ __all__ = [
     "marks",
     "needs_snapshot",
     "trained_on",
+    "with_batch",
+    "with_snapshot",
 ]
 
 POLICIES = ("safe", "watch", "fastest")
@@ -178,11 +180,23 @@ def before_step(
     state: ReplayState, config: ReplayConfig, learner: Learner, batch: Any
 ) -> ReplayState:
     """Return the state with the batch of the next step, and a snapshot if it is time for one."""
-    ladder = state.ladder
-    if needs_snapshot(state, config):
-        snapshot = Snapshot(state.step, learner.save())
-        ladder = ladders.push(ladder, snapshot, config.spacing, config.rungs)
-    ladder = ladders.with_batch(ladder, batch, learner.size(batch), config.memory)
+    return with_batch(with_snapshot(state, config, learner), config, learner, batch)
+
+
+def with_snapshot(state: ReplayState, config: ReplayConfig, learner: Learner) -> ReplayState:
+    """Return the state with a snapshot of the learner, if it is time for one."""
+    if not needs_snapshot(state, config):
+        return state
+    snapshot = Snapshot(state.step, learner.save())
+    ladder = ladders.push(state.ladder, snapshot, config.spacing, config.rungs)
+    return replace(state, ladder=ladder)
+
+
+def with_batch(
+    state: ReplayState, config: ReplayConfig, learner: Learner, batch: Any
+) -> ReplayState:
+    """Return the state with the batch of the next step, after `with_snapshot`."""
+    ladder = ladders.with_batch(state.ladder, batch, learner.size(batch), config.memory)
     return replace(state, ladder=ladder, reservoir=_sampled(state, config, batch))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, NoReturn, Self, Unpack
+from typing import Any, ClassVar, NoReturn, Self, Unpack
 
 import torch
 from torch import Tensor
@@ -17,10 +17,10 @@ from resonax.guards.report import GuardReport
 from resonax.torch.batches import copied
 from resonax.torch.groups import check_module
 from resonax.torch.instruments import (
-    INSTRUMENTS,
     GuardOptions,
     Instrument,
     check_options,
+    check_state,
     choose_instrument,
 )
 from resonax.torch.replay import ReplayInstrument
@@ -28,8 +28,6 @@ from resonax.torch.tangent import TangentInstrument
 
 __all__ = ["Guard"]
 
-_KINDS: dict[str, Callable[..., Instrument]]
-_KINDS = {"tangent": TangentInstrument, "replay": ReplayInstrument}
 _GUARDED = "_resonax_guarded"  # attribute of an optimizer
 
 
@@ -136,6 +134,8 @@ class Guard:
     step 200, policy safe: momentum 0.9
     """
 
+    _replays: ClassVar[type[ReplayInstrument]] = ReplayInstrument
+
     def __init__(
         self,
         model: torch.nn.Module,
@@ -152,7 +152,8 @@ class Guard:
         self.instrument = choose_instrument(instrument, model, optimizer)
         check_options(options, self.instrument)
         self._policy, self._options = policy, options
-        self._inner = inner = _KINDS[self.instrument](model, optimizer, policy, **options)
+        made: Any = TangentInstrument if self.instrument == "tangent" else self._replays
+        self._inner = inner = made(model, optimizer, policy, **options)
         self._parts: tuple[tuple[Any, ...], ...] = ()
         self._is_closed = False
         self._hooks = [
@@ -245,12 +246,7 @@ class Guard:
         must be the same. Batches that ``replay`` kept get the loss function of the next step.
         """
         inner = self._opened()
-        saved = state.get("instrument") if isinstance(state, dict) else None
-        if saved in INSTRUMENTS and saved != self.instrument:
-            raise ArgumentError(
-                f"this is the state of a guard with the instrument {saved}, and this guard uses "
-                f'{self.instrument}; make it with instrument="{saved}"'
-            )
+        check_state(state, self.instrument)
         inner.load_state_dict(state)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Guard:

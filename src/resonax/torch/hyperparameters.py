@@ -79,10 +79,14 @@ class Hyperparameters:
 
     def __init__(self, optimizer: torch.optim.Optimizer, knob: Knob | None):
         self.knob = knob
-        self._groups = optimizer.param_groups
+        self._optimizer = optimizer
         self._count = len(self._groups)
         self._last: Options = ()
         self._has_tensors = bool(tensors_of([dict(one, params=None) for one in self._groups]))
+
+    @property
+    def _groups(self) -> list[dict[str, Any]]:
+        return self._optimizer.param_groups  # others after `load_state_dict`
 
     def own(self) -> Options:
         """Return what each group has between two steps: the user's own, as schedules left it."""

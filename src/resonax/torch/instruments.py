@@ -19,6 +19,7 @@ __all__ = [
     "GuardOptions",
     "Instrument",
     "check_options",
+    "check_state",
     "choose_instrument",
     "is_linear",
 ]
@@ -190,3 +191,13 @@ def check_options(options: GuardOptions, instrument: str | None = None) -> None:
                     f"{name} is an option of the instrument {other}, and this guard uses "
                     f'{instrument}; leave it out, or give instrument="{other}"'
                 )
+
+
+def check_state(state: object, instrument: str) -> None:
+    """Raise `ArgumentError` for the state of a guard with another instrument."""
+    saved = state.get("instrument") if isinstance(state, dict) else None
+    if saved in INSTRUMENTS and saved != instrument:
+        raise ArgumentError(
+            f"this is the state of a guard with the instrument {saved}, and this guard uses "
+            f'{instrument}; make it with instrument="{saved}"'
+        )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from resonax.checks import ArgumentError, suggest
-from resonax.guards.policy import checked_policy
-from resonax.torch.guard import Guard
-from resonax.torch.instruments import GuardOptions, check_options
-from resonax.torch.trainers import guard_of
+from resonax.torch.driven import DrivenReplay
+from resonax.torch.instruments import GuardOptions, choose_instrument
+from resonax.torch.trainers import TrainerGuard, check_trainer_options, guard_of, put_in_place
 
 try:
     from lightning.pytorch.callbacks import Callback
@@ -26,24 +28,26 @@ __all__ = ["GuardCallback"]
 
 
 class GuardCallback(Callback):  # pyright: ignore[reportGeneralTypeIssues]
-    """Guard the training of a LightningModule with one `torch.optim.SGD`.
+    """Guard the training of a LightningModule with one optimizer.
 
     Momentum and rates go to the loggers of the trainer as ``resonax/momentum`` and
-    ``resonax/rate/0.95``, the state of the guard into its checkpoints. Accumulated batches and
-    mixed precision are those of the trainer. When training ends the optimizer has the user's own
-    momentum again. The `Trainer` may be that of `lightning`, or of `pytorch_lightning` if that is
-    installed alone or is of version 2.6 or later.
+    ``resonax/rate/0.95``, the state of the guard into its checkpoints. Accumulated batches,
+    clipping, schedules and mixed precision are those of the trainer. When training ends the
+    optimizer has the user's own momentum again. The `Trainer` may be that of `lightning`, or of
+    `pytorch_lightning` if that is installed alone or is of version 2.6 or later.
 
     Parameters
     ----------
     policy
         ``watch``, ``safe`` or ``fastest``, see `resonax.torch.Guard`.
+    instrument
+        ``replay``, which calls ``training_step`` again in replays, there without its logs; or
+        ``tangent``, the default for `torch.optim.SGD` on a model that is linear in its weights.
     module
-        Name of the part that ``training_step`` calls, such as ``net``, and whose outputs the loss
-        is made of; not needed where it calls the LightningModule itself, ``self(x)``.
+        Name of the part that ``training_step`` calls, such as ``net``. ``tangent`` needs it, unless
+        it calls the LightningModule itself, ``self(x)``: the loss is made of its outputs.
     **options
-        ``candidates``, ``budget``, ``burst``, ``search``, ``warmup``, ``curvature`` and ``log`` of
-        `resonax.torch.Guard`.
+        Those of `resonax.torch.Guard` but for ``scaler`` and ``transform``.
 
     Attributes
     ----------
@@ -75,13 +79,22 @@ class GuardCallback(Callback):  # pyright: ignore[reportGeneralTypeIssues]
     100
     """
 
-    def __init__(self, policy: str = "safe", *, module: str = "", **options: Unpack[GuardOptions]):
-        checked_policy(policy)
-        check_options(options, "tangent")
-        self.guard: Guard | None = None
+    def __init__(
+        self,
+        policy: str = "safe",
+        *,
+        instrument: str | None = None,
+        module: str = "",
+        **options: Unpack[GuardOptions],
+    ):
+        check_trainer_options(policy, instrument, options)
+        self.guard: TrainerGuard | None = None
         self._policy, self._module, self._options = policy, module, options
+        self._instrument = instrument
         self._saved: dict[str, Any] | None = None
         self._called = False
+        self._steps = 0  # of the trainer, up to the last one that is counted
+        self._undo: list[Callable[[], object]] = []
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         self._saved = None  # of an earlier run; a checkpoint is loaded after this
@@ -89,7 +102,17 @@ class GuardCallback(Callback):  # pyright: ignore[reportGeneralTypeIssues]
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if len(trainer.optimizers) != 1:
             raise ArgumentError(f"a guard watches one optimizer, got {len(trainer.optimizers)}")
-        model = self._part(pl_module)
+        optimizer, model = trainer.optimizers[0], self._part(pl_module)
+        options: GuardOptions = self._options
+        instrument = choose_instrument(self._instrument, model, optimizer)
+        if instrument == "replay":
+            if not pl_module.automatic_optimization:
+                raise ArgumentError(
+                    "with manual optimization call guard.step(loss_fn, x, y) of a "
+                    "resonax.torch.Guard in training_step, in place of this callback"
+                )
+            model = pl_module
+            options = {**options, **_trainers_own(trainer, pl_module)}
 
         def send(numbers: dict[str, float]) -> None:
             for logger in trainer.loggers:
@@ -97,13 +120,18 @@ class GuardCallback(Callback):  # pyright: ignore[reportGeneralTypeIssues]
 
         self.guard = guard_of(
             model,
-            trainer.optimizers[0],
+            optimizer,
             self._policy,
-            self._options,
+            options,
+            instrument=instrument,
             processes=trainer.world_size,
             send=send,
             saved=self._saved,
         )
+        self._steps = trainer.global_step
+        if self.guard.driven is not None:
+            self._undo.append(_shown(trainer, pl_module, self.guard.driven))
+            return
         # Not needed for the Hessian, which is made from the loss alone.
         self._called = self._options.get("curvature") == "hessian"
 
@@ -114,11 +142,11 @@ class GuardCallback(Callback):  # pyright: ignore[reportGeneralTypeIssues]
         hook = model.register_forward_hook(called)
 
     def on_before_zero_grad(self, trainer: Any, pl_module: Any, optimizer: Optimizer) -> None:
-        if self.guard is not None:
+        if self.guard is not None and self.guard.driven is None:
             self.guard.forget()
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
-        if self.guard is None:
+        if self.guard is None or self.guard.driven is not None:
             return
         if not self._called:
             names = ", ".join(name for name, _ in pl_module.named_children())
@@ -131,13 +159,23 @@ class GuardCallback(Callback):  # pyright: ignore[reportGeneralTypeIssues]
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         self.guard.observe(loss if scaler is None else loss / scaler.get_scale())
 
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        if self.guard is not None and self.guard.driven is not None:
+            steps, self._steps = self._steps, trainer.global_step
+            if self._steps > steps:  # and not a part of a batch that is accumulated
+                self.guard.driven.finish()
+
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        if self.guard is not None:
-            self.guard.close()
+        self._release()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self._release(type(exception))  # the error says what is wrong
+
+    def _release(self, kind: type[BaseException] | None = None) -> None:
+        while self._undo:
+            self._undo.pop()()
         if self.guard is not None:
-            self.guard.__exit__(type(exception), exception, None)  # the error says what is wrong
+            self.guard.__exit__(kind, None, None)
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self.guard is None else self.guard.state_dict()
@@ -151,3 +189,55 @@ class GuardCallback(Callback):  # pyright: ignore[reportGeneralTypeIssues]
         except AttributeError:
             names = [name for name, _ in pl_module.named_modules() if name]
             raise suggest("module", self._module, names) from None
+
+
+def _trainers_own(trainer: Any, pl_module: Any) -> GuardOptions:
+    """Return the scaler of the trainer, and the clipping of trainer and module."""
+
+    def clip() -> None:
+        pl_module.configure_gradient_clipping(
+            trainer.optimizers[0],
+            gradient_clip_val=trainer.gradient_clip_val,
+            gradient_clip_algorithm=trainer.gradient_clip_algorithm,
+        )
+
+    return {"scaler": getattr(trainer.precision_plugin, "scaler", None), "transform": clip}
+
+
+def _shown(trainer: Any, pl_module: Any, driven: DrivenReplay) -> Callable[[], None]:
+    """Show the guard each batch, and train on what it hands back; return what undoes it."""
+    training_step = pl_module.training_step
+
+    def loss_fn(arguments: tuple[Any, ...], parts: int) -> Tensor:
+        logs = [put_in_place(pl_module, name, _say_nothing) for name in ("log", "log_dict")]
+        try:
+            with trainer.precision_plugin.train_step_context():
+                loss = _loss_of(training_step(*arguments))
+        finally:
+            while logs:
+                logs.pop()()
+        return loss / parts if torch.is_grad_enabled() else loss
+
+    @functools.wraps(training_step)  # Lightning looks at its arguments
+    def shown(*arguments: Any) -> Any:
+        parts = trainer.accumulate_grad_batches
+        used, _ = driven.begin(loss_fn, arguments, parts)
+        output = training_step(*used)
+        driven.add(_loss_of(output).detach() / parts)
+        return output
+
+    return put_in_place(pl_module, "training_step", shown)
+
+
+def _say_nothing(*_: Any, **__: Any) -> None:
+    """Stand for ``log`` in a replay, whose numbers are not of the run."""
+
+
+def _loss_of(output: Any) -> Tensor:
+    loss = output.get("loss") if isinstance(output, Mapping) else output
+    if loss is None:
+        raise ArgumentError(
+            "training_step returned no loss, and a batch that is skipped cannot be trained on "
+            "again; leave such batches out of the data"
+        )
+    return loss

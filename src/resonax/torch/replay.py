@@ -25,7 +25,7 @@ from resonax.torch.events import EventLog
 from resonax.torch.learner import TorchLearner, checked_optimizer
 from resonax.torch.replay_checkpoint import load_guard, save_guard, with_loss
 
-__all__ = ["ReplayInstrument"]
+__all__ = ["ReplayInstrument", "check_call"]
 
 _AVERAGE = 8  # steps between two terms of the average
 _SEEN = 16  # numbers of a batch that its rhythm is looked for in
@@ -101,18 +101,22 @@ class ReplayInstrument:
         raise ArgumentError("a guard that replays has nothing to forget: it makes the steps itself")
 
     def step(self, loss_fn: Callable[..., Tensor], parts: Sequence[tuple[Any, ...]]) -> Tensor:
-        _check_call(loss_fn, parts)
+        check_call(loss_fn, parts)
         self._is_stepping = True
         try:
             return self._step(loss_fn, parts)
         finally:
             self._is_stepping = False
 
-    def _step(self, loss_fn: Callable[..., Tensor], parts: Sequence[tuple[Any, ...]]) -> Tensor:
-        learner, config = self._learner, self._config
+    def _resume(self, loss_fn: Callable[..., Tensor]) -> None:
+        """Give the batches of a loaded state their loss function; finish what was interrupted."""
         if self._is_loaded:
             self._state, self._is_loaded = with_loss(self._state, loss_fn), False
         self._finish()
+
+    def _step(self, loss_fn: Callable[..., Tensor], parts: Sequence[tuple[Any, ...]]) -> Tensor:
+        learner, config = self._learner, self._config
+        self._resume(loss_fn)
         given = (*parts[:-1], copied(parts[-1]))  # those before are copies already
         kept = learner.keep(loss_fn, given)
         if self._state.step == 0:
@@ -239,7 +243,8 @@ def _candidate(given: float | Candidate) -> Candidate:
     return given if isinstance(given, Candidate) else Candidate(float(given))
 
 
-def _check_call(loss_fn: object, parts: Sequence[tuple[Any, ...]]) -> None:
+def check_call(loss_fn: object, parts: Sequence[tuple[Any, ...]]) -> None:
+    """Raise `ArgumentError` for what cannot be trained on again."""
     if isinstance(loss_fn, Tensor) or not callable(loss_fn):
         raise ArgumentError(
             f"guard.step takes a function of the batch and the batch, such as {_SHOWN}, "

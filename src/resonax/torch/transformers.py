@@ -1,23 +1,24 @@
 """A callback for the Trainer of Hugging Face transformers.
 
 Its callbacks see neither the loss nor the logger, so that this one is given the trainer. While it
-trains, the guard looks at each loss where the trainer hands it to ``accelerator.backward``: there
-it is what will be differentiated, whoever made it, and no scaler has touched it yet.
+trains, ``tangent`` looks at each loss where the trainer hands it to ``accelerator.backward``: there
+it is what will be differentiated, whoever made it, and no scaler has touched it yet. ``replay``
+stands around ``training_step``, through which every batch goes; a replay calls it again, and takes
+the loss at the same place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from resonax.guards.policy import checked_policy
-from resonax.torch.groups import check_optimizer
-from resonax.torch.guard import Guard
-from resonax.torch.instruments import GuardOptions, check_options
-from resonax.torch.trainers import guard_of
+from resonax.torch.driven import DrivenReplay
+from resonax.torch.instruments import GuardOptions, choose_instrument
+from resonax.torch.trainers import TrainerGuard, check_trainer_options, guard_of, put_in_place
 
 try:
     from accelerate.optimizer import AcceleratedOptimizer
@@ -35,11 +36,12 @@ _KEY = "resonax"  # of the guard's state, in the first group of a saved optimize
 
 
 class GuardCallback(TrainerCallback):
-    """Guard the training of a `transformers.Trainer` whose optimizer is `torch.optim.SGD`.
+    """Guard the training of a `transformers.Trainer`.
 
     Momentum and rates go to the log of the trainer as ``resonax/momentum`` and
     ``resonax/rate/0.95``, the state of the guard into the ``optimizer.pt`` of its checkpoints.
-    When training ends the optimizer has the user's own momentum again.
+    Accumulation, clipping, schedules and mixed precision are those of the trainer. When training
+    ends the optimizer has the user's own momentum again.
 
     Parameters
     ----------
@@ -47,9 +49,10 @@ class GuardCallback(TrainerCallback):
         The trainer; add the callback to it with ``trainer.add_callback``.
     policy
         ``watch``, ``safe`` or ``fastest``, see `resonax.torch.Guard`.
+    instrument
+        ``replay``, the default but for models that are linear in their weights, or ``tangent``.
     **options
-        ``candidates``, ``budget``, ``burst``, ``search``, ``warmup``, ``curvature`` and ``log`` of
-        `resonax.torch.Guard`.
+        Those of `resonax.torch.Guard` but for ``scaler`` and ``transform``.
 
     Attributes
     ----------
@@ -57,47 +60,58 @@ class GuardCallback(TrainerCallback):
         The guard of the last training; None before.
     """
 
-    def __init__(self, trainer: Trainer, policy: str = "safe", **options: Unpack[GuardOptions]):
-        checked_policy(policy)
-        check_options(options, "tangent")
-        self.guard: Guard | None = None
+    def __init__(
+        self,
+        trainer: Trainer,
+        policy: str = "safe",
+        *,
+        instrument: str | None = None,
+        **options: Unpack[GuardOptions],
+    ):
+        check_trainer_options(policy, instrument, options)
+        self.guard: TrainerGuard | None = None
         self._trainer, self._policy, self._options = trainer, policy, options
+        self._instrument = instrument
         self._numbers: list[dict[str, float]] = []
         self._undo: list[Callable[[], object]] = []
 
     def on_train_begin(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         self._release(RuntimeError)  # from a training that an error ended
-        model: Any = self._trainer.model
-        optimizer: Any = self._trainer.optimizer
+        trainer = self._trainer
+        options: GuardOptions = self._options
+        model: Any = trainer.model
+        optimizer: Any = trainer.optimizer
         if isinstance(optimizer, AcceleratedOptimizer):
             optimizer = optimizer.optimizer
-        check_optimizer(optimizer)
-        # What a checkpoint holds in a group comes back with the group.
-        saved = optimizer.param_groups[0].pop(_KEY, None)
+        instrument = choose_instrument(self._instrument, model, optimizer)
+        if instrument == "replay":
+            options = {**options, **_trainers_own(trainer)}
         guard = guard_of(
             model,
             optimizer,
             self._policy,
-            self._options,
+            options,
+            instrument=instrument,
             processes=max(args.world_size, args.n_gpu),
             send=self._numbers.append,
-            saved=saved,
+            # What a checkpoint holds in a group comes back with the group.
+            saved=optimizer.param_groups[0].pop(_KEY, None),
         )
 
         def save(_: Optimizer, found: dict[str, Any]) -> None:
             found["param_groups"][0][_KEY] = guard.state_dict()
 
         self.guard = guard
-        self._undo = [
-            optimizer.register_state_dict_post_hook(save).remove,
-            _observed(self._trainer.accelerator, guard),
-        ]
+        shown = _observed(trainer, guard) if guard.driven is None else _shown(trainer, guard.driven)
+        self._undo = [optimizer.register_state_dict_post_hook(save).remove, shown]
 
     def on_step_begin(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
-        if self.guard is not None:
+        if self.guard is not None and self.guard.driven is None:
             self.guard.forget()
 
     def on_step_end(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
+        if self.guard is not None and self.guard.driven is not None:
+            self.guard.driven.finish()
         wanted = control.should_log
         while self._numbers:
             self._trainer.log(self._numbers.pop(0))
@@ -113,16 +127,64 @@ class GuardCallback(TrainerCallback):
             self.guard.__exit__(kind, None, None)
 
 
-def _observed(accelerator: Any, guard: Guard) -> Callable[[], None]:
+def _observed(trainer: Trainer, guard: TrainerGuard) -> Callable[[], None]:
     """Show the guard each loss before its backward; return what undoes it."""
+    accelerator = trainer.accelerator
     backward = accelerator.backward
 
     def observed(loss: Tensor, **kwargs: Any) -> None:
         guard.observe(loss / accelerator.gradient_accumulation_steps)  # as `backward` does
         backward(loss, **kwargs)
 
-    def undo() -> None:
-        accelerator.backward = backward
+    return put_in_place(accelerator, "backward", observed)
 
-    accelerator.backward = observed
-    return undo
+
+def _trainers_own(trainer: Trainer) -> GuardOptions:
+    """Return the scaler of the trainer, and its clipping where it clips."""
+    most = trainer.args.max_grad_norm or 0.0
+    model: Any = trainer.model
+
+    def clip() -> None:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), most)
+
+    scaler = getattr(trainer.accelerator, "scaler", None)
+    return {"scaler": scaler, "transform": clip if most > 0 else None}
+
+
+def _shown(trainer: Any, driven: DrivenReplay) -> Callable[[], None]:
+    """Show the guard each batch, and train on what it hands back; return what undoes it."""
+    training_step = trainer.training_step
+
+    def loss_fn(inputs: dict[str, Any], items: int | None, parts: int) -> Tensor:
+        if torch.is_grad_enabled():
+            return _differentiated(trainer, training_step, inputs, items, parts)
+        with trainer.compute_loss_context_manager():  # of a state that is judged: the mean
+            return trainer.compute_loss(trainer.model_wrapped, trainer._prepare_inputs(inputs))
+
+    def shown(model: Any, inputs: Mapping[str, Any], items: Any = None, *rest: Any) -> Tensor:
+        count = None if items is None else int(items)
+        parts = trainer.current_gradient_accumulation_steps
+        used, count, _ = driven.begin(loss_fn, dict(inputs), count, parts)
+        loss = training_step(model, used, count, *rest)
+        driven.add(loss)
+        return loss
+
+    return put_in_place(trainer, "training_step", shown)
+
+
+def _differentiated(
+    trainer: Any, training_step: Any, inputs: Any, items: int | None, parts: int
+) -> Tensor:
+    """Return the loss of a part of a batch as the trainer would differentiate it."""
+    losses: list[Tensor] = []
+    accelerator = trainer.accelerator
+    undo = [
+        put_in_place(accelerator, "backward", lambda loss, **_: losses.append(loss)),
+        put_in_place(trainer, "current_gradient_accumulation_steps", parts),
+    ]
+    try:
+        training_step(trainer.model_wrapped, dict(inputs), items)
+    finally:
+        while undo:
+            undo.pop()()
+    return losses[0] / accelerator.gradient_accumulation_steps
