@@ -6,16 +6,21 @@ import json
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from bad_sweeps import MAP, to_toml
 from resonax.checks import ArgumentError
+from resonax.cli.app import _run
 from resonax.cli.work import Work, check_work
 from resonax.executors import clusters
 from resonax.executors.given import as_executor
 from resonax.executors.gpus import visible_gpus, workers_per_gpu
 from resonax.executors.processes import start_executor
+from resonax.paper.catalogue import EXPERIMENTS
+from resonax.sweeps.sample import Sample
+from test_records import break_odd, made_up
 
 SHARDS = ["0/10", "11/10", "3", "1/0", "-1/3", "1/2/3", "a/b", "1.5/2", "9999999/9999999", ""]
 PLACES = ["dask", "dask://", "dask://host", "dask://host:0", "dask://h:99999", "tcp://h:1", "slrm"]
@@ -94,3 +99,36 @@ def test_a_limit_needs_a_worker_that_can_be_replaced():
     with start_executor(1, limit=5.0) as executor:
         assert executor.workers == 1
         assert type(executor).__name__ == "Workers"
+
+
+def test_a_dry_run_says_what_a_sweep_takes_and_writes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table = {**MAP, "run": {"runs": 2, "steps": 80, "window": 20}}
+    (tmp_path / "good.toml").write_bytes(to_toml(table))
+    assert _run(["sweep", "good.toml", "--dry-run", "--workers", "3"]) == (0, "")
+    said = capsys.readouterr().out
+    for words in ("tasks: ", " steps of each", "GB for each worker", "for 3\n", "nothing was"):
+        assert words in said
+    assert [path.name for path in tmp_path.iterdir()] == ["good.toml"]
+
+
+def test_the_time_of_a_sample_is_shared_out_among_workers():
+    sample = Sample(1, 40, compile=2.0, programs=4, seconds=(1.0,) * 10 + (5.0,))
+    assert sample.wall(1) == 8.0 + 15.0
+    assert sample.wall(2) == 4.0 + 7.5
+    assert sample.wall(100) == 2.0 + 5.0  # the longest task
+
+
+def test_failed_tasks_are_a_line_each_and_exit_status_1(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(EXPERIMENTS, "made-up", broken)
+    status, words = _run(["reproduce", "made-up", "--out", str(tmp_path / "out")])
+    assert status == 1
+    assert words.startswith("3 tasks failed, first made-up, task 1: ZeroDivisionError: place 1")
+    said = capsys.readouterr().err.splitlines()
+    assert said[-3:] == [
+        f"made-up, task {n}: ZeroDivisionError: place {n} is odd" for n in (1, 3, 5)
+    ]
+
+
+def broken(scale: str):
+    return replace(made_up(scale), compute=break_odd)

@@ -133,6 +133,10 @@ def sweep_command(
     seed: Seed = 0,
     double: Annotated[bool, _DOUBLE] = False,
     yes: Annotated[bool, option("--yes", _RESULT, "Run a large sweep without a question.")] = False,
+    dry_run: Annotated[
+        bool,
+        option("--dry-run", _RESULT, "Say what it takes, from a short sample; write nothing."),
+    ] = False,
     *,
     work: Work,
 ) -> None:
@@ -149,6 +153,7 @@ def sweep_command(
         seed=seed,
         double=double,
         yes=yes,
+        dry_run=dry_run,
         work=work,
         prepare=keep_compiled,
     )

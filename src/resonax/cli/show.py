@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from resonax.stability import Verdict
 
-__all__ = ["check_path", "progress", "show_line", "show_map", "show_verdict"]
+__all__ = ["check_path", "progress", "say_time", "show_line", "show_map", "show_verdict"]
 
 _COLOURS = {"converges": "green", "diverges": "red", "marginal": "yellow"}
 
@@ -135,3 +135,19 @@ def _show_levels(distance: xr.DataArray, console: Console) -> None:
 def show_line(text: str, console: Console) -> None:
     """Print a line as it is: names of files are neither mark-up nor commands to the terminal."""
     console.print(plain(text, 10_000), soft_wrap=True, markup=False, highlight=False)
+
+
+def say_time(seconds: float) -> str:
+    """Return a time as people say it.
+
+    Examples
+    --------
+    >>> [say_time(seconds) for seconds in (0.42, 42, 250, 9000, 1e6)]
+    ['0.4 s', '42 s', '4 min', '2.5 h', '11.6 d']
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    for unit, length, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < most:
+            return f"{seconds / length:.{1 if unit == 'h' else 0}f} {unit}"
+    return f"{seconds / 86_400:.1f} d"

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from resonax.cli.options import Folder, option
 from resonax.cli.parsers import parser, place
-from resonax.cli.show import show_line
+from resonax.cli.show import say_time, show_line
 
 if TYPE_CHECKING:
     from resonax.sweeps.heartbeat import Sign
@@ -46,7 +46,7 @@ def status_command(
         words = [f"{one.done} of {one.tasks} tasks done"]
         words += [f"{len(one.running)} running"] if one.running else []
         words += [f"{len(one.lost)} lost"] if one.lost else []
-        words += [f"about {_time(one.seconds_left)} left"] if one.seconds_left else []
+        words += [f"about {say_time(one.seconds_left)} left"] if one.seconds_left else []
         show_line(f"{one.id}: {', '.join(words)}", console)
         for line in (*_lines("running", one.running), *_lines("lost", one.lost)):
             show_line(f"  {line}", console)
@@ -58,20 +58,6 @@ def _lines(word: str, signs: Iterable[Sign]) -> Iterable[str]:
     for sign in signs:
         where = f"{word}: task {sign.task} on {sign.host}, process {sign.process}"
         if word == "lost":
-            yield f"{where}, silent for {_time(sign.age)}"
+            yield f"{where}, silent for {say_time(sign.age)}"
         else:
-            yield f"{where}, for {_time(sign.beat - sign.began + sign.age)}, {sign.share:.0%}"
-
-
-def _time(seconds: float) -> str:
-    """Return a time as people say it.
-
-    Examples
-    --------
-    >>> [_time(seconds) for seconds in (4.2, 250, 9000, 1e6)]
-    ['4 s', '4 min', '2.5 h', '11.6 d']
-    """
-    for unit, length, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
-        if seconds < most:
-            return f"{seconds / length:.{1 if unit == 'h' else 0}f} {unit}"
-    return f"{seconds / 86_400:.1f} d"
+            yield f"{where}, for {say_time(sign.beat - sign.began + sign.age)}, {sign.share:.0%}"

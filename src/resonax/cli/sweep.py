@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from rich.console import Console
 
 from resonax.checks import ArgumentError, check_whole
 from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
-from resonax.cli.show import show_line
+from resonax.cli.show import say_time, show_line
 from resonax.cli.work import Work, check_work, started
 from resonax.executors.processes import count_workers
 from resonax.paper.catalogue import EXPERIMENTS
@@ -20,6 +20,7 @@ from resonax.sweeps.devices import check_device
 
 if TYPE_CHECKING:
     from resonax.sweeps.cost import Cost
+    from resonax.sweeps.schema import Sweep
 
 __all__ = ["sweep"]
 
@@ -34,6 +35,7 @@ def sweep(
     seed: int,
     double: bool,
     yes: bool,
+    dry_run: bool,
     work: Work,
     prepare: Callable[[], None],
 ) -> None:
@@ -46,14 +48,41 @@ def sweep(
     check_work(work)
     described = read_sweep(file)
     try:
-        cost = check_cost(described, double=double, streams=True)
+        parts = work.part[1] if work.part else work.workers or 1
+        cost = check_cost(described, double=double, streams=True, workers=parts)
     except ArgumentError as error:
         raise ArgumentError(f"{file.name}: {error}") from None
     if described.id in EXPERIMENTS:
         raise ArgumentError(
             f"{file.name}: id {described.id} is a figure of the paper: name another"
         )
-    _agree(file.name, str(cost), cost.is_large and not yes)
+    settings: _Settings = {"seed": seed, "double": double, "device": device}
+    if dry_run:
+        prepare()
+        _say_what_it_takes(described, cost, work, settings)
+    else:
+        _agree(file.name, str(cost), cost.is_large and not yes)
+        _run(described, cost, out, work, settings, prepare)
+
+
+class _Settings(TypedDict):
+    """What the bits depend on, beside the sweep."""
+
+    seed: int
+    double: bool
+    device: str | None
+
+
+def _run(
+    described: Sweep,
+    cost: Cost,
+    out: Place,
+    work: Work,
+    settings: _Settings,
+    prepare: Callable[[], None],
+) -> None:
+    """Run a sweep into a store, draw it, and say where all is."""
+    device = settings["device"]
     executor = started(
         work, usual=_usual(cost), device=device, task_bytes=cost.engine, prepare=prepare
     )
@@ -66,9 +95,7 @@ def sweep(
             outcomes = run_experiments(
                 [from_sweep(described)],
                 out,
-                seed=seed,
-                device=device,
-                double=double,
+                **settings,
                 executor=executor,
                 shard=work.part,
                 progress=progress,
@@ -83,6 +110,28 @@ def sweep(
     show_line(f"{grow / max(cells, 1):.1%} of {cells} cells grow.", console)
     numbers = out / "results" / f"{described.id}.zarr"
     show_line(f"figure: {figure_path(out, described.id)}, numbers: {numbers}", console)
+
+
+def _say_what_it_takes(described: Sweep, cost: Cost, work: Work, settings: _Settings) -> None:
+    """Measure a few steps of a few tasks, and print what all would take; write nothing."""
+    from resonax.sweeps.sample import measure_sample
+
+    sample = measure_sample(described, **settings)
+    workers = work.part[1] if work.part else work.workers or _usual(cost)
+    count = len(sample.seconds)
+    mean = sum(sample.seconds) / count
+    console = Console()
+    for line in (
+        f"{described.id}: {cost.cells:,} cells, {cost.runs:,} runs of {cost.steps:,} steps each",
+        f"tasks: {count:,}, of {cost.cells / count:,.0f} cells and {say_time(mean)} each, the "
+        f"longest {say_time(max(sample.seconds))} ({sample.tasks} measured, {sample.steps:,} steps "
+        f"of each, and {say_time(sample.compile)} to compile)",
+        f"memory: {cost.bytes / 1e9:.2g} GB for each worker; results: {cost.stored / 1e6:.2g} MB",
+        f"time: about {say_time(sample.wall(1))} for one worker, "
+        f"{say_time(sample.wall(workers))} for {workers}",
+        "nothing was written",
+    ):
+        show_line(line, console)
 
 
 def _usual(cost: Cost) -> int:

@@ -226,7 +226,9 @@ def memory() -> int:
         return 0
 
 
-def check_cost(sweep: Sweep, *, double: bool = False, streams: bool = False) -> Cost:
+def check_cost(
+    sweep: Sweep, *, double: bool = False, streams: bool = False, workers: int = 1
+) -> Cost:
     """Return what a sweep will take; raise `ArgumentError` where that is out of reach."""
     found = estimate_cost(sweep, double=double, streams=streams)
     if found.steps > MOST_SINGLE and not double:
@@ -240,8 +242,9 @@ def check_cost(sweep: Sweep, *, double: bool = False, streams: bool = False) -> 
             f"{found}, and there are {room / GB:.2g} GB: use a smaller chunk or model, or fewer "
             "runs, points or samples"
         )
-    if found.seconds > MOST_SECONDS:
+    if found.seconds > MOST_SECONDS * workers:
         raise ArgumentError(
-            f"{found}, and {_time(MOST_SECONDS)} are the most: use fewer points, runs or steps"
+            f"{found}, and {_time(MOST_SECONDS)} of a worker are the most: use fewer points, runs "
+            "or steps"
         )
     return found
