@@ -13,6 +13,7 @@ from linear_learner import LinearLearner, switching_rows
 from resonax.checks import ArgumentError
 from resonax.guards import ladder as ladders
 from resonax.guards import replay
+from resonax.guards import window as windows
 from resonax.guards.averaging import share
 from resonax.guards.ladder import Snapshot
 from resonax.guards.learner import Candidate, default_candidates
@@ -53,6 +54,21 @@ def test_a_ladder_reaches_back_by_powers_of_two_and_holds_every_batch_since(rung
         ladder = ladders.with_batch(ladder, step, 1, limit=10**9)
         for snapshot in ladder.snapshots:
             assert list(ladders.since(ladder, snapshot)) == list(range(snapshot.step, step + 1))
+
+
+def test_a_window_is_a_tuple_that_grows_and_loses_its_beginning():
+    rng, window, plain = np.random.default_rng(0), windows.EMPTY, ()
+    for step in range(400):
+        older = window
+        window, plain = window.append(step), (*plain, step)
+        assert len(older) == len(plain) - 1  # what was there before is as it was
+        if rng.random() < 0.1:
+            count = int(rng.integers(60))
+            window, plain = window.drop(count), plain[count:]
+        assert tuple(window) == plain
+        assert (window[-1:], window[3:9]) == (plain[-1:], plain[3:9])
+    with pytest.raises(IndexError):
+        window[len(plain)]
 
 
 def test_a_ladder_forgets_its_oldest_rungs_where_batches_are_too_large():

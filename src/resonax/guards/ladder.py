@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from resonax.guards import window as windows
+from resonax.guards.window import Window
+
 __all__ = ["EMPTY", "Ladder", "Snapshot", "drop_after", "from_step", "push", "since", "with_batch"]
 
 
@@ -21,8 +24,8 @@ class Ladder(NamedTuple):
     """
 
     snapshots: tuple[Snapshot, ...] = ()
-    batches: tuple[Any, ...] = ()
-    sizes: tuple[int, ...] = ()
+    batches: Window = windows.EMPTY
+    sizes: Window = windows.EMPTY
     size: int = 0
 
 
@@ -60,7 +63,7 @@ def _cut(ladder: Ladder, kept: tuple[Snapshot, ...], now: int) -> Ladder:
     """Keep these snapshots, and the batches since the oldest of them; ``now`` is the next step."""
     first = len(ladder.batches) - (now - kept[0].step)
     gone = sum(ladder.sizes[:first])
-    return Ladder(kept, ladder.batches[first:], ladder.sizes[first:], ladder.size - gone)
+    return Ladder(kept, ladder.batches.drop(first), ladder.sizes.drop(first), ladder.size - gone)
 
 
 def with_batch(ladder: Ladder, batch: Any, size: int, limit: int) -> Ladder:
@@ -69,7 +72,9 @@ def with_batch(ladder: Ladder, batch: Any, size: int, limit: int) -> Ladder:
     While all batches together exceed ``limit`` bytes the oldest snapshots go, all but the newest.
     """
     ladder = ladder._replace(
-        batches=(*ladder.batches, batch), sizes=(*ladder.sizes, size), size=ladder.size + size
+        batches=ladder.batches.append(batch),
+        sizes=ladder.sizes.append(size),
+        size=ladder.size + size,
     )
     now = ladder.snapshots[0].step + len(ladder.batches)
     while ladder.size > limit and len(ladder.snapshots) > 1:

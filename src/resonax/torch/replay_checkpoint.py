@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from resonax.guards.decision_log import as_decision, plain_decision
 from resonax.guards.ladder import Ladder, Snapshot
 from resonax.guards.replay import ReplayConfig, ReplayState
 from resonax.guards.report import Event
+from resonax.guards.window import window_of
 from resonax.torch.batches import KeptBatch
 from resonax.torch.learner import TorchLearner
 from resonax.torch.random_state import RandomState
@@ -71,7 +73,8 @@ def load_guard(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearne
     if max(plain["places"]) >= len(config.candidates):
         raise ArgumentError("this state is of a guard with other candidates")
     sizes = tuple(ladder["sizes"])
-    plain["ladder"] = Ladder(snapshots, _batches(ladder["batches"]), sizes, sum(sizes))
+    batches = window_of(_batches(ladder["batches"]))
+    plain["ladder"] = Ladder(snapshots, batches, window_of(sizes), sum(sizes))
     plain["reservoir"] = _batches(plain["reservoir"])
     plain["decisions"] = tuple(as_decision(one) for one in plain["decisions"])
     for name in ("places", "recent", "marked"):
@@ -89,10 +92,10 @@ def _batches(kept: Any) -> tuple[KeptBatch, ...]:
 def with_loss(state: ReplayState, loss_fn: Any) -> ReplayState:
     """Give the batches of a loaded state their loss function."""
 
-    def given(batches: tuple[KeptBatch, ...]) -> tuple[KeptBatch, ...]:
+    def given(batches: Sequence[KeptBatch]) -> tuple[KeptBatch, ...]:
         return tuple(
             one._replace(loss_fn=loss_fn) if one.loss_fn is _missing else one for one in batches
         )
 
-    ladder = state.ladder._replace(batches=given(state.ladder.batches))
+    ladder = state.ladder._replace(batches=window_of(given(state.ladder.batches)))
     return replace(state, ladder=ladder, reservoir=given(state.reservoir))
