@@ -32,6 +32,7 @@ _LOG = logging.getLogger("resonax")
 _LOOK = 0.5  # seconds between two looks at the workers and at what became of the jobs
 _TELL = 1.0  # seconds between two words of progress of a job
 _RETURN = 120.0  # seconds that a scheduler has to come back
+_START = 60.0  # further seconds that a worker has to begin a job
 _QUIET = 30.0  # seconds without any worker after which that is said
 _FETCH = 30.0  # seconds that a worker has to hand over a result
 _prepared: set[str] = set()  # the runs for which this process, a worker, is prepared
@@ -60,6 +61,7 @@ def _work(function: Do, job: Job, prepare: Callable[[], None], topic: str, numbe
             os.environ.update(dict.fromkeys(THREADS, str(worker.state.nthreads)))
             prepare()
             _prepared.add(topic)
+        worker.log_event(topic, (number, 0.0))  # it has begun
         return function(job, tell), total
 
 
@@ -72,12 +74,17 @@ class _Sent:
     future: Future
     total: float = 0.0  # of the shares that it told
     heard: float = field(default_factory=time.monotonic)
+    has_begun: bool = False
 
     def note(self, total: float, advance: Tell) -> None:
         """Tell what is new of its progress, less than nothing if it was begun anew."""
         if total != self.total:
             advance(self.job, total - self.total)
-        self.total, self.heard = total, time.monotonic()
+        self.total, self.heard, self.has_begun = total, time.monotonic(), True
+
+    def is_silent(self, limit: float) -> bool:
+        """Return whether it has said nothing for so long, after what a worker takes to start."""
+        return time.monotonic() - self.heard > limit + (0.0 if self.has_begun else _START)
 
 
 class Dask:
@@ -218,9 +225,8 @@ class Dask:
         for number, one in sent.items():
             if one.future.status not in ("pending", "lost"):
                 self._news.put((number, None))
-        now = time.monotonic()
-        silent = [one for one in sent.values() if now - one.heard > (self._limit or now + 1)]
-        if silent:
+        limit = self._limit or math.inf
+        if silent := [one for one in sent.values() if one.is_silent(limit)]:
             self._restart(silent)
         return workers - {one.worker for one in sent.values()}
 
@@ -265,6 +271,6 @@ class Dask:
         found = [name for name, has in self._client.processing().items() if keys & set(has)]
         _LOG.warning("started anew after %g seconds of silence: %s", self._limit, ", ".join(found))
         for one in silent:
-            one.heard = time.monotonic()
+            one.heard, one.has_begun = time.monotonic(), False
         with contextlib.suppress(Exception):  # without a nanny it cannot be
             self._client.restart_workers(found, timeout=_FETCH, raise_for_error=False)
