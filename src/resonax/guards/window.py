@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["EMPTY", "Window", "window_of"]
+__all__ = ["EMPTY", "Parts", "Window", "window_of"]
 
 _CHUNK = 32
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """Chunks of equal length, what is left at the end, and how many at the start are gone."""
 
     chunks: tuple[tuple[Any, ...], ...] = ()
@@ -25,40 +25,40 @@ class Window(Sequence[Any]):
     batch touched: out of the cache of a processor that trains, that is most of the work of a guard.
     """
 
-    __slots__ = ("_parts",)
+    __slots__ = ("parts",)
 
-    def __init__(self, parts: _Parts):
-        self._parts = parts
+    def __init__(self, parts: Parts):
+        self.parts = parts
 
     def __len__(self) -> int:
-        chunks, last, gone = self._parts
+        chunks, last, gone = self.parts
         return _CHUNK * len(chunks) + len(last) - gone
 
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
             return tuple(self[one] for one in range(len(self))[place])
-        chunks, last, gone = self._parts
+        chunks, last, gone = self.parts
         place = range(len(self))[place] + gone  # IndexError beyond the end
         chunk, inside = divmod(place, _CHUNK)
         return chunks[chunk][inside] if chunk < len(chunks) else last[inside]
 
     def append(self, item: Any) -> Window:
         """Return it with one more at the end."""
-        chunks, last, gone = self._parts
+        chunks, last, gone = self.parts
         last = (*last, item)
         full = len(last) == _CHUNK
-        return Window(_Parts((*chunks, last), (), gone) if full else _Parts(chunks, last, gone))
+        return Window(Parts((*chunks, last), (), gone) if full else Parts(chunks, last, gone))
 
     def drop(self, count: int) -> Window:
         """Return it without so many at the start, at most all of them."""
-        chunks, last, gone = self._parts
+        chunks, last, gone = self.parts
         if count >= len(self):
             return EMPTY
         whole, gone = divmod(gone + count, _CHUNK)
-        return Window(_Parts(chunks[whole:], last, gone))
+        return Window(Parts(chunks[whole:], last, gone))
 
 
-EMPTY = Window(_Parts())
+EMPTY = Window(Parts())
 
 
 def window_of(items: Iterable[Any]) -> Window:

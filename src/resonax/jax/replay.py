@@ -18,6 +18,7 @@ from resonax.guards.replay import ReplayConfig, ReplayState
 from resonax.guards.replay_report import ReplayReport
 from resonax.guards.replay_run import ReplayRun, announce, as_candidates
 from resonax.guards.report import Event
+from resonax.guards.window import Parts, Window
 from resonax.jax import hyperparameters
 from resonax.jax.batches import KeptBatch, checked_like, copied, count_rows
 from resonax.jax.learner import JaxLearner, Saved, compile_programs
@@ -33,6 +34,11 @@ def _register(kind: type, data: tuple[str, ...]) -> None:
 
 _register(ReplayState, ("ladder", "reservoir", "partial"))
 _register(ReplayRun, ("state",))
+jax.tree_util.register_pytree_node(
+    Window,
+    lambda one: (one.parts[:2], one.parts.gone),
+    lambda gone, parts: Window(Parts(*parts, gone)),
+)
 
 
 class ReplayGuardState(NamedTuple):
