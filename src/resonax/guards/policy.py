@@ -17,7 +17,8 @@ safe
     amplified. Without modulation an oscillation decays by :math:`\log\sqrt\mu` per step. A momentum
     is weakly damped if it decays by a small share of that only, and a smaller momentum decays
     faster. The guard leaves a weakly damped momentum, and moves up only to one that is well damped
-    by some margin. Slow directions, which a smaller momentum makes slower, do not count.
+    by some margin, or that seems to decay no slower than the one in use: slow directions, which a
+    smaller momentum makes slower, do not count.
 
     After a change the shadows must have been followed for `HOLD` further steps, as many as a first
     rate needs, before the guard moves up or leaves a weakly damped momentum; it leaves one that
@@ -85,7 +86,9 @@ def _safe(found: Estimates, momenta: Any, current: Any, alarm: Any, steady: Any,
     natural = 0.5 * xp.log(xp.maximum(momenta, 1e-9))
     weak = found.is_known & (found.low > _WEAKLY_DAMPED * natural)
     well = found.low < _WELL_DAMPED * natural
-    rises = calm & ~alarm & (current > 0) & (well[up] | ~_decays_faster(found, current, up))
+    # Estimates alone: a wide interval of the momentum in use is no reason to leave it.
+    no_slower = found.is_known[current] & (found.rate[up] <= level)
+    rises = calm & ~alarm & (current > 0) & (well[up] | no_slower)
     relief = below & found.is_decaying & well & _decays_faster(found, index, current)
     eases = weak[current] & relief.any()
     moved = xp.where(eases, xp.argmax(relief), xp.where(rises, up, current))
