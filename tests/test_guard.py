@@ -194,7 +194,7 @@ def test_the_interval_of_the_momentum_in_use_has_no_say_in_a_raise():
     """Neither for it nor against it: what decides is known of the larger momentum."""
     rng = np.random.default_rng(0)
     counts = {True: 0, False: 0}
-    for _ in range(4000):
+    for _ in range(800):
         rate = rng.uniform([-0.06, -0.06, -0.06], [0.01, 0.01, 0.0])
         half = rng.uniform(0.001, 0.02, size=3)
         chosen = []
@@ -204,7 +204,7 @@ def test_the_interval_of_the_momentum_in_use_has_no_say_in_a_raise():
             chosen.append(int(decide("safe", given, MOMENTA, 2, False)))
         assert len(set(chosen)) == 1  # there is no smaller momentum to move to
         counts[chosen[0] == 1] += 1
-    assert min(counts.values()) > 500
+    assert min(counts.values()) > 100
     weakly = np.array([0.01, -0.01, -0.04])  # 0.9 falls, slower than 0.85 and near the edge
     half = np.array([0.002, 0.002, 0.2])
     given = Estimates(weakly, weakly - half, weakly + half, np.full(3, 30.0))
