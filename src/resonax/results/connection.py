@@ -233,5 +233,5 @@ def names(url: str) -> list[str]:
 
 def remove(url: str) -> None:
     """Remove all files of a folder."""
-    with contextlib.suppress(StoreError):  # what cannot be removed does no harm
+    with contextlib.suppress(StoreError, NotImplementedError):  # what is left does no harm
         _run(url, "_rm", [(url,)], missing=True, recursive=True)
