@@ -84,7 +84,7 @@ def replay_guard(
     knob: str | None = None,
     candidates: Iterable[float | Candidate] | None = None,
     mix: bool = True,
-    budget: float = 0.03,
+    budget: float = 0.02,
     memory: int = 2**28,
     spacing: int = 32,
     speak: bool = True,
