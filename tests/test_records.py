@@ -103,7 +103,7 @@ def serial():
 
 @contextmanager
 def dask_workers():
-    """Two workers of Dask in processes of their own, which find this file."""
+    """A worker of Dask in a process of its own, which finds this file."""
     import dask
     from distributed import Client, LocalCluster
 
@@ -111,7 +111,7 @@ def dask_workers():
     settings = {"distributed.nanny.pre-spawn-environ.PYTHONPATH": path}
     with (
         dask.config.set(settings),
-        LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(1, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         yield as_executor(client)

@@ -156,9 +156,13 @@ class Store:
             raise not_a_store(self.path)
         return {int(name[:-5]) for name in names if name[:-5].isdecimal() and name[-5:] == ".json"}
 
-    def missing(self) -> list[int]:
-        """Return the numbers of the tasks that are not finished, or no longer as they were."""
-        return [task.number for task, blocks in self._blocks(self.tasks) if blocks is None]
+    def missing(self, among: Iterable[int] | None = None) -> list[int]:
+        """Return the numbers of the tasks that are not finished, or no longer as they were.
+
+        ``among`` some of them, whose chunks are read, if not all.
+        """
+        tasks = self.tasks if among is None else [self.tasks[number] for number in sorted(among)]
+        return [task.number for task, blocks in self._blocks(tasks) if blocks is None]
 
     def pending(self) -> list[Task]:
         """Return the tasks that are not finished, or no longer as they were, in order."""

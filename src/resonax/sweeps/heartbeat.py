@@ -25,6 +25,7 @@ __all__ = ["LOST", "Sign", "forget_signs", "read_signs", "signs_of_life"]
 
 _FOLDER = "running"
 _FIRST, _AGAIN = 1.0, 10.0  # seconds after which a sign is written, and written anew
+_PATIENCE = 10.0  # seconds that the last one has to be written
 LOST = 60.0  # seconds after which a sign that was not renewed is that of a lost process
 
 
@@ -71,7 +72,7 @@ def signs_of_life(out: Place, experiment: str) -> Iterator[Sign]:
         yield sign
     finally:
         ended.set()
-        thread.join(_AGAIN)  # it may be writing to a disk that does not answer
+        thread.join(_PATIENCE)  # it may be writing to a disk that does not answer
         if sign.beat:
             _remove(out, name)
 

@@ -154,7 +154,7 @@ class Ledger:
         self.left[job.id] -= tasks
         if self.left[job.id] or any(failure.id == job.id for failure in self.failures):
             return []
-        if not self.is_whole and job.computation.pending():
+        if not self.is_whole and len(job.computation.marked()) < job.computation.tasks:
             return []
         return self.end(job)
 

@@ -105,21 +105,21 @@ class Computation:
     def _store(self) -> Store:
         return Store.at(self.path, self.experiment.layout, self._specification, versions())
 
-    def open(self) -> tuple[int, ...]:
-        """Make the store or take it up; return the tasks that are missing in it."""
+    def open(self, among: Iterable[int] | None = None) -> tuple[int, ...]:
+        """Make the store or take it up; return the tasks, ``among`` some, that are missing."""
         words = {"title": self.experiment.title, "paper": self.experiment.paper}
         attributes = {**self.experiment.attributes, **words}
         layout = self.experiment.layout
         store = Store.open(self.path, layout, self._specification, attributes, versions())
-        missing = store.missing()
+        missing = store.missing(among)
         if damaged := len(store.marked().intersection(missing)):
             share = f"{damaged} of {self.tasks} tasks"
             _LOG.warning("%s: %s damaged or missing, computed again", self.path, share)
         return tuple(missing)
 
-    def pending(self) -> tuple[int, ...]:
-        """Return the tasks that are missing in a store that was opened."""
-        return tuple(self._store.missing())
+    def marked(self) -> set[int]:
+        """Return the tasks that were stored once, by one listing, without a look at the numbers."""
+        return self._store.marked()
 
     def is_finished(self, number: int) -> bool:
         """Return whether a task is stored, whoever made it."""
@@ -234,13 +234,15 @@ def run_experiments(
     own = shard_tasks(wanted, *shard) if shard else {}
     jobs: list[Job] = []
     for name, computation in made.items():
-        missing = computation.open()
-        ledger.progress(name, 1 - len(missing) / computation.tasks)
-        ours = set(missing) & own[name] if shard else set(missing)
-        ledger.left[name] = len(ours)
+        missing = set(computation.open(own.get(name)))
+        marked = computation.marked()
+        ledger.progress(name, len(marked - missing) / computation.tasks)
+        ledger.left[name] = len(missing)
         job = Job(computation, (), None if is_remote else finish)
-        groups = (tuple(sorted(ours & set(group))) for group in computation.experiment.groups)
-        jobs += [job.of(group) for group in groups if group] if missing else ledger.end(job)
+        groups = (tuple(sorted(missing & set(group))) for group in computation.experiment.groups)
+        jobs += [job.of(group) for group in groups if group]
+        if len(marked - missing) == computation.tasks:
+            jobs += ledger.end(job)
     # Processes take turns on a GPU: more pieces there are more to compile, and nothing is gained.
     workers = executor.workers if kind == "cpu" else getattr(executor, "gpus", 1)
     # Workers of a cluster come and go: smaller pieces are shared out anew more often.
@@ -248,7 +250,8 @@ def run_experiments(
     executor.run(do, jobs, ledger.advance, ledger.then)
     if ledger.failures:
         raise TasksFailed(sorted(ledger.failures))
-    whole = [item for item in wanted if shard is None or not made[item.id].pending()]
+    is_whole = {name: len(one.marked()) == one.tasks for name, one in made.items()}
+    whole = [item for item in wanted if is_whole[item.id]]
     for item in whole:
         forget_signs(place, item.id)
         if finish and is_remote:
