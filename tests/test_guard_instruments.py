@@ -148,6 +148,21 @@ def test_a_loop_that_a_replay_cannot_see_is_told_so():
     optimizer.step()
 
 
+def test_rows_of_another_shape_are_refused_before_they_are_trained_on():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(20, 4), nn.Linear(4, 20))
+    guard = Guard(model, torch.optim.AdamW(model.parameters()))
+
+    def loss_fn(words):
+        return nn.functional.cross_entropy(model(words).flatten(0, 1), words.flatten())
+
+    guard.step(loss_fn, torch.ones(4, 5, dtype=torch.int64))
+    guard.step(loss_fn, torch.ones(3, 5, dtype=torch.int64))  # the last batch of an epoch
+    with pytest.raises(ArgumentError, match=r"another shape than those before.*to one shape"):
+        guard.step(loss_fn, torch.ones(4, 6, dtype=torch.int64))
+    assert guard.report().step == 2
+
+
 @BOTH
 def test_a_run_that_was_never_seen_says_so(instrument):
     with pytest.warns(ResonanceWarning, match="never saw this run"):

@@ -50,8 +50,7 @@ class DrivenReplay(ReplayInstrument):
                 self._resume(loss_fn)
         self._kept = kept = self._start()._replace(loss_fn=loss_fn)
         mine = kept._replace(parts=(copied(part),))
-        if self._state.step == 0:
-            self._check_first(mine)
+        self._check_batch(mine)
         number, self._parts = len(self._parts), (*self._parts, *mine.parts)
         used = self.setting
         if not used.is_mixed:

@@ -115,13 +115,11 @@ class ReplayInstrument:
         self._finish()
 
     def _step(self, loss_fn: Callable[..., Tensor], parts: Sequence[tuple[Any, ...]]) -> Tensor:
-        learner, config = self._learner, self._config
+        learner = self._learner
         self._resume(loss_fn)
         given = (*parts[:-1], copied(parts[-1]))  # those before are copies already
         kept = learner.keep(loss_fn, given)
-        if self._state.step == 0:
-            self._check_first(kept)
-            config = self._config
+        config = self._check_batch(kept)
         state = replay.before_step(self._state, config, learner, kept)
         used = config.candidates[state.place]
         learner.set(used)
@@ -167,16 +165,26 @@ class ReplayInstrument:
         say = self._log.warn if event.kind == "resonance" else self._log.tell
         say(event, {"step": event.step, **numbers})
 
-    def _check_first(self, kept: KeptBatch) -> None:
-        """See how many rows a batch has; `ArgumentError` where they cannot be told apart."""
-        if not can_mix([kept]):
+    def _check_batch(self, kept: KeptBatch) -> replay.ReplayConfig:
+        """Return the configuration, which follows from the rows of the first batch.
+
+        `ArgumentError` where rows cannot be told apart, or not be mixed with those before.
+        """
+        batches = self._state.ladder.batches
+        if not can_mix((*batches[-1:], kept)):
+            what = "the rows of this batch have another shape than those before and cannot be mixed"
+            if not can_mix([kept]):
+                what = (
+                    "the rows of this batch cannot be told apart, as its tensors differ in length"
+                )
             raise ArgumentError(
-                "the rows of this batch cannot be told apart, as its tensors differ in their first "
-                "dimension; give tensors of one row for each example"
+                f"{what}; give tensors of one row for each example, padded to one shape"
             )
-        rows = sum(len(tensors_of(part)[0]) for part in kept.parts)
-        reservoir = max(self._config.reservoir, -(-_ROWS // rows))
-        self._config = replace(self._config, reservoir=reservoir)
+        if self._state.step == 0:
+            rows = sum(len(tensors_of(part)[0]) for part in kept.parts)
+            reservoir = max(self._config.reservoir, -(-_ROWS // rows))
+            self._config = replace(self._config, reservoir=reservoir)
+        return self._config
 
     def _measure(self, *, acted: bool) -> None:
         """Note the most bytes that snapshots and batches took, and a replay on top of them."""
