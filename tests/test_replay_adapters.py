@@ -24,7 +24,7 @@ LR, MOMENTUM = 0.01, 0.95
 
 
 def rows():
-    return switching_rows(300, period=6, seed=1)
+    return switching_rows(300, period=6, seed=3)
 
 
 def by_copies():
