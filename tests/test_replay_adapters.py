@@ -20,7 +20,7 @@ from resonax.guards.replay import ReplayConfig
 from resonax.jax import replay_guard
 from resonax.torch.learner import TorchLearner
 
-LR, MOMENTUM = 0.01, 0.95
+LR, MOMENTUM = 0.03, 0.95
 
 
 def rows():
