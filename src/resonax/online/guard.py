@@ -85,7 +85,7 @@ class Guard:
         lr: str | Iterable[str] | None = None,
         candidates: Iterable[float | Candidate] | None = None,
         mix: bool = True,
-        budget: float = 0.05,
+        budget: float = 0.03,
         memory: int = 2**28,
         spacing: int = 32,
         rows: int = 16,

@@ -47,7 +47,8 @@ def check_reach(prediction: float | np.ndarray, target: float | np.ndarray) -> N
     River and scikit-learn clip the slope of the loss at 1e12. From there on a run that diverges
     moves at random instead of growing, and can stay below any limit for its weights.
     """
-    if not np.all(np.abs(prediction) <= _REACH + 10 * np.abs(target)):
+    inside = abs(prediction) <= _REACH + 10 * abs(target)
+    if not (inside if isinstance(inside, bool) else np.all(inside)):  # rows of river are many
         raise OverflowError("predictions so large that their gradients are clipped")
 
 
