@@ -3,11 +3,11 @@
     python benchmarks/scaling.py workers 1 2         # processes, and shards that share a store
     python benchmarks/scaling.py store 10 1000       # tasks without physics into a real store
 
-`workers` runs one sweep of equal tasks with each number of processes. Each worker has one thread
-and has compiled all it needs before the clock starts, so that the rate is that of tasks alone:
-efficiency is the rate over that of the first number, for each worker. `shards` starts as many
-commands `resonax sweep --shard N/M` at once, which load their libraries first; its rate is taken
-from the times of the markers, between the moment at which all of them work and the last.
+`workers` runs one sweep of equal tasks with each number of processes, and then as that many
+commands `resonax sweep --shard N/M` at once. Each worker has one thread. The rate is taken from the
+times of the markers, from when each worker has stored a task to the last one: to load libraries and
+to compile are not part of it. "With start" is the whole of the commands. Efficiency is the rate of
+a worker over that of the first number of them.
 
 `store` writes tasks of one number each, and reads the store as a run that is taken up again does.
 What is left when the physics is taken away is what limits the number of tasks.
@@ -67,15 +67,20 @@ def toml(table: dict) -> str:
     return "\n".join(lines)
 
 
+def pace(out: Path, count: int, tasks: int) -> float:
+    """Return the tasks a second from when each worker has stored one to the last."""
+    markers = out.glob("results/scaling.zarr/tasks/[0-9]*.json")
+    times = np.sort([path.stat().st_mtime for path in markers])
+    assert len(times) == tasks
+    return (tasks - count) / (times[-1] - times[count - 1])
+
+
 def by_processes(count: int, tasks: int, steps: int, folder: Path) -> float:
-    """Return the tasks a second of so many processes that have compiled all they need."""
-    warm = from_sweep(parse_sweep(sweep_table(count, steps)))
-    cold = from_sweep(parse_sweep(sweep_table(tasks, steps)))
-    with start_executor(max(count, 1), keep_compiled, "resonax.cli.libraries") as executor:
-        run_experiments([warm], folder / f"warm-{count}", executor=executor, device="cpu")
-        began = time.perf_counter()
-        run_experiments([cold], folder / f"processes-{count}", executor=executor, device="cpu")
-        return tasks / (time.perf_counter() - began)
+    """Return the tasks a second of so many processes while all work."""
+    sweep, out = from_sweep(parse_sweep(sweep_table(tasks, steps))), folder / f"processes-{count}"
+    with start_executor(count, keep_compiled, "resonax.cli.libraries") as executor:
+        run_experiments([sweep], out, executor=executor, device="cpu")
+    return pace(out, count, tasks)
 
 
 def by_shards(count: int, tasks: int, steps: int, folder: Path) -> tuple[float, float]:
@@ -95,10 +100,7 @@ def by_shards(count: int, tasks: int, steps: int, folder: Path) -> tuple[float, 
     ]
     assert not any(one.wait() for one in running)
     wall = time.perf_counter() - began
-    markers = out.glob("results/scaling.zarr/tasks/[0-9]*.json")
-    times = np.sort([path.stat().st_mtime for path in markers])
-    assert len(times) == tasks
-    return (tasks - count) / (times[-1] - times[count - 1]), tasks / wall
+    return pace(out, count, tasks), tasks / wall
 
 
 def compare_workers(counts: list[int], each: int, steps: int, folder: Path) -> None:
