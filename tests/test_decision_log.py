@@ -60,7 +60,8 @@ def test_a_loss_that_was_changed_is_told(log):
     step = log.decisions[0].step
     place = next(k for k, one in enumerate(log.judged) if one.step == step)
     entry = log.judged[place]
-    for losses in ((0.0, *entry.losses[1:]), entry.losses[:-1], (*entry.losses, 1.0)):
+    doubled = tuple(2 * one for one in entry.losses)
+    for losses in (doubled, entry.losses[:-1], (*entry.losses, 1.0)):
         judged = (*log.judged[:place], entry._replace(losses=losses), *log.judged[place + 1 :])
         assert replace(log, judged=judged).check()
 
