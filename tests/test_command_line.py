@@ -73,7 +73,7 @@ def test_help_shows_flags_as_flags_and_defaults_in_words(name, capsys, monkeypat
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("resonax st", "stability"),
+        ("resonax stab", "stability"),
         ("resonax stability si", "sinusoid"),
         ("resonax stability iid --opt", "--optimizer"),
         ("resonax stability iid --optimizer n", "nesterov"),

@@ -7,8 +7,9 @@ normal logarithms
 .. math:: t = \frac{\log L - \overline{\log L_i}}{s \sqrt{1 + 1/m}}
 
 has Student's distribution with :math:`m - 1` degrees of freedom. The level :math:`\alpha` of a run
-is shared: each of its first eight tests has a tenth of it, and the :math:`k`-th after them
-:math:`\alpha / (5 k (k + 1))`, which adds up to :math:`\alpha` over all tests.
+is shared: each of its first five tests has 16% of it, and the :math:`k`-th after them
+:math:`\alpha / (5 k (k + 1))`, which adds up to :math:`\alpha` over all tests. What harms from the
+start is found early, while little is lost; a later harm shows in more than one test.
 
 No mixed run is more than :math:`s (m - 1)/\sqrt m` from their mean (Samuelson, 1968). Up to a level
 of 0.005 and for twelve of them that is less than what :math:`t` asks of the run: a mixed run that
@@ -17,7 +18,7 @@ twelve are trained on average.
 
 Logarithms of losses are skewed to the right, so that far tails are longer than Student's: on
 independent rows of noise, p below 0.0025 comes two to four times as often. The default
-:math:`\alpha` of 0.015 allows for that. Few mixed runs say little of their spread; so a loss three
+:math:`\alpha` of 0.01 allows for that. Few mixed runs say little of their spread; so a loss three
 times the largest of them is harm too, which independent rows of the noisiest stream of
 ``benchmarks/guard_streams.py`` show in 0.2% of the tests.
 """
@@ -32,7 +33,7 @@ import numpy as np
 __all__ = ["geometric_mean", "level_of", "student_p"]
 
 _LEAST = 1e-9  # least spread of log losses
-_EQUAL = 8  # tests of a run that have the same level
+_EQUAL = 5  # tests of a run that have the same level
 
 
 def _log(loss: float) -> float:
@@ -58,8 +59,8 @@ def level_of(test: int, level: float) -> float:
 
     Examples
     --------
-    >>> round(level_of(1, 0.05), 4), round(level_of(9, 0.05), 4)
-    (0.005, 0.005)
+    >>> round(level_of(1, 0.05), 4), round(level_of(6, 0.05), 4)
+    (0.008, 0.005)
     >>> round(sum(level_of(test, 0.05) for test in range(1, 10**5)), 4)
     0.05
     """

@@ -72,7 +72,7 @@ class ReplayConfig:
     reservoir: int = 16
     memory: int = 2**28
     budget: float = 0.02
-    level: float = 0.015
+    level: float = 0.01
     beyond: float = 3.0
     explodes: float = 10.0
     rises: float = 3.0
