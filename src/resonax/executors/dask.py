@@ -75,6 +75,7 @@ class _Sent:
     total: float = 0.0  # of the shares that it told
     heard: float = field(default_factory=time.monotonic)
     has_begun: bool = False
+    is_stranded: bool = False  # its worker is gone, and no other has it
 
     def note(self, total: float, advance: Tell) -> None:
         """Tell what is new of its progress, less than nothing if it was begun anew."""
@@ -191,12 +192,15 @@ class Dask:
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
+        ended = Lost("its workers were ended from outside, perhaps for want of memory")
+        if one.is_stranded:
+            return ended
         try:
             result, total = one.future.result(timeout=_FETCH)
         except ResonaxError:
             raise
         except KilledWorker:
-            return Lost("its workers were ended from outside, perhaps for want of memory")
+            return ended
         except (FutureCancelledError, OSError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and self._client.status == "running":
                 raise
@@ -225,10 +229,28 @@ class Dask:
         for number, one in sent.items():
             if one.future.status not in ("pending", "lost"):
                 self._news.put((number, None))
+        if workers:
+            self._end_stranded(sent, workers)
         limit = self._limit or math.inf
         if silent := [one for one in sent.values() if one.is_silent(limit)]:
             self._restart(silent)
         return workers - {one.worker for one in sent.values()}
+
+    def _end_stranded(self, sent: dict[int, _Sent], workers: set[str]) -> None:
+        """End the jobs whose worker is gone and that no other has.
+
+        Dask gives them to others, unless all workers went at once: then a job that was meant for
+        one of them is not given to those that come later.
+        """
+        alone = {number: one for number, one in sent.items() if one.worker not in workers}
+        if not any(one.future.status == "pending" for one in alone.values()):
+            return
+        held = {key for keys in self._client.processing().values() for key in keys}
+        for number, one in alone.items():
+            if one.future.status == "pending" and one.future.key not in held:
+                one.is_stranded = True
+                self._client.cancel([one.future], force=True)
+                self._news.put((number, None))
 
     def _workers(self) -> set[str]:
         """Return the addresses of the workers, after a scheduler that ended has come back."""
