@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
@@ -31,7 +33,6 @@ def test_others_see_what_is_done_and_running_and_lost(monkeypatch, capsys, url):
                 (status,) = read_status(out)
                 seen.extend(sign for sign in status.running if sign.share)
             monkeypatch.setattr(heartbeat, "LOST", -1.0)  # all that is there is old
-            monkeypatch.setattr("resonax.sweeps.status.LOST", -1.0)
             seen.append(read_status(out)[0])
             assert _run(["status", str(out), "--json"]) == (0, "")
             assert _run(["status", str(out)]) == (0, "")
@@ -57,6 +58,16 @@ def test_the_time_left_follows_the_pace_of_late():
     assert status.seconds_left is None  # nothing runs
     half = replace(status, done=2, pace=0.5, running=(heartbeat.Sign("made-up", 2),))
     assert half.seconds_left == 8.0
+
+
+def test_a_process_of_this_machine_that_has_ended_is_lost_at_once():
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    now = heartbeat.Sign("made-up", 2, beat=time.time())
+    assert not now.is_lost
+    assert replace(now, process=ended.pid).is_lost
+    assert not replace(now, process=ended.pid, host="another").is_lost
+    assert replace(now, beat=time.time() - 61).is_lost
 
 
 def test_a_place_without_results_is_a_sentence(tmp_path):

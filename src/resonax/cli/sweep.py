@@ -127,8 +127,8 @@ def _say_what_it_takes(described: Sweep, cost: Cost, work: Work, settings: _Sett
         f"longest {say_time(max(sample.seconds))} ({sample.tasks} measured, {sample.steps:,} steps "
         f"of each, and {say_time(sample.compile)} to compile)",
         f"memory: {cost.bytes / 1e9:.2g} GB for each worker; results: {cost.stored / 1e6:.2g} MB",
-        f"time: about {say_time(sample.wall(1))} for one worker, "
-        f"{say_time(sample.wall(workers))} for {workers}",
+        f"time: about {say_time(sample.wall(1))} for one worker"
+        + (f", {say_time(sample.wall(workers))} for {workers}" if workers > 1 else ""),
         "nothing was written",
     ):
         show_line(line, console)

@@ -50,6 +50,21 @@ class Sign:
         """Seconds since it was written."""
         return max(time.time() - self.beat, 0.0)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was not renewed for long, or its process, on this machine, has ended."""
+        return self.age > LOST or (self.host == platform.node() and not _is_there(self.process))
+
+
+def _is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # that of another user
+        return True
+    return True
+
 
 @contextlib.contextmanager
 def signs_of_life(out: Place, experiment: str) -> Iterator[Sign]:
@@ -89,7 +104,7 @@ def read_signs(out: Place) -> dict[str, Sign]:
 def forget_signs(out: Place, experiment: str) -> None:
     """Remove the signs of processes that were lost with an experiment that is complete by now."""
     for name, sign in read_signs(out).items():
-        if sign.id == experiment and sign.age > LOST:
+        if sign.id == experiment and sign.is_lost:
             _remove(out, name)
 
 

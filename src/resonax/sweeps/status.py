@@ -11,7 +11,7 @@ from resonax.results import Place, Remote
 from resonax.results.folder import folder_at
 from resonax.results.layout import TASKS
 from resonax.results.metadata import open_metadata, read_layout
-from resonax.sweeps.heartbeat import LOST, Sign, read_signs
+from resonax.sweeps.heartbeat import Sign, read_signs
 
 __all__ = ["Status", "read_status"]
 
@@ -69,7 +69,7 @@ def _status(out: Place, name: str, signs: list[Sign]) -> Status:
     done = {int(name[:-5]) for name in markers}
     own = [sign for sign in signs if sign.id == own_id and sign.task not in done and sign.task >= 0]
     own.sort(key=lambda sign: (sign.task, sign.age))
-    running = {sign.task: sign for sign in reversed(own) if sign.age <= LOST}
+    running = {sign.task: sign for sign in reversed(own) if not sign.is_lost}
     lost = {sign.task: sign for sign in reversed(own) if sign.task not in running}
     return Status(
         own_id,
