@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,6 +38,7 @@ class Trial:
     moments: random.Random
     scheduler: str = ""
     limit: float | None = None
+    keep: Callable[[], None] = lambda: None  # starts services that have ended
     faults: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -101,6 +102,7 @@ class Trial:
                 return
             if time.monotonic() > deadline:
                 return
+            self.keep()
             time.sleep(0.05)
 
     def finish(self, number: int) -> None:
@@ -113,6 +115,7 @@ class Trial:
                     os.killpg(number, signal.SIGKILL)
                     os.waitpid(number, 0)
                     raise AssertionError("the command hung")
+                self.keep()
                 time.sleep(0.05)
             if ended[1] == 0:
                 return

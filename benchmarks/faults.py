@@ -77,8 +77,7 @@ def scheduler_killed(trial: Trial, found: Cluster) -> None:
     found.children["scheduler"].wait()
     trial.faults["scheduler SIGKILL"] += 1
     time.sleep(trial.moments.uniform(0.0, 2.0))
-    found.keep()
-    trial.finish(number)
+    trial.finish(number)  # which starts it again, and its workers, that end without it
 
 
 def markers(trial: Trial) -> dict[int, float]:
@@ -143,8 +142,7 @@ def surroundings(kind: str) -> Iterator[Callable[[Trial], None]]:
             found = stack.enter_context(cluster())
 
             def disturb(trial: Trial) -> None:
-                trial.scheduler = found.address
-                found.keep()
+                trial.scheduler, trial.keep = found.address, found.keep
                 if kind == "dask-scheduler-killed":
                     scheduler_killed(trial, found)
                 else:

@@ -111,7 +111,7 @@ def dask_workers():
     settings = {"distributed.nanny.pre-spawn-environ.PYTHONPATH": path}
     with (
         dask.config.set(settings),
-        LocalCluster(1, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         yield as_executor(client)

@@ -10,18 +10,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import os
+import pickle
 import queue
+import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError, Interrupted, ResonaxError
-from resonax.executors.executor import ALONE, Do, Job, Lost, Tell, Then
-from resonax.executors.processes import THREADS
+from resonax.executors.dask_worker import Call
+from resonax.executors.executor import Do, Job, Lost, Tell, Then
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -30,39 +31,14 @@ __all__ = ["Dask"]
 
 _LOG = logging.getLogger("resonax")
 _LOOK = 0.5  # seconds between two looks at the workers and at what became of the jobs
-_TELL = 1.0  # seconds between two words of progress of a job
 _RETURN = 120.0  # seconds that a scheduler has to come back
 _START = 60.0  # further seconds that a worker has to begin a job
 _QUIET = 30.0  # seconds without any worker after which that is said
 _FETCH = 30.0  # seconds that a worker has to hand over a result
-_prepared: set[str] = set()  # the runs for which this process, a worker, is prepared
 
 
 def _nothing() -> None:
     """Prepare nothing."""
-
-
-def _work(function: Do, job: Job, prepare: Callable[[], None], topic: str, number: int) -> Any:
-    """Do a job on a worker; tell now and then how much of it is done."""
-    from distributed import get_worker
-
-    worker, told, total = get_worker(), time.monotonic(), 0.0
-
-    def tell(share: float) -> None:
-        nonlocal told, total
-        total += share
-        if time.monotonic() - told > _TELL:
-            worker.log_event(topic, (number, total))
-            told = time.monotonic()
-
-    with ALONE:
-        if topic not in _prepared:
-            # Dask has its workers compute in a thread; here one job has all that are given to it.
-            os.environ.update(dict.fromkeys(THREADS, str(worker.state.nthreads)))
-            prepare()
-            _prepared.add(topic)
-        worker.log_event(topic, (number, 0.0))  # it has begun
-        return function(job, tell), total
 
 
 @dataclass(eq=False)
@@ -146,6 +122,8 @@ class Dask:
                 for one in self._ended(sent, advance):
                     free.add(one.worker)
                     waiting.extendleft(reversed(then(one.job, self._result(one, advance))))
+                # Only now: what was told while this process was busy has been heard.
+                self._restart_silent(sent.values())
         finally:
             with contextlib.suppress(Exception):
                 self._client.unsubscribe_topic(self._topic)
@@ -162,12 +140,8 @@ class Dask:
         self._count += 1
         number = self._count
         future = self._client.submit(
-            _work,
-            function,
-            job,
-            self._prepare,
-            self._topic,
-            number,
+            pickle.loads,
+            Call(function, job, self._prepare, self._topic, number).pack(),
             key=f"{self._topic}-{number}",
             workers=[worker],
             allow_other_workers=True,
@@ -217,7 +191,7 @@ class Dask:
         return result
 
     def _look(self, sent: dict[int, _Sent]) -> set[str]:
-        """Return the workers without a job; see to jobs that ended unheard, or say nothing."""
+        """Return the workers without a job; see to jobs that ended unheard, or have no worker."""
         workers = self._workers()
         if workers:
             self._alone_since = None
@@ -231,9 +205,6 @@ class Dask:
                 self._news.put((number, None))
         if workers:
             self._end_stranded(sent, workers)
-        limit = self._limit or math.inf
-        if silent := [one for one in sent.values() if one.is_silent(limit)]:
-            self._restart(silent)
         return workers - {one.worker for one in sent.values()}
 
     def _end_stranded(self, sent: dict[int, _Sent], workers: set[str]) -> None:
@@ -245,12 +216,13 @@ class Dask:
         alone = {number: one for number, one in sent.items() if one.worker not in workers}
         if not any(one.future.status == "pending" for one in alone.values()):
             return
-        held = {key for keys in self._client.processing().values() for key in keys}
-        for number, one in alone.items():
-            if one.future.status == "pending" and one.future.key not in held:
-                one.is_stranded = True
-                self._client.cancel([one.future], force=True)
-                self._news.put((number, None))
+        with contextlib.suppress(OSError, RuntimeError):  # the scheduler ends: seen to next time
+            held = {key for keys in self._client.processing().values() for key in keys}
+            for number, one in alone.items():
+                if one.future.status == "pending" and one.future.key not in held:
+                    self._client.cancel([one.future], force=True)
+                    one.is_stranded = True
+                    self._news.put((number, None))
 
     def _workers(self) -> set[str]:
         """Return the addresses of the workers, after a scheduler that ended has come back."""
@@ -287,12 +259,22 @@ class Dask:
             self._own.close()
         self._own = self._client
 
-    def _restart(self, silent: Sequence[_Sent]) -> None:
-        """Start the workers of some jobs anew, which Dask then gives to others."""
-        keys = {one.future.key for one in silent}
-        found = [name for name, has in self._client.processing().items() if keys & set(has)]
-        _LOG.warning("started anew after %g seconds of silence: %s", self._limit, ", ".join(found))
+    def _restart_silent(self, sent: Iterable[_Sent]) -> None:
+        """Start the workers anew whose jobs say nothing; Dask then gives these to others."""
+        limit = self._limit or math.inf
+        silent = [one for one in sent if one.future.status == "pending" and one.is_silent(limit)]
+        if not silent:
+            return
         for one in silent:
             one.heard, one.has_begun = time.monotonic(), False
-        with contextlib.suppress(Exception):  # without a nanny it cannot be
-            self._client.restart_workers(found, timeout=_FETCH, raise_for_error=False)
+        keys, client = {one.future.key for one in silent}, self._client
+
+        def restart() -> None:
+            with contextlib.suppress(Exception):  # without a nanny it cannot be
+                found = [name for name, has in client.processing().items() if keys & set(has)]
+                words = ", ".join(found)
+                _LOG.warning("started anew after %g seconds of silence: %s", limit, words)
+                client.restart_workers(found, timeout=_FETCH, raise_for_error=False)
+
+        # A nanny takes a while to end a worker that does not answer: the other jobs go on.
+        threading.Thread(target=restart, daemon=True).start()
