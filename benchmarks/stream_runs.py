@@ -66,16 +66,16 @@ def guarded_run(
 ) -> tuple[np.ndarray, Any]:
     """Train one guarded run; excess errors of the weights and of those offered, and its state.
 
-    Offered are the weights, their average or the best average so far: what did best on the
-    reservoir when that was last looked at, once in a spacing.
+    Offered is what did best on the reservoir when that was last looked at: the weights, their
+    average, or what was offered before.
     """
     from resonax.guards import replay
     from resonax.guards.rewind import act
 
     learner = NumpyLearner(model, start, lr, OWN)
     state = replay.init(config)
-    average = best = learner.weights
-    count, offers = 0, "weights"
+    average = offered = learner.weights
+    count = 0
     errors: list[list[Any]] = []
     for step, batch in enumerate(batches):
         state = replay.before_step(state, config, learner, batch)
@@ -91,13 +91,17 @@ def guarded_run(
                 count = count if judged < learner.loss(state.reservoir) else 0
         count += 1
         average = averaged(average, learner.weights, count)
-        held = {"average": average, "best": best, "weights": learner.weights}
-        if step % config.spacing == config.spacing - 1:
-            offers = min(held, key=lambda one: learner.loss_of(held[one], state.reservoir))
-            best = average if offers == "average" else best
+        if is_looked_at(step + 1, config.spacing):
+            held = (offered, average, learner.weights)
+            offered = min(held, key=lambda one: learner.loss_of(one, state.reservoir))
         if step % judged_every == 0:
-            errors.append([model.excess(learner.weights), model.excess(held[offers])])
+            errors.append([model.excess(learner.weights), model.excess(offered)])
     return np.nan_to_num(np.array(errors), nan=np.inf), state
+
+
+def is_looked_at(step: int, spacing: int) -> bool:
+    """Return whether what is offered is chosen anew: at powers of 2, and once in a spacing."""
+    return step % spacing == 0 or (step < spacing and step & (step - 1) == 0)
 
 
 def config_of(batch: int, seed: int, **options: Any) -> Any:

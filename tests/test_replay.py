@@ -17,7 +17,6 @@ from resonax.guards import window as windows
 from resonax.guards.averaging import share
 from resonax.guards.ladder import Snapshot
 from resonax.guards.learner import Candidate, default_candidates
-from resonax.guards.order_test import student_p
 from resonax.guards.replay import ReplayConfig
 from resonax.guards.replay_report import event_of
 from resonax.guards.rewind import act
@@ -81,16 +80,6 @@ def test_a_ladder_forgets_its_oldest_rungs_where_batches_are_too_large():
         assert ladder.size <= 3000 or len(ladder.snapshots) == 1
 
 
-def test_the_order_test_keeps_its_level_under_the_null_and_finds_an_effect():
-    rng = np.random.default_rng(0)
-    draws = np.exp(0.2 * rng.standard_normal((4000, 5)))
-    ps = np.array([student_p(row[0], row[1:].tolist()) for row in draws])
-    assert stats.kstest(ps, "uniform").pvalue > 0.01
-    assert np.mean([student_p(3 * row[0], row[1:].tolist()) < 0.05 for row in draws]) > 0.9
-    assert student_p(math.inf, [1.0, 2.0]) == 0.0
-    assert student_p(1.0, [1.0, math.inf]) == 1.0  # mixed runs that explode accuse no order
-
-
 def test_a_resonance_is_undone_and_its_cause_is_named():
     learner = LinearLearner(lr=0.01, momentum=0.95)
     state = train(learner, CONFIG, switching_rows(1500, period=6, seed=1))
@@ -106,15 +95,16 @@ def test_a_resonance_is_undone_and_its_cause_is_named():
     assert " order " in event_of(first, "safe", None).text
 
 
-def test_independent_rows_are_left_alone_in_at_least_95_percent_of_runs():
+def test_independent_rows_are_left_alone():
+    """See `test_order_test.py` for how many; here, that the guard makes the tests at all."""
     changed = 0
-    for seed in range(30):
+    for seed in range(8):
         learner = LinearLearner(lr=0.01, momentum=0.95, seed=seed)
         config = replace(CONFIG, seed=seed)
-        state = train(learner, config, switching_rows(400, period=1, seed=100 + seed))
+        state = train(learner, config, switching_rows(300, period=1, seed=100 + seed))
+        assert state.tests >= 4
         changed += bool(state.decisions)
-    # Of 30 runs with a level of 5% more than 4 come in 1.6 of 100 cases.
-    assert changed <= 4
+    assert changed <= 2  # with a level of 5% more come in 0.6 of 100 cases
 
 
 def test_a_rise_that_ends_is_no_alarm_and_the_rows_after_it_are_tested():
@@ -154,9 +144,17 @@ def test_the_average_weighs_later_weights_by_a_power_of_their_step(power):
     count, average = 40, np.zeros(40)
     for step in range(1, count + 1):
         newest = np.eye(count)[step - 1]
-        average = average + share(step, power) * (newest - average)
+        average = average + share(step, power, least=1) * (newest - average)
     expected = np.array([math.prod(range(k, k + power)) for k in range(1, count + 1)], float)
     np.testing.assert_allclose(average, expected / expected.sum(), rtol=1e-12)
+
+
+def test_the_average_spans_a_least_number_of_steps_from_the_start():
+    """A plain mean up to that number, then an exponential one, then a power of the step."""
+    shares = [share(count, power=8, least=64) for count in range(1, 2001)]
+    np.testing.assert_allclose(shares[:64], 1 / np.arange(1, 65))
+    assert set(shares[64:567]) == {1 / 64}
+    np.testing.assert_allclose(shares[568:], 9 / (np.arange(569, 2001) + 8))
 
 
 def test_rows_that_no_momentum_helps_are_mixed():

@@ -26,11 +26,11 @@ times the largest of them is harm too, which independent rows of the noisiest st
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-__all__ = ["geometric_mean", "level_of", "student_p"]
+__all__ = ["geometric_mean", "harm_of_order", "level_of", "student_p"]
 
 _LEAST = 1e-9  # least spread of log losses
 _EQUAL = 5  # tests of a run that have the same level
@@ -88,3 +88,38 @@ def student_p(own: float, mixed: Sequence[float]) -> float:
         return 0.0
     spread = max(float(np.std(logs, ddof=1)), _LEAST) * math.sqrt(1 + 1 / len(logs))
     return float(stdtr(len(logs) - 1, (float(np.mean(logs)) - _log(own)) / spread))
+
+
+def harm_of_order(
+    own: float, mixed: Iterable[float], level: float, *, harm: float = 1.0, beyond: float = math.inf
+) -> tuple[tuple[float, ...], float] | None:
+    """Return the losses on mixed rows and p if the order harms, None if not.
+
+    Parameters
+    ----------
+    own
+        Loss of the run.
+    mixed
+        Losses of mixed runs, which are asked for only until they settle the test.
+    level
+        Largest p at which the order is found to harm, at most 0.005.
+    harm
+        Times the usual loss on mixed rows that the run has at least.
+    beyond
+        Times the largest loss on mixed rows that is harm whatever its p.
+
+    Examples
+    --------
+    >>> harm_of_order(2.0, iter([1.0, 2.5, 1.0]), 0.005) is None
+    True
+    >>> losses, p = harm_of_order(2.0, [1.1, 0.9, 1.05, 0.95], 0.005)
+    >>> len(losses), round(p, 4)
+    (4, 0.0009)
+    """
+    seen: list[float] = []
+    for one in mixed:
+        seen.append(one)
+        if not own > max(harm * geometric_mean(seen), *seen):
+            return None
+    p = student_p(own, seen)
+    return (tuple(seen), p) if p <= level or own > beyond * max(seen) else None

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from resonax.guards import ladder as ladders
+from resonax.guards import rises
 from resonax.guards.ladder import Snapshot
 from resonax.guards.learner import Candidate, Learner
-from resonax.guards.order_test import geometric_mean, level_of, student_p
+from resonax.guards.order_test import geometric_mean, harm_of_order, level_of
 from resonax.guards.replay import (
     Decision,
     ReplayConfig,
@@ -61,40 +62,14 @@ class _Moment:
         state, config = self.state, self.config
         if has_risen(state, config):
             own, judged = self.judge(), self.judge_snapshots()
-            if self.is_alarm(own, judged):
+            if rises.is_alarm(state, config, own, judged):
                 return self.alarm(own, judged)
-            self.state = state = self.after_a_rise(own, judged)
+            self.state = state = rises.after_a_rise(state, config, own, judged)
             if state.step < state.next_test or self.used.is_mixed:
                 return self.stay()
         if may_return(state, config):
             return self.go_back()
         return self.choose_fastest() if config.policy == "fastest" else self.test()
-
-    def lasts(self) -> bool:
-        """Return whether the loss rose in the last two spacings already."""
-        state = self.state
-        return state.rose > 0 and state.step - state.rose <= 2 * self.config.spacing
-
-    def is_high(self, own: float, judged: list[float]) -> bool:
-        """Return whether a loss is far above those of the snapshots, or of all tests so far."""
-        explodes = self.config.explodes
-        return not own <= min(explodes * float(np.median(judged)), 3 * explodes * self.state.least)
-
-    def is_alarm(self, own: float, judged: list[float]) -> bool:
-        """Return whether a risen loss is extreme, or high and lasts: bursts of noise end."""
-        is_extreme = not own <= self.config.explodes**2 * float(np.median(judged))
-        return is_extreme or (self.is_high(own, judged) and self.lasts())
-
-    def after_a_rise(self, own: float, judged: list[float]) -> ReplayState:
-        """Return the state with a test of the order of the rows that come next.
-
-        A stretch chosen for its large loss is worse than the same rows mixed, whatever the order.
-        """
-        state = self.state
-        rose = state.rose if self.lasts() else state.step
-        soon = min(state.next_test, rose + 2 * self.config.spacing)
-        recent = state.recent[:-1] if self.is_high(own, judged) else state.recent[-1:]
-        return replace(state, recent=recent, next_test=soon, rose=rose)
 
     def stay(self, **changes: Any) -> ReplayState:
         """Go on as before."""
@@ -203,37 +178,37 @@ class _Moment:
         later = next_test(state, config, len(batches))
         if len(batches) < config.spacing:
             return self.stay(next_test=later)
-        own, mixed = self.own_loss(start), []
+        own = self.own_loss(start)
         self.state = replace(state, tests=state.tests + 1, least=min(state.least, own))
         rng = np.random.default_rng([config.seed, 3, state.step])
-        for _ in range(config.mixes):
-            mixed.append(self.replay(start, self.learner.mix(batches, rng), self.used))
-            usual = geometric_mean(mixed)
-            # One that is as bad as the run rules out a p as small as asked for: see order_test.
-            if not own > max(config.harm * usual, *mixed):
-                return self.stay(next_test=later)
-        p = student_p(own, mixed)
-        is_beyond = own > config.beyond * max(mixed)
-        if p > level_of(self.state.tests, config.level) and not is_beyond:
+        orders = (self.learner.mix(batches, rng) for _ in range(config.mixes))
+        harm = harm_of_order(
+            own,
+            (self.replay(start, one, self.used) for one in orders),
+            level_of(self.state.tests, config.level),
+            harm=config.harm,
+            beyond=config.beyond,
+        )
+        if harm is None and rises.is_far(state, config, own):
+            judged = self.judge_snapshots()
+            if rises.is_high(state, config, own, judged):  # it rose slowly, in any order
+                return self.alarm(own, judged)
+        if harm is None:
             return self.stay(next_test=later)
-        if self.is_after_a_rise():  # the loss had risen when this stretch began: begin before that
+        mixed, p = harm
+        if rises.is_tested(state, config):  # the loss was high when this stretch began: go back
             start = state.ladder.snapshots[int(np.argmin(self.judge_snapshots()))]
             found = self.without_harm(start, own, ())
         else:
             found = self.without_harm(start, own, mixed)
         if found is None:
             return self.stay(next_test=later)
-        return self.move("order", start, found, own, tuple(mixed), p)
-
-    def is_after_a_rise(self) -> bool:
-        """Return whether this test is of the rows since a rise."""
-        rose = self.state.rose
-        return rose > 0 and self.state.step == rose + 2 * self.config.spacing
+        return self.move("order", start, found, own, mixed, p)
 
     def test_start(self) -> Snapshot:
         """Return the oldest snapshot; after a rise, that of the rise."""
         snapshots, rose = self.state.ladder.snapshots, self.state.rose
-        if not self.is_after_a_rise():
+        if not rises.is_tested(self.state, self.config):
             return snapshots[0]
         return next((one for one in snapshots if one.step >= rose), snapshots[-1])
 
@@ -250,11 +225,15 @@ class _Moment:
         return self.replay_in_order(start, self.used)
 
     def without_harm(self, start: Snapshot, own: float, mixed: Sequence[float]) -> _Choice | None:
-        """Return the mildest candidate that does as well as mixed rows do, or else these."""
+        """Return the mildest candidate that does as well as mixed rows do, or else these.
+
+        That is ``reach`` times what they do on average, and no worse than the worst of them.
+        """
         candidates, place = self.config.candidates, self.state.place
         places = [one for one in range(place + 1, len(candidates)) if not candidates[one].is_mixed]
         usual = geometric_mean([*mixed, self.mixed_loss(start)])
-        saved, target = self.learner.save(), self.config.reach * usual
+        target = min(self.config.reach * usual, max(mixed, default=math.inf))
+        saved = self.learner.save()
         found = self.choose(start, target, places)
         if found is not None and found.tried[-1][1] <= target:
             return found

@@ -14,6 +14,8 @@ from resonax.torch.learner import TorchLearner
 
 __all__ = ["average_of", "does_better"]
 
+_LEAST = 8  # terms that count at least; they are some steps apart
+
 
 def average_of(model: torch.nn.Module) -> AveragedModel:
     """Return an average of weights to come, in which later ones count more."""
@@ -21,7 +23,7 @@ def average_of(model: torch.nn.Module) -> AveragedModel:
     @torch.no_grad()
     def update(averages: Sequence[Tensor], weights: Sequence[Tensor], count: int | Tensor) -> None:
         for average, weight in zip(averages, weights, strict=True):
-            average.lerp_(weight, share(int(count) + 1))
+            average.lerp_(weight, share(int(count) + 1, least=_LEAST))
 
     return AveragedModel(model, multi_avg_fn=update)  # pyright: ignore[reportArgumentType]
 
