@@ -107,6 +107,18 @@ def test_independent_rows_are_left_alone():
     assert changed <= 2  # with a level of 5% more come in 0.6 of 100 cases
 
 
+def test_a_setting_that_is_taken_up_again_is_tested_as_from_the_start():
+    """Independent rows without noise, where the larger momentum learns faster."""
+    learner = LinearLearner(lr=0.002, momentum=0.9)
+    config = replace(CONFIG, candidates=default_candidates(0.9))
+    state, tested = replace(replay.init(config), places=(0, 3), hold=64, next_test=1000), []
+    for x, y in switching_rows(256, period=1, seed=2):
+        count, state = state.tests, train(learner, config, [(x, 0 * y)], state)
+        tested += [state.step] if state.tests > count else []
+    assert [(one.step, one.why) for one in state.decisions] == [(64, "return")]
+    assert tested == [64 + 32, 64 + 64, 64 + 128]
+
+
 def test_a_rise_that_ends_is_no_alarm_and_the_rows_after_it_are_tested():
     """A stretch chosen for its loss is not compared with the same rows mixed."""
     rng = np.random.default_rng(0)

@@ -11,7 +11,7 @@ are trained again on the batches as they came, and the run goes on from the stat
 that does as well as mixed rows do with the setting in use; if none does, from the mixed run, and
 recent rows stay mixed. So harm is undone, and smaller steps are not preferred for what they win in
 a short look. After a waiting time, which doubles with each change, the candidate before is tried
-again.
+again; if it is kept, it is tested as from the start of a run.
 
 The policy ``fastest`` tests nothing: it takes whatever candidate ends lowest on the reservoir.
 """
@@ -123,7 +123,8 @@ class ReplayState:
     ``recent`` are mean losses of whole spacings, ``partial`` is the sum of the one that goes on.
     ``marked`` are reservoir losses of the run at the marks before ``next_test``. ``rose`` is the
     step at which the loss last began to rise, ``least`` the least loss of the run in a test.
-    ``work`` is all extra work so far, in steps.
+    ``returned`` is the step of the last return, ``earlier`` the tests until then. ``work`` is all
+    extra work so far, in steps.
     """
 
     step: int = 0
@@ -137,6 +138,8 @@ class ReplayState:
     rose: int = 0
     least: float = math.inf
     tests: int = 0
+    returned: int = 0
+    earlier: int = 0
     wait: int = 0
     hold: int = 0
     work: float = 0.0
@@ -292,5 +295,5 @@ def _uniform(seed: int, block: int) -> tuple[float, ...]:
 def next_test(state: ReplayState, config: ReplayConfig, stretch: int) -> int:
     """Return the step of the next test: twice as late, and then within the budget."""
     cost = stretch + 2 * _MARKS * config.reservoir / 3
-    gap = min(state.step, math.ceil(cost / config.budget))
+    gap = min(state.step - state.returned, math.ceil(cost / config.budget))
     return state.step + max(gap, config.spacing)

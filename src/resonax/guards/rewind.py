@@ -185,7 +185,7 @@ class _Moment:
         harm = harm_of_order(
             own,
             (self.replay(start, one, self.used) for one in orders),
-            level_of(self.state.tests, config.level),
+            level_of(self.state.tests - state.earlier, config.level),
             harm=config.harm,
             beyond=config.beyond,
         )
@@ -206,11 +206,10 @@ class _Moment:
         return self.move("order", start, found, own, mixed, p)
 
     def test_start(self) -> Snapshot:
-        """Return the oldest snapshot; after a rise, that of the rise."""
-        snapshots, rose = self.state.ladder.snapshots, self.state.rose
-        if not rises.is_tested(self.state, self.config):
-            return snapshots[0]
-        return next((one for one in snapshots if one.step >= rose), snapshots[-1])
+        """Return the oldest snapshot of the setting in use; after a rise, that of the rise."""
+        state, snapshots = self.state, self.state.ladder.snapshots
+        first = state.rose if rises.is_tested(state, self.config) else state.returned
+        return next((one for one in snapshots if one.step >= first), snapshots[-1])
 
     def own_loss(self, start: Snapshot) -> float:
         """Return the loss of the run at the marks, on the batches that mixed runs are judged on.
@@ -272,6 +271,8 @@ class _Moment:
         return self.stay(
             places=state.places[:-1] or (0,),
             hold=state.step + state.wait,
-            next_test=state.step + config.spacing * 2,
+            next_test=state.step + config.spacing,
+            returned=state.step,
+            earlier=state.tests,
             decisions=(*state.decisions, made),
         )
