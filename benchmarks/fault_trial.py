@@ -26,7 +26,7 @@ from resonax.results import Place
 from resonax.sweeps.runner import run_experiments
 
 HERE = Path(__file__).parent
-LIMIT = 150.0  # seconds in which a trial must end
+LIMIT = 150.0  # seconds without a line in the log after which a trial hangs
 
 
 @dataclass
@@ -108,9 +108,11 @@ class Trial:
     def finish(self, number: int) -> None:
         """Wait for the command, and start it again until it is through."""
         for _ in range(8):
-            deadline = time.monotonic() + LIMIT
+            lines, heard = 0, time.monotonic()
             while (ended := os.waitpid(number, os.WNOHANG))[0] == 0:
-                if time.monotonic() > deadline:
+                if len(self.log) > lines:
+                    lines, heard = len(self.log), time.monotonic()
+                if time.monotonic() - heard > LIMIT:
                     self.faults["hung"] += 1
                     os.killpg(number, signal.SIGKILL)
                     os.waitpid(number, 0)

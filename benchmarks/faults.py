@@ -143,10 +143,14 @@ def surroundings(kind: str) -> Iterator[Callable[[Trial], None]]:
 
             def disturb(trial: Trial) -> None:
                 trial.scheduler, trial.keep = found.address, found.keep
-                if kind == "dask-scheduler-killed":
-                    scheduler_killed(trial, found)
-                else:
-                    PLAIN[kind.removeprefix("dask-")](trial)
+                try:
+                    if kind == "dask-scheduler-killed":
+                        scheduler_killed(trial, found)
+                    else:
+                        PLAIN[kind.removeprefix("dask-")](trial)
+                except AssertionError:  # the next trial must not meet what this one left
+                    found.stop()
+                    raise
 
             yield disturb
         elif kind.startswith("s3"):

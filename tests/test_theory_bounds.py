@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from resonax.sweeps.specification import parse_sweep
-from resonax.sweeps.sweep import compute_sweep
+from resonax.sweeps.sweep import compute_sweep, sweep_groups, sweep_layout
+from resonax.sweeps.theory import theory_rates
 
 SWEEP = {
     "id": "tiny",
@@ -40,3 +41,28 @@ def test_bounds_of_an_interpolated_criterion_are_those_of_the_points_around():
     assert (coarse["rate"] <= coarse["high"] + 1e-12).all()
     crossed = (coarse["low"] < 0) & (coarse["high"] > 0)
     assert 0 < crossed.sum() < crossed.size
+
+
+@pytest.mark.parametrize(
+    ("criterion", "parts"),
+    [("flow", [range(5)]), ("mean_square", [range(4, 6), range(3, 7), range(10, 11)])],
+)
+def test_theory_of_a_part_of_a_panel_is_that_of_the_whole(criterion, parts):
+    """Also where a part lies between two computed points, ends at one, or is one column."""
+    sweep = parse_sweep({**SWEEP, "theory": {"criteria": [criterion], "points": [4, 4]}})
+    whole = theory_rates(sweep, 0, criterion, range(11))
+    for part in parts:
+        for name, found in theory_rates(sweep, 0, criterion, part).items():
+            np.testing.assert_allclose(found, whole[name][:, part], rtol=0, atol=1e-10)
+
+
+def test_a_large_panel_with_theory_is_cut_into_tasks_that_share_a_program():
+    axes = {
+        "momentum": {"first": 0.95, "last": 0.99, "count": 1000},
+        "period": {"first": 20, "last": 40, "count": 1000},
+    }
+    table = {**SWEEP, "theory": {"criteria": ["flow"]}}
+    assert sweep_layout(parse_sweep(table)).count() == 1
+    sweep = parse_sweep({**table, "axes": axes})
+    assert sweep_layout(sweep).count() == 10
+    assert sweep_groups(sweep) == (tuple(range(10)),)

@@ -19,7 +19,9 @@ from resonax.executors.given import as_executor
 from resonax.executors.gpus import visible_gpus, workers_per_gpu
 from resonax.executors.processes import start_executor
 from resonax.paper.catalogue import EXPERIMENTS
+from resonax.sweeps.experiment import from_sweep
 from resonax.sweeps.sample import Sample
+from resonax.sweeps.specification import parse_sweep
 from test_records import break_odd, made_up
 
 SHARDS = ["0/10", "11/10", "3", "1/0", "-1/3", "1/2/3", "a/b", "1.5/2", "9999999/9999999", ""]
@@ -101,14 +103,22 @@ def test_a_limit_needs_a_worker_that_can_be_replaced():
         assert type(executor).__name__ == "Workers"
 
 
-def test_a_dry_run_says_what_a_sweep_takes_and_writes_nothing(tmp_path, monkeypatch, capsys):
+def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     table = {**MAP, "run": {"runs": 2, "steps": 80, "window": 20}}
     (tmp_path / "good.toml").write_bytes(to_toml(table))
     assert _run(["sweep", "good.toml", "--dry-run", "--workers", "3"]) == (0, "")
-    said = capsys.readouterr().out
-    for words in ("tasks: ", " steps of each", "GB for each worker", "for 3\n", "nothing was"):
-        assert words in said
+    alone = capsys.readouterr().out
+    assert "tasks: 2, of 8 cells" in alone
+    for name, entry in (("made-up", made_up), ("tiny", lambda _: from_sweep(parse_sweep(table)))):
+        monkeypatch.setitem(EXPERIMENTS, name, entry)
+    assert _run(["reproduce", "made-up", "tiny", "--dry-run", "--workers", "3"]) == (0, "")
+    both = capsys.readouterr().out
+    assert "tasks: 8, " in both
+    assert "made-up: 6 tasks, " in both
+    for words in (" steps of each", "GB for each worker", "for 3\n", "nothing was written"):
+        assert words in alone
+        assert words in both
     assert [path.name for path in tmp_path.iterdir()] == ["good.toml"]
 
 

@@ -76,6 +76,7 @@ app.command("status", cls=Command)(status_command)
 _DEVICE = option("--device", _RESULT, "cpu or gpu; the GPU if there is one.", names=("cpu", "gpu"))
 _out = functools.partial(option, "--out", _RESULT, kind=place, metavar="FOLDER")
 _DOUBLE = option("--double", _RESULT, "Simulate in 64 bits instead of 32.")
+_DRY_RUN = option("--dry-run", _RESULT, "Say what it takes, from a short sample; write nothing.")
 
 
 @app.command("reproduce", cls=Command)
@@ -101,6 +102,7 @@ def reproduce_command(
         bool, option("--networks/--no-networks", _RESULT, "Whether to train the networks.")
     ] = True,
     as_json: Annotated[bool, option("--json", _RESULT, "Print the claims as JSON.")] = False,
+    dry_run: Annotated[bool, _DRY_RUN] = False,
     *,
     work: Work,
 ) -> None:
@@ -119,6 +121,7 @@ def reproduce_command(
         double=double,
         networks=networks,
         as_json=as_json,
+        dry_run=dry_run,
         work=work,
         prepare=keep_compiled,
     )
@@ -133,10 +136,7 @@ def sweep_command(
     seed: Seed = 0,
     double: Annotated[bool, _DOUBLE] = False,
     yes: Annotated[bool, option("--yes", _RESULT, "Run a large sweep without a question.")] = False,
-    dry_run: Annotated[
-        bool,
-        option("--dry-run", _RESULT, "Say what it takes, from a short sample; write nothing."),
-    ] = False,
+    dry_run: Annotated[bool, _DRY_RUN] = False,
     *,
     work: Work,
 ) -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from resonax.checks import ArgumentError, check_whole
 from resonax.cli.claims import show_claims
+from resonax.cli.dry_run import say_sample
 from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
 from resonax.cli.show import show_line
 from resonax.cli.work import Work, check_work, started
@@ -22,6 +23,7 @@ from resonax.results import Place
 from resonax.sweeps.devices import check_device, chosen_device
 
 if TYPE_CHECKING:
+    from resonax.sweeps.experiment import Experiment
     from resonax.sweeps.runner import Outcome
 
 __all__ = ["reproduce"]
@@ -39,6 +41,7 @@ def reproduce(
     double: bool,
     networks: bool,
     as_json: bool,
+    dry_run: bool,
     work: Work,
     prepare: Callable[[], None],
 ) -> None:
@@ -51,6 +54,11 @@ def reproduce(
     wanted = set(ids or EXPERIMENTS)
     count = len(wanted)
     usual = count_workers(None if wanted & IN_PARTS else count)
+    if dry_run:
+        prepare()
+        experiments = _chosen(ids, scale, networks)
+        say_sample(experiments, work.count(usual), seed=seed, double=double, device=device)
+        return
     executor = started(
         work,
         usual=usual,
@@ -64,9 +72,7 @@ def reproduce(
         with executor as executor:
             from resonax.sweeps.runner import run_experiments
 
-            experiments = [item for item in catalogue(ids, scale) if networks or not item.networks]
-            if not experiments:
-                raise ArgumentError("nothing is left to make: leave out --no-networks")
+            experiments = _chosen(ids, scale, networks)
             with _device(device, work) as name, progress_bars() as progress:
                 outcomes = run_experiments(
                     experiments,
@@ -88,6 +94,14 @@ def reproduce(
         if not networks:
             command += " --no-networks"
         _finish(outcomes, out, scale, seed, name, command, began, as_json)
+
+
+def _chosen(ids: tuple[str, ...], scale: str, networks: bool) -> list[Experiment]:
+    """Return what is to be made."""
+    found = [item for item in catalogue(ids, scale) if networks or not item.networks]
+    if not found:
+        raise ArgumentError("nothing is left to make: leave out --no-networks")
+    return found
 
 
 @contextlib.contextmanager

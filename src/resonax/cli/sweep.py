@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TypedDict
 from rich.console import Console
 
 from resonax.checks import ArgumentError, check_whole
+from resonax.cli.dry_run import say_sample
 from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
-from resonax.cli.show import say_time, show_line
+from resonax.cli.show import show_line
 from resonax.cli.work import Work, check_work, started
 from resonax.executors.processes import count_workers
 from resonax.paper.catalogue import EXPERIMENTS
@@ -59,7 +60,10 @@ def sweep(
     settings: _Settings = {"seed": seed, "double": double, "device": device}
     if dry_run:
         prepare()
-        _say_what_it_takes(described, cost, work, settings)
+        from resonax.sweeps.experiment import from_sweep
+
+        show_line(f"{described.id}: {cost.size}", Console())
+        say_sample([from_sweep(described)], work.count(_usual(cost)), **settings)
     else:
         _agree(file.name, str(cost), cost.is_large and not yes)
         _run(described, cost, out, work, settings, prepare)
@@ -110,28 +114,6 @@ def _run(
     show_line(f"{grow / max(cells, 1):.1%} of {cells} cells grow.", console)
     numbers = out / "results" / f"{described.id}.zarr"
     show_line(f"figure: {figure_path(out, described.id)}, numbers: {numbers}", console)
-
-
-def _say_what_it_takes(described: Sweep, cost: Cost, work: Work, settings: _Settings) -> None:
-    """Measure a few steps of a few tasks, and print what all would take; write nothing."""
-    from resonax.sweeps.sample import measure_sample
-
-    sample = measure_sample(described, **settings)
-    workers = work.part[1] if work.part else work.workers or _usual(cost)
-    count = len(sample.seconds)
-    mean = sum(sample.seconds) / count
-    console = Console()
-    for line in (
-        f"{described.id}: {cost.cells:,} cells, {cost.runs:,} runs of {cost.steps:,} steps each",
-        f"tasks: {count:,}, of {cost.cells / count:,.0f} cells and {say_time(mean)} each, the "
-        f"longest {say_time(max(sample.seconds))} ({sample.tasks} measured, {sample.steps:,} steps "
-        f"of each, and {say_time(sample.compile)} to compile)",
-        f"memory: {cost.bytes / 1e9:.2g} GB for each worker; results: {cost.stored / 1e6:.2g} MB",
-        f"time: about {say_time(sample.wall(1))} for one worker"
-        + (f", {say_time(sample.wall(workers))} for {workers}" if workers > 1 else ""),
-        "nothing was written",
-    ):
-        show_line(line, console)
 
 
 def _usual(cost: Cost) -> int:

@@ -12,7 +12,13 @@ from typing import Annotated
 from resonax.checks import ArgumentError, check_whole
 from resonax.cli.options import option
 from resonax.cli.parsers import number, whole
-from resonax.executors.clusters import PLACES, check_place, cluster_executor, parse_shard
+from resonax.executors.clusters import (
+    PLACES,
+    WORKERS,
+    check_place,
+    cluster_executor,
+    parse_shard,
+)
 from resonax.executors.executor import Executor
 from resonax.executors.gpus import visible_gpus, workers_per_gpu
 from resonax.executors.processes import count_cores, start_executor
@@ -43,7 +49,8 @@ class Work:
         option(
             "--workers",
             _PANEL,
-            "Processes at once: if left out, what the cores or GPUs here allow; 10 of a queue.",
+            "Processes at once: if left out, what the cores or GPUs here allow; "
+            f"{WORKERS} of a queue.",
             whole,
         ),
     ] = None
@@ -70,6 +77,12 @@ class Work:
     def part(self) -> tuple[int, int] | None:
         """Which part of the work is done, of how many."""
         return None if self.shard is None else parse_shard(self.shard)
+
+    def count(self, usual: int) -> int:
+        """Return how many work at once, if so many do by themselves on this machine."""
+        if self.part:
+            return self.part[1]
+        return self.workers or (usual if self.is_local else WORKERS)
 
     @property
     def is_local(self) -> bool:

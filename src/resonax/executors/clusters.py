@@ -18,7 +18,7 @@ from typing import Any
 from resonax.checks import ArgumentError, Interrupted, shorten
 from resonax.executors.executor import Executor
 
-__all__ = ["PLACES", "check_place", "cluster_executor", "parse_shard"]
+__all__ = ["PLACES", "WORKERS", "check_place", "cluster_executor", "parse_shard"]
 
 # The queues that dask-jobqueue speaks with: its class, and the command that submits a job.
 _QUEUES = {
@@ -33,8 +33,7 @@ _QUEUES = {
 PLACES = ("local", "dask://HOST:PORT", *_QUEUES)
 _ADDRESS = re.compile(r"dask://(\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):([0-9]{1,5})/?")
 _WAIT = 5.0  # seconds that a scheduler has to answer
-_WORKERS = 10  # that a queue is asked for, if nothing is said
-_MOST = 10_000
+WORKERS = 10  # that a queue is asked for, if nothing is said
 
 
 def check_place(on: str) -> None:
@@ -122,7 +121,7 @@ def cluster_executor(
         with _scheduler(on) as client:
             yield Dask(client, prepare, limit=limit)
         return
-    count = workers or _WORKERS
+    count = workers or WORKERS
     with _queue(on) as (client, cluster):
 
         def submit() -> None:

@@ -105,6 +105,17 @@ class Layout:
         """Return how many tasks there are."""
         return math.prod(-(-len(self.coords[dim]) // self.chunk(dim)) for dim in self.cut)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all variables, before they are compressed."""
+        import numpy as np
+
+        lengths = {dim: len(values) for dim, values in self.coords.items()}
+        return sum(
+            np.dtype(variable.dtype).itemsize * math.prod(lengths[dim] for dim in variable.dims)
+            for variable in self.variables.values()
+        )
+
     def task(self, number: int) -> Task:
         """Return a cell of the cut by its number."""
         rest, region = number, {}

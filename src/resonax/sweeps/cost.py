@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from resonax.checks import ArgumentError
-from resonax.sweeps.panels import applies
+from resonax.sweeps.panels import COSTLY, applies
 from resonax.sweeps.schema import Sweep
 from resonax.sweeps.tasks import task_points
 from resonax.sweeps.validation import Cell, count_weights, kind_of, resolve, rows_drawn
 
-__all__ = ["LARGE", "Cost", "check_cost", "estimate_cost", "memory", "task_seconds"]
+__all__ = ["LARGE", "LIBRARIES", "Cost", "check_cost", "estimate_cost", "memory", "task_seconds"]
 
 GB = 10**9
 ASK_SECONDS, ASK_BYTES = 600.0, 4 * GB  # above these a person is asked
@@ -27,7 +27,7 @@ MOST_SECONDS, MOST_BYTES = 30 * 86_400.0, 256 * GB  # above these a sweep is ref
 LARGE = f"{ASK_SECONDS / 60:g} minutes or {ASK_BYTES / GB:g} GB"
 MOST_SINGLE = 1_000_000  # steps in 32 bits: beyond, the phase of a short period is rounded away
 
-_LIBRARIES = GB // 2  # what the libraries take before anything is computed
+LIBRARIES = GB // 2  # what the libraries take before anything is computed
 _DRAWN = GB // 2  # of the results, the part that a figure is drawn from
 _BLOCK, _LANES = 20, 64  # steps drawn at once, and streams are a multiple of this
 _COMPONENTS = 64  # of the law of inputs in random order, at most
@@ -55,18 +55,20 @@ class Cost(NamedTuple):
     @property
     def bytes(self) -> int:
         """Memory in all: the libraries, the largest task, and what is loaded twice, to be drawn."""
-        return _LIBRARIES + self.engine + 2 * self.loaded
+        return LIBRARIES + self.engine + 2 * self.loaded
 
     @property
     def is_large(self) -> bool:
         """Whether it is worth a question."""
         return self.seconds > ASK_SECONDS or self.bytes > ASK_BYTES
 
+    @property
+    def size(self) -> str:
+        """Cells, runs and steps in words."""
+        return f"{self.cells:,} cells, {self.runs:,} runs of {self.steps:,} steps each"
+
     def __str__(self) -> str:
-        return (
-            f"{self.cells:,} cells, {self.runs:,} runs of {self.steps:,} steps each: "
-            f"about {_time(self.seconds)} and {self.bytes / GB:.2g} GB of memory"
-        )
+        return f"{self.size}: about {_time(self.seconds)} and {self.bytes / GB:.2g} GB of memory"
 
 
 def _time(seconds: float) -> str:
@@ -164,7 +166,7 @@ def _theory_seconds(sweep: Sweep, number: int, points: Mapping[str, np.ndarray])
     slow = max(1.0, float(np.max(points.get("period", np.ones(1)))) / 1000)
     process = sweep.merged(sweep.panels[number], "process")
     return slow * sum(
-        _CRITERIA[name] * float(np.prod(few if name in ("mean_square", "lyapunov") else cells))
+        _CRITERIA[name] * float(np.prod(few if name in COSTLY else cells))
         for name in sweep.theory.criteria
         if applies(name, process, sweep.theory.process)
     )

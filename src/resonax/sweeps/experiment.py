@@ -69,6 +69,8 @@ class Experiment:
         The numbers of the tasks; those of one group run the same compiled programs.
     seconds
         About how long each task takes on one core: those that take long are begun first.
+    sweep
+        The sweep that it is, if it is one.
     """
 
     id: str
@@ -89,6 +91,7 @@ class Experiment:
     networks: bool = False
     groups: tuple[tuple[int, ...], ...] = ((0,),)
     seconds: tuple[float, ...] = (1.0,)
+    sweep: Sweep | None = None
 
 
 def compute_at_once(function: Callable[[int], Arrays]) -> Callable[..., Arrays]:
@@ -135,4 +138,5 @@ def from_sweep(sweep: Sweep, judges: tuple[Judge, ...] = ()) -> Experiment:
         networks="network" in kinds,
         groups=groups,
         seconds=task_seconds(sweep, sum(map(len, groups))),
+        sweep=sweep,
     )

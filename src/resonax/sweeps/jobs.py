@@ -18,10 +18,24 @@ if TYPE_CHECKING:
     from resonax.sweeps.experiment import Experiment
     from resonax.sweeps.runner import Computation
 
-__all__ = ["Failure", "Job", "Ledger", "TasksFailed", "do", "schedule", "shard_tasks"]
+__all__ = [
+    "Failure",
+    "Job",
+    "Ledger",
+    "TasksFailed",
+    "do",
+    "schedule",
+    "seconds_of",
+    "shard_tasks",
+]
 
 _TRIES = 3  # that a task has whose worker is lost
 _numbers = itertools.count()
+
+
+def seconds_of(experiment: Experiment, task: int) -> float:
+    """Return about how long a task takes, 1 where nothing is known of it."""
+    return experiment.seconds[task] if task < len(experiment.seconds) else 1.0
 
 
 class Failure(NamedTuple):
@@ -67,8 +81,7 @@ class Job(NamedTuple):
     @property
     def seconds(self) -> float:
         """About how long its tasks take."""
-        known = self.computation.experiment.seconds
-        return sum(known[task] if task < len(known) else 1.0 for task in self.tasks)
+        return sum(seconds_of(self.computation.experiment, task) for task in self.tasks)
 
     def of(self, tasks: Iterable[int]) -> Job:
         """Return a job of other tasks of the same computation."""
@@ -212,7 +225,7 @@ def shard_tasks(
     [[0], [1, 2, 3]]
     """
     row = [
-        (one.id, task, one.seconds[task] if task < len(one.seconds) else 1.0)
+        (one.id, task, seconds_of(one, task))
         for one in experiments
         for group in one.groups
         for task in group

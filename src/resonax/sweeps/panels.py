@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["PERIODIC", "StoredPanel", "applies", "merge", "read_panels", "select_panel"]
+__all__ = ["COSTLY", "PERIODIC", "StoredPanel", "applies", "merge", "read_panels", "select_panel"]
 
 PERIODIC = ("iid", "sinusoid", "square")  # processes whose law repeats: the others are random
+COSTLY = ("mean_square", "lyapunov")  # criteria that are computed at some cells, and interpolated
 
 
 class StoredPanel(NamedTuple):

@@ -8,6 +8,7 @@ take. What is not measured, tasks of other panels and the theory, is taken from 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from resonax.sweeps.cost import task_seconds
@@ -17,9 +18,8 @@ from resonax.sweeps.schema import Run, Sweep
 from resonax.sweeps.sweep import compute_sweep
 from resonax.sweeps.validation import resolve
 
-__all__ = ["Sample", "measure_sample"]
+__all__ = ["Sample", "join", "measure_sample"]
 
-_TASKS = 3  # that are measured, of different programs
 _SHARE, _LEAST = 50, 400  # of the steps, one in so many is run, and at least so many
 
 
@@ -52,6 +52,24 @@ class Sample:
         return compiling + max(sum(self.seconds) / workers, longest)
 
 
+def join(samples: Sequence[Sample]) -> Sample:
+    """Return one sample of all tasks of several.
+
+    Examples
+    --------
+    >>> join([Sample(1, 400, 2.0, 3, (1.0, 1.0)), Sample(2, 40, 6.0, 1, (5.0,))])
+    Sample(tasks=3, steps=400, compile=3.0, programs=4, seconds=(1.0, 1.0, 5.0))
+    """
+    programs = sum(one.programs for one in samples)
+    return Sample(
+        tasks=sum(one.tasks for one in samples),
+        steps=max(one.steps for one in samples),
+        compile=sum(one.compile * one.programs for one in samples) / max(programs, 1),
+        programs=programs,
+        seconds=tuple(seconds for one in samples for seconds in one.seconds),
+    )
+
+
 def _shorten(sweep: Sweep, steps: int) -> Sweep:
     """Return a sweep of runs with few steps, without theory."""
     run = Run(runs=sweep.run.runs, steps=steps, window=min(sweep.run.window, steps // 40 * 20))
@@ -60,9 +78,16 @@ def _shorten(sweep: Sweep, steps: int) -> Sweep:
 
 
 def measure_sample(
-    sweep: Sweep, *, seed: int = 0, double: bool = False, device: str | None = None
+    sweep: Sweep,
+    *,
+    seed: int = 0,
+    double: bool = False,
+    device: str | None = None,
+    most: int = 3,
 ) -> Sample:
     """Run a few tasks of a sweep for a few steps, and return how long all of it takes.
+
+    ``most`` is how many tasks are measured, of different programs.
 
     Examples
     --------
@@ -81,9 +106,9 @@ def measure_sample(
     tasks = experiment.layout.tasks()
     bare = task_seconds(sweep.model_copy(update={"theory": None}), len(tasks))
     programs = sorted(experiment.groups, key=lambda group: -sum(bare[task] for task in group))
-    compiling, measured, known, most = 0.0, 0.0, 0.0, 0
+    compiling, measured, known, longest = 0.0, 0.0, 0.0, 0
     with chosen_device(device):
-        for group in programs[:_TASKS]:
+        for group in programs[:most]:
             task = tasks[group[0]]
             number = task.region["panel"].start if "panel" in task.region else 0
             steps = resolve(sweep, number).run.steps
@@ -96,9 +121,9 @@ def measure_sample(
             compiling += max(times[0] - times[1], 0.0)
             measured += min(times[1:]) * steps / few
             known += bare[group[0]]
-            most = max(most, few)
-    count = min(len(programs), _TASKS)
+            longest = max(longest, few)
+    count = min(len(programs), most)
     factor = measured / known if known else 1.0
     pairs = zip(experiment.seconds, bare, strict=True)
     seconds = tuple(factor * simulated + (whole - simulated) for whole, simulated in pairs)
-    return Sample(count, most, compiling / count, len(programs), seconds)
+    return Sample(count, longest, compiling / count, len(programs), seconds)

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
-from resonax.algebra import on_the_cpu
 from resonax.labels import CRITERIA, LABELS
 from resonax.results import Layout, Variable
 from resonax.simulation import STATISTICS, Responses, simulate, summarise
-from resonax.stability import stability_map
-from resonax.sweeps.build import build_setting, build_training
-from resonax.sweeps.panels import applies
+from resonax.sweeps.build import build_training
+from resonax.sweeps.panels import COSTLY
 from resonax.sweeps.schema import Panel, Sweep
 from resonax.sweeps.tasks import described_chunk, task_points
+from resonax.sweeps.theory import theory_rates
 from resonax.sweeps.validation import resolve
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 __all__ = ["compute_sweep", "sweep_groups", "sweep_layout", "sweep_specification"]
 
-_LOG = logging.getLogger("resonax")
-_COSTLY = ("mean_square", "lyapunov")  # computed on a coarser grid, and interpolated
 _RUN = {
     "run_log_response": "logarithm of the response of each run",
     "run_rate": "growth per step of each run, from the middle to the end",
@@ -56,7 +49,7 @@ def sweep_layout(sweep: Sweep) -> Layout:
     for criterion in sweep.theory.criteria if sweep.theory else ():
         words = f"rate per step by the criterion {criterion}: {CRITERIA[criterion]}"
         variables[f"{criterion}_rate"] = Variable(dims, "float64", {"long_name": words})
-        for end in ("low", "high") if criterion in _COSTLY else ():
+        for end in ("low", "high") if criterion in COSTLY else ():
             words = f"{end} end of what the computed points around a cell allow for {criterion}"
             variables[f"{criterion}_{end}"] = Variable(dims, "float64", {"long_name": words})
     for number in range(len(sweep.panels)):
@@ -77,13 +70,13 @@ def sweep_groups(sweep: Sweep) -> tuple[tuple[int, ...], ...]:
     """Return the tasks of a sweep in groups that are best made together.
 
     Those of a group run the same compiled loop. It depends on words and whole numbers; fractions
-    are given to it, and so is whether a loss is summed. Where theory is asked for, that takes
-    longer than to compile, and each task is a group of its own.
+    are given to it, and so is whether a loss is summed. A panel that is one task with its theory
+    is a group of its own: theory takes longer than to compile.
     """
     count = sweep_layout(sweep).count()
-    if sweep.theory:
-        return tuple((number,) for number in range(count))
     each = count // len(sweep.panels)  # tasks of a panel, one after the other
+    if sweep.theory and each == 1:
+        return tuple((number,) for number in range(count))
     groups: dict[str, list[int]] = {}
     for start, panel in zip(range(0, count, each), sweep.panels, strict=True):
         words = [
@@ -139,10 +132,11 @@ def compute_sweep(
             values[name][0][place] = array
         values["run_log_response"][0][place] = found.log_response
         values["run_rate"][0][place] = found.rate
+    columns = range(offset, offset + len(part))
     for criterion in sweep.theory.criteria if sweep.theory else ():
         values |= {
             f"{criterion}_{name}": array[None]
-            for name, array in _theory(sweep, number, criterion).items()
+            for name, array in theory_rates(sweep, number, criterion, columns).items()
         }
     return values
 
@@ -198,82 +192,3 @@ def _simulate(
     if sweep.share:
         return Responses(*(array.swapaxes(0, 1) for array in found))
     return Responses(*(array.reshape(shape) for array in found))
-
-
-@on_the_cpu
-def _theory(sweep: Sweep, number: int, criterion: str) -> dict[str, np.ndarray]:
-    """Return the rate of a criterion at every cell; nan where it does not apply.
-
-    The Lyapunov criterion judges the panel's own process. The others need a periodic law: where
-    the panel's is not, they judge the process that the table ``theory`` names.
-
-    A costly criterion is computed at some cells and interpolated to the others. Beside ``rate`` it
-    has ``low`` and ``high``: the range of the computed points around a cell, intervals included. A
-    sign that is the same at both ends is not interpolated.
-    """
-    assert sweep.theory is not None
-    points: dict[str, Any] = {**sweep.points()}
-    own = build_setting(sweep, number)
-    names = ("rate", "low", "high") if criterion in _COSTLY else ("rate",)
-    shape = tuple(len(array) for array in points.values())
-    nothing = {name: np.full(shape, np.nan) for name in names}
-    process = sweep.merged(sweep.panels[number], "process")
-    if not applies(criterion, process, sweep.theory.process):
-        return nothing
-    if criterion == "flow" and not own.process.periodic:
-        own = build_setting(sweep, number, theory=True)
-    if criterion not in _COSTLY:
-        return {"rate": _known(sweep, number, stability_map(own, criterion, **points)).rate.values}
-    from scipy.interpolate import RegularGridInterpolator  # takes a while to load
-
-    places = [
-        np.unique(np.linspace(0, size - 1, most).round().astype(int))
-        for size, most in zip(shape, sweep.theory.points, strict=True)
-    ]
-    coarse = {
-        name: array[place] for (name, array), place in zip(points.items(), places, strict=True)
-    }
-    found = _known(sweep, number, stability_map(own, criterion, **coarse))
-    # Frequency is the axis along which the tongues have about the same width.
-    scales = [1 / array if name == "period" else array for name, array in coarse.items()]
-    targets = [1 / array if name == "period" else array for name, array in points.items()]
-    order = tuple(slice(None, None, -1) if name == "period" else slice(None) for name in coarse)
-    between = RegularGridInterpolator(
-        tuple(np.sort(scale) for scale in scales), found.rate.values[order], method="linear"
-    )
-    low, high = (found.get(end, found.rate).values for end in ("low", "high"))
-    return {
-        "rate": between(np.stack(np.meshgrid(*targets, indexing="ij"), axis=-1)),
-        "low": _over_corners(np.min, low, places, shape),
-        "high": _over_corners(np.max, high, places, shape),
-    }
-
-
-def _known(sweep: Sweep, number: int, found: xr.Dataset) -> xr.Dataset:
-    """Return a map, after a warning of the cells that it could not compute."""
-    for reason, count in found.resonax.reasons().items():
-        name = f"{sweep.id}, {sweep.panels[number].name}"
-        share = f"{count} of {found.rate.size} cells"
-        _LOG.warning("%s: %s have no %s rate, as %s", name, share, found.attrs["criterion"], reason)
-    return found
-
-
-def _over_corners(
-    reduce: Callable[..., np.ndarray],
-    values: np.ndarray,
-    places: Sequence[np.ndarray],
-    shape: tuple[int, ...],
-) -> np.ndarray:
-    """Return the least or largest of the computed values around each cell of a map.
-
-    ``places`` says of each axis which of its points were computed; one of them has its own value.
-    """
-    sides = [
-        (
-            np.searchsorted(place, np.arange(size), side="right") - 1,
-            np.searchsorted(place, np.arange(size), side="left"),
-        )
-        for place, size in zip(places, shape, strict=True)
-    ]
-    corners = [values[np.ix_(row, column)] for row in sides[0] for column in sides[1]]
-    return reduce(corners, axis=0)

@@ -13,7 +13,7 @@ def task_points(sweep: Sweep) -> int:
     """Return how many points of the second axis a task has.
 
     Those that ``chunk`` says; else all, or as many as make a task of a moderate size. Where theory
-    is asked for a task is a whole panel.
+    is asked for a panel of a moderate size is one task, also if ``chunk`` says less.
 
     Examples
     --------
@@ -27,11 +27,13 @@ def task_points(sweep: Sweep) -> int:
     ...         "period": {"first": 20, "last": 60, "count": 1000},
     ...     },
     ... }
-    >>> task_points(parse_sweep(table)), task_points(parse_sweep({**table, "chunk": 7}))
-    (20, 7)
+    >>> [task_points(parse_sweep(table | more)) for more in ({}, {"chunk": 7})]
+    [20, 7]
+    >>> task_points(parse_sweep({**table, "theory": {"criteria": ["flow"]}}))
+    20
     """
     first, second = (len(points) for points in sweep.points().values())
-    if sweep.theory is not None:
+    if sweep.theory is not None and first * second * sweep.run.runs <= _MODERATE:
         return second
     moderate = max(_MODERATE // (first * sweep.run.runs), 1)
     return min(sweep.chunk or moderate, second)

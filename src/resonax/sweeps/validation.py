@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from resonax.checks import ArgumentError, check_range, shorten, suggest
 from resonax.registry import KINDS, Kind, check_kind, kinds
-from resonax.sweeps.panels import PERIODIC
+from resonax.sweeps.panels import COSTLY, PERIODIC
 from resonax.sweeps.schema import Panel, Run, Sweep, Train, first_mistake
 
 __all__ = ["Cell", "check_sweep", "count_weights", "kind_of", "resolve", "rows_drawn"]
@@ -22,7 +22,6 @@ MOST_UNROLLED = 1024  # features of a batch whose rows are drawn one by one: the
 MOST_INPUTS = 2**18  # of a network in one step, in all coordinates: each has its slot
 MOST_BATCHES = 32  # on the second axis: each is compiled on its own
 TRAIN_AXES = ("batch", "noise", "start")  # numbers of the table train that may be axes
-_COSTLY = ("mean_square", "lyapunov")
 
 
 def kind_of(part: str, table: Mapping[str, Any]) -> Kind:
@@ -238,7 +237,7 @@ def _check_theory(sweep: Sweep, cell: Cell, points: Mapping[str, np.ndarray]) ->
             raise ArgumentError(f"theory cannot vary {name}, which is an axis")
         if name == "period" and array[0] == 0:
             raise ArgumentError("theory needs periods above 0, leave the period of 0 out")
-        if set(_COSTLY) & set(sweep.theory.criteria) and len(array) < 2:
+        if set(COSTLY) & set(sweep.theory.criteria) and len(array) < 2:
             raise ArgumentError(f"theory needs at least 2 points of the axis {name}, got 1")
     table = sweep.theory.process
     if not table:
