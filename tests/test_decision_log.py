@@ -26,7 +26,7 @@ def run(steps: int = 700, period: float = 6, memory: int = 2**28, **changes) -> 
         learner.set(used)
         count = len(state.ladder.batches)
         loss = learner.step(replay.trained_on(state, config, learner, used, count))
-        state = replay.count_step(state, config, loss)
+        state = replay.count_steps(state, config, (loss,))
         losses = losses if state.step % config.spacing else (*losses, state.recent[-1])
         state, found = record(state, config, learner)
         judged = (*judged, *found)

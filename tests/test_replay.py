@@ -19,6 +19,7 @@ from resonax.guards.ladder import Snapshot
 from resonax.guards.learner import Candidate, default_candidates
 from resonax.guards.replay import ReplayConfig
 from resonax.guards.replay_report import event_of
+from resonax.guards.reservoir import sampled
 from resonax.guards.rewind import act
 from resonax.guards.rhythm import dominant_period
 
@@ -50,7 +51,7 @@ def test_a_ladder_reaches_back_by_powers_of_two_and_holds_every_batch_since(rung
             assert len(ages) <= 2 * rungs
             if step >= 20 << rungs:
                 assert 10 << (rungs - 1) <= max(ages) < 10 << rungs
-        ladder = ladders.with_batch(ladder, step, 1, limit=10**9)
+        ladder = ladders.with_batches(ladder, [step], [1], limit=10**9)
         for snapshot in ladder.snapshots:
             assert list(ladders.since(ladder, snapshot)) == list(range(snapshot.step, step + 1))
 
@@ -59,12 +60,13 @@ def test_a_window_is_a_tuple_that_grows_and_loses_its_beginning():
     rng, window, plain = np.random.default_rng(0), windows.EMPTY, ()
     for step in range(400):
         older = window
-        window, plain = window.append(step), (*plain, step)
-        assert len(older) == len(plain) - 1  # what was there before is as it was
+        new = range(step, step + int(rng.integers(70)))
+        window, plain = window.extend(new), (*plain, *new)
+        assert len(older) == len(plain) - len(new)  # what was there before is as it was
         if rng.random() < 0.1:
-            count = int(rng.integers(60))
+            count = int(rng.integers(600))
             window, plain = window.drop(count), plain[count:]
-        assert tuple(window) == plain
+        assert (len(window), tuple(window)) == (len(plain), plain)
         assert (window[-1:], window[3:9]) == (plain[-1:], plain[3:9])
     with pytest.raises(IndexError):
         window[len(plain)]
@@ -75,7 +77,7 @@ def test_a_ladder_forgets_its_oldest_rungs_where_batches_are_too_large():
     for step in range(500):
         if step % 10 == 0:
             ladder = ladders.push(ladder, Snapshot(step, None), 10, 4)
-        ladder = ladders.with_batch(ladder, step, 100, limit=3000)
+        ladder = ladders.with_batches(ladder, [step], [100], limit=3000)
         assert ladder.size == sum(ladder.sizes) == 100 * len(ladder.batches)
         assert ladder.size <= 3000 or len(ladder.snapshots) == 1
 
@@ -250,14 +252,12 @@ def test_extra_work_stays_within_the_budget_in_the_long_run():
 
 
 def test_the_reservoir_is_a_uniform_sample_of_all_batches():
-    config, counts = replace(CONFIG, reservoir=5), np.zeros(100)
+    counts = np.zeros(100)
     for seed in range(400):
-        state = replay.init(replace(config, seed=seed))
-        for step in range(100):
-            kept = replay._sampled(state, replace(config, seed=seed), step)
-            state = replace(state, step=step + 1, reservoir=kept)
-        assert len(set(state.reservoir)) == 5
-        counts[list(state.reservoir)] += 1
+        kept = sampled((), 5, range(30), 0, seed)
+        kept = sampled(kept, 5, range(30, 100), 30, seed)
+        assert len(set(kept)) == 5
+        counts[list(kept)] += 1
     # Counts of 400 samples of 5 of 100: each has mean 20, and all add up, without replacement.
     assert stats.chi2.sf(np.sum((counts - 20) ** 2 / 20) / 0.95, df=99) > 0.001
 

@@ -196,7 +196,7 @@ def check_log(log: DecisionLog) -> tuple[str, ...]:
     state = replay.init(config)
     for step in range(log.step):
         state = replay.before_step(state, config, asked, step)
-        state = replay.count_step(state, config, learner.step(step))
+        state = replay.count_steps(state, config, (learner.step(step),))
         entry = judged.get(step + 1)
         if entry is not None:
             learner.answers = list(entry.losses)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from resonax.guards import window as windows
 from resonax.guards.window import Window
 
-__all__ = ["EMPTY", "Ladder", "Snapshot", "drop_after", "from_step", "push", "since", "with_batch"]
+__all__ = [
+    "EMPTY",
+    "Ladder",
+    "Snapshot",
+    "drop_after",
+    "from_step",
+    "push",
+    "since",
+    "with_batches",
+]
 
 
 class Snapshot(NamedTuple):
@@ -46,7 +56,7 @@ def push(ladder: Ladder, snapshot: Snapshot, spacing: int, rungs: int) -> Ladder
     >>> for step in range(0, 1001):
     ...     if step % 32 == 0:
     ...         ladder = push(ladder, Snapshot(step, None), 32, rungs=4)
-    ...     ladder = with_batch(ladder, step, 1, limit=1000)
+    ...     ladder = with_batches(ladder, [step], [1], limit=1000)
     >>> [one.step for one in ladder.snapshots], len(ladder.batches)
     ([512, 768, 896, 960, 992], 489)
     """
@@ -66,15 +76,17 @@ def _cut(ladder: Ladder, kept: tuple[Snapshot, ...], now: int) -> Ladder:
     return Ladder(kept, ladder.batches.drop(first), ladder.sizes.drop(first), ladder.size - gone)
 
 
-def with_batch(ladder: Ladder, batch: Any, size: int, limit: int) -> Ladder:
-    """Return the ladder with the batch of one more step.
+def with_batches(
+    ladder: Ladder, batches: Sequence[Any], sizes: Sequence[int], limit: int
+) -> Ladder:
+    """Return the ladder with the batches of more steps.
 
     While all batches together exceed ``limit`` bytes the oldest snapshots go, all but the newest.
     """
     ladder = ladder._replace(
-        batches=ladder.batches.append(batch),
-        sizes=ladder.sizes.append(size),
-        size=ladder.size + size,
+        batches=ladder.batches.extend(batches),
+        sizes=ladder.sizes.extend(sizes),
+        size=ladder.size + sum(sizes),
     )
     now = ladder.snapshots[0].step + len(ladder.batches)
     while ladder.size > limit and len(ladder.snapshots) > 1:

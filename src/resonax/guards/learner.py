@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-__all__ = ["Candidate", "Learner", "default_candidates"]
+__all__ = ["MOST_COPIES", "Candidate", "Learner", "default_candidates"]
 
+MOST_COPIES = 4  # of a learner that a replay holds, beyond those of the snapshots
 _MOMENTA = (0.99, 0.98, 0.95, 0.9, 0.85, 0.75, 0.5, 0.0)
 _FACTORS = (0.3, 0.1, 0.03)
 

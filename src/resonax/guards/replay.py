@@ -19,8 +19,8 @@ The policy ``fastest`` tests nothing: it takes whatever candidate ends lowest on
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from resonax.checks import ArgumentError, suggest
 from resonax.guards import ladder as ladders
 from resonax.guards.ladder import Ladder, Snapshot
 from resonax.guards.learner import Candidate, Learner
+from resonax.guards.reservoir import sampled
 
 __all__ = [
     "Decision",
@@ -36,7 +37,8 @@ __all__ = [
     "ReplayState",
     "after_step",
     "before_step",
-    "count_step",
+    "calm_steps",
+    "count_steps",
     "init",
     "is_due",
     "is_marked",
@@ -44,14 +46,13 @@ __all__ = [
     "marks",
     "needs_snapshot",
     "trained_on",
-    "with_batch",
+    "with_batches",
     "with_snapshot",
 ]
 
 POLICIES = ("safe", "watch", "fastest")
 _MARKS = 4  # moments of a stretch at which a run is judged
 _DRAWN = 16  # recent batches whose rows a mixed batch is drawn from
-_BLOCK = 64  # steps whose random numbers are drawn together
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ def before_step(
     state: ReplayState, config: ReplayConfig, learner: Learner, batch: Any
 ) -> ReplayState:
     """Return the state with the batch of the next step, and a snapshot if it is time for one."""
-    return with_batch(with_snapshot(state, config, learner), config, learner, batch)
+    return with_batches(with_snapshot(state, config, learner), config, learner, (batch,))
 
 
 def with_snapshot(state: ReplayState, config: ReplayConfig, learner: Learner) -> ReplayState:
@@ -195,12 +196,16 @@ def with_snapshot(state: ReplayState, config: ReplayConfig, learner: Learner) ->
     return replace(state, ladder=ladder)
 
 
-def with_batch(
-    state: ReplayState, config: ReplayConfig, learner: Learner, batch: Any
+def with_batches(
+    state: ReplayState, config: ReplayConfig, learner: Learner, batches: Sequence[Any]
 ) -> ReplayState:
-    """Return the state with the batch of the next step, after `with_snapshot`."""
-    ladder = ladders.with_batch(state.ladder, batch, learner.size(batch), config.memory)
-    return replace(state, ladder=ladder, reservoir=_sampled(state, config, batch))
+    """Return the state with the batches of the next steps, after `with_snapshot`."""
+    sizes = [learner.size(one) for one in batches]
+    ladder = ladders.with_batches(state.ladder, batches, sizes, config.memory)
+    # From the first mark to the test none is replaced: losses are compared on the same batches.
+    seed = None if state.marked else config.seed
+    kept = sampled(state.reservoir, config.reservoir, batches, state.step, seed)
+    return replace(state, ladder=ladder, reservoir=kept)
 
 
 def trained_on(
@@ -223,12 +228,37 @@ def after_step(
 
     The loss may be lazy, such as a tensor on a device: it is looked at once in a spacing.
     """
-    return look(count_step(state, config, loss), config, learner)
+    return look(count_steps(state, config, (loss,)), config, learner)
 
 
-def count_step(state: ReplayState, config: ReplayConfig, loss: Any) -> ReplayState:
-    """Return the state after a step with its loss, not looked at yet."""
-    step, partial = state.step + 1, state.partial + loss
+def calm_steps(state: ReplayState, config: ReplayConfig) -> int:
+    """Return how many steps can be made after `with_snapshot` before the run is looked at.
+
+    None of them completes a spacing, is marked, has something due or trains on mixed rows.
+
+    Examples
+    --------
+    >>> calm_steps(ReplayState(step=40, next_test=100), ReplayConfig((Candidate(0.9),)))
+    11
+    """
+    if config.candidates[state.place].is_mixed:
+        return 0
+    step, spacing = state.step, config.spacing
+    looks = [one for one in marks(state.next_test, spacing) if one > step]
+    looks += [(step // spacing + 1) * spacing, max(state.next_test, step + 1)]
+    if state.place > 0 and config.policy != "fastest":
+        looks.append(max(state.hold, step + 1))
+    return min(looks) - step - 1
+
+
+def count_steps(state: ReplayState, config: ReplayConfig, losses: Sequence[Any]) -> ReplayState:
+    """Return the state after steps with their losses, not looked at yet.
+
+    Only the last of them may complete a spacing.
+    """
+    step, partial = state.step + len(losses), state.partial
+    for loss in losses:
+        partial = partial + loss
     if step % config.spacing:
         return replace(state, step=step, partial=partial)
     recent = (*state.recent, float(partial) / config.spacing)[-(2**config.rungs) :]
@@ -263,33 +293,9 @@ def has_risen(state: ReplayState, config: ReplayConfig) -> bool:
     *before, last = state.recent
     if not math.isfinite(last):
         return True
-    return bool(before) and last > config.rises * float(np.median(before))
-
-
-def _sampled(state: ReplayState, config: ReplayConfig, batch: Any) -> tuple[Any, ...]:
-    """Algorithm R (Vitter, 1985): each batch so far is kept with the same probability.
-
-    Between the first mark and the test it stays: losses are compared on the same batches.
-    """
-    kept = state.reservoir
-    if len(kept) < config.reservoir:
-        return (*kept, batch)
-    if state.marked:
-        return kept
-    place = _place(config.seed, state.step)
-    return (*kept[:place], batch, *kept[place + 1 :]) if place < len(kept) else kept
-
-
-def _place(seed: int, step: int) -> int:
-    """Return a random whole number from 0 to a step, of that step alone."""
-    block, inside = divmod(step, _BLOCK)
-    return int(_uniform(seed, block)[inside] * (step + 1))
-
-
-@lru_cache(maxsize=2)
-def _uniform(seed: int, block: int) -> tuple[float, ...]:
-    """Return random numbers of a block of steps: one generator for each step costs too much."""
-    return tuple(np.random.default_rng([seed, 1, block]).random(_BLOCK).tolist())
+    if not before or last <= config.rises * min(before):  # then it is below the median, too
+        return False
+    return last > config.rises * float(np.median(before))
 
 
 def next_test(state: ReplayState, config: ReplayConfig, stretch: int) -> int:

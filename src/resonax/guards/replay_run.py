@@ -23,17 +23,19 @@ __all__ = [
     "ReplayRun",
     "announce",
     "as_candidates",
+    "begin",
+    "count",
     "finish",
     "init",
     "is_pending",
     "report",
     "sized",
     "step",
+    "trained_on",
 ]
 
 _LOGGER = logging.getLogger("resonax")
 _ROWS = 128  # least rows of the reservoir
-_COPIES = 3  # of the learner that a replay holds for a while
 
 
 class ReplayLearner(Learner, Protocol):
@@ -45,6 +47,13 @@ class ReplayLearner(Learner, Protocol):
 
     def saved_size(self, saved: Any) -> int:
         """Return the bytes that a copy takes."""
+        ...
+
+    def replay_size(self, saved: Sequence[Any], batches: Sequence[Any]) -> int:
+        """Return the bytes that a replay took beyond the copies of snapshots.
+
+        ``batches`` are those that it was judged on.
+        """
         ...
 
 
@@ -89,18 +98,38 @@ def sized(run: ReplayRun, rows: int) -> ReplayRun:
 
 def step(run: ReplayRun, learner: ReplayLearner, batch: Any) -> tuple[ReplayRun, Any]:
     """Train the learner on a batch; the run after it, not looked at yet, and the loss."""
+    run = begin(run, learner)
+    loss = learner.step(trained_on(run, learner, batch))
+    return count(run, learner, (batch,), (loss,)), loss
+
+
+def begin(run: ReplayRun, learner: ReplayLearner) -> ReplayRun:
+    """Return the run before a step, with a snapshot if it is time for one."""
+    learner.set(run.setting)
+    state = replay.with_snapshot(run.state, run.config, learner)
+    return run if state is run.state else replace(run, state=state)
+
+
+def trained_on(run: ReplayRun, learner: ReplayLearner, batch: Any) -> Any:
+    """Return what a step trains on when a batch has come: it, or mixed rows of recent ones."""
+    config, used = run.config, run.setting
+    if not used.is_mixed:
+        return batch
+    state = replay.with_batches(run.state, config, learner, (batch,))
+    return replay.trained_on(state, config, learner, used, len(state.ladder.batches))
+
+
+def count(
+    run: ReplayRun, learner: ReplayLearner, batches: Sequence[Any], losses: Sequence[Any]
+) -> ReplayRun:
+    """Return the run after steps, not looked at yet; only the last may complete a spacing."""
     config = run.config
-    state = replay.before_step(run.state, config, learner, batch)
-    used = config.candidates[state.place]
-    learner.set(used)
-    count = len(state.ladder.batches)
-    loss = learner.step(replay.trained_on(state, config, learner, used, count))
-    state = replay.count_step(state, config, loss)
-    made = replace(run, state=state)
+    state = replay.with_batches(run.state, config, learner, batches)
+    state = replay.count_steps(state, config, losses)
     if state.step % config.spacing:
-        return made, loss
-    memory = max(run.memory, _size(state, learner, 0))
-    return replace(made, losses=(*run.losses, state.recent[-1]), memory=memory), loss
+        return replace(run, state=state)
+    memory = _most(run.memory, state, learner)
+    return replace(run, state=state, losses=(*run.losses, state.recent[-1]), memory=memory)
 
 
 def is_pending(run: ReplayRun) -> bool:
@@ -116,22 +145,27 @@ def finish(run: ReplayRun, learner: ReplayLearner) -> ReplayRun:
     new = state.decisions[len(run.state.decisions) :]
     period = _period(state, learner) if new else None
     events = tuple(event_of(one, run.config.policy, period) for one in new)
-    memory = max(run.memory, _size(state, learner, _COPIES))
+    copies = [one.saved for one in run.state.ladder.snapshots]
+    extra = learner.replay_size(copies, run.state.reservoir)
     return replace(
         run,
         state=state,
         events=(*run.events, *events),
         judged=(*run.judged, *judged),
-        memory=memory,
+        memory=_most(run.memory, run.state, learner, extra),
     )
 
 
-def _size(state: ReplayState, learner: ReplayLearner, copies: int) -> int:
-    """Return the bytes of snapshots and batches, and of some copies of the newest snapshot."""
-    inside = {id(one) for one in state.ladder.batches}
-    outside = sum(learner.size(one) for one in state.reservoir if id(one) not in inside)
-    saved = [learner.saved_size(one.saved) for one in state.ladder.snapshots]
-    return state.ladder.size + outside + sum(saved) + copies * max(saved, default=0)
+def _most(memory: int, state: ReplayState, learner: ReplayLearner, extra: int = 0) -> int:
+    """Return the most bytes so far, with those of snapshots, batches and others now."""
+    copies = sum(learner.saved_size(one.saved) for one in state.ladder.snapshots)
+    sizes = {id(one): learner.size(one) for one in state.reservoir}
+    held = state.ladder.size + copies + extra
+    if held + sum(sizes.values()) <= memory:
+        return memory
+    for one in state.ladder.batches:
+        sizes.pop(id(one), None)  # those are counted already
+    return max(memory, held + sum(sizes.values()))
 
 
 def _period(state: ReplayState, learner: ReplayLearner) -> float | None:
@@ -144,7 +178,7 @@ def report(run: ReplayRun, learner: ReplayLearner) -> ReplayReport:
     return replay_report(
         run.state,
         run.config,
-        memory=max(run.memory, _size(run.state, learner, 0)),
+        memory=_most(run.memory, run.state, learner),
         period=_period(run.state, learner),
         losses=run.losses,
         events=run.events,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 __all__ = ["EMPTY", "Parts", "Window", "window_of"]
@@ -19,7 +20,7 @@ class Parts(NamedTuple):
 
 
 class Window(Sequence[Any]):
-    """A sequence of which `append` and `drop` return new ones that share its parts.
+    """A sequence of which `extend` and `drop` return new ones that share its parts.
 
     A plain tuple of some hundred batches would be copied at every step, and the counter of each
     batch touched: out of the cache of a processor that trains, that is most of the work of a guard.
@@ -42,12 +43,17 @@ class Window(Sequence[Any]):
         chunk, inside = divmod(place, _CHUNK)
         return chunks[chunk][inside] if chunk < len(chunks) else last[inside]
 
-    def append(self, item: Any) -> Window:
-        """Return it with one more at the end."""
+    def __iter__(self) -> Iterator[Any]:
         chunks, last, gone = self.parts
-        last = (*last, item)
-        full = len(last) == _CHUNK
-        return Window(Parts((*chunks, last), (), gone) if full else Parts(chunks, last, gone))
+        return islice(chain.from_iterable((*chunks, last)), gone, None)
+
+    def extend(self, items: Iterable[Any]) -> Window:
+        """Return it with more at the end."""
+        chunks, last, gone = self.parts
+        last = (*last, *items)
+        full = len(last) // _CHUNK * _CHUNK
+        new = (last[place : place + _CHUNK] for place in range(0, full, _CHUNK))
+        return Window(Parts((*chunks, *new), last[full:], gone))
 
     def drop(self, count: int) -> Window:
         """Return it without so many at the start, at most all of them."""
@@ -66,11 +72,8 @@ def window_of(items: Iterable[Any]) -> Window:
 
     Examples
     --------
-    >>> window = window_of(range(100)).append(100).drop(90)
+    >>> window = window_of(range(99)).extend([99, 100]).drop(90)
     >>> list(window), window[0], window[-1], window[3:5]
     ([90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100], 90, 100, (93, 94))
     """
-    made = EMPTY
-    for item in items:
-        made = made.append(item)
-    return made
+    return EMPTY.extend(items)

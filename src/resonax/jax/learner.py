@@ -13,7 +13,7 @@ import optax
 from jax import Array
 
 from resonax.checks import ArgumentError
-from resonax.guards.learner import Candidate
+from resonax.guards.learner import MOST_COPIES, Candidate
 from resonax.jax import batches as kept
 from resonax.jax import hyperparameters
 from resonax.jax.batches import KeptBatch
@@ -165,3 +165,7 @@ class JaxLearner:
     def saved_size(self, saved: Saved) -> int:
         """Return the bytes of a snapshot."""
         return kept.byte_size(saved)
+
+    def replay_size(self, saved: Sequence[Any], batches: Sequence[Any]) -> int:
+        """Return the bytes of the copies that a replay holds at most."""
+        return MOST_COPIES * max(map(self.saved_size, saved), default=0)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from resonax.guards.learner import Candidate
+from resonax.guards.learner import MOST_COPIES, Candidate
 from resonax.online import calls
 from resonax.online.calls import Call
 from resonax.online.libraries import Library
@@ -137,6 +137,10 @@ class CopiedLearner:
     def saved_size(self, saved: Any) -> int:
         """Return the bytes of a copy; of one that cannot be pickled they are not known."""
         return len(saved) if self.is_pickled else 0
+
+    def replay_size(self, saved: Sequence[Any], batches: Sequence[Any]) -> int:
+        """Return the bytes of the copies that a replay holds at most."""
+        return MOST_COPIES * max(map(self.saved_size, saved), default=0)
 
 
 def _can_pickle(model: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -36,7 +37,7 @@ def does_better(
         return False
     now, average = learner.save(), averaged.module
     own = learner.loss(batches)
-    learner.load(now._replace(tensors=[*average.parameters(), *average.buffers()]))
+    learner.load(replace(now, tensors=[*average.parameters(), *average.buffers()]))
     try:
         return learner.loss(batches) < own
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,9 +13,9 @@ from torch import Tensor
 __all__ = [
     "KeptBatch",
     "byte_count",
-    "byte_size",
     "can_mix",
     "copied",
+    "form_of",
     "mix_rows",
     "tensors_of",
     "with_tensors",
@@ -26,13 +26,14 @@ class KeptBatch(NamedTuple):
     """One call of `step`: the loss function, its arguments, and what else shaped the update.
 
     ``own`` are the user's hyperparameters of each group at that step, ``random`` the states of
-    random numbers before it.
+    random numbers before it, ``size`` the bytes of all of it.
     """
 
     loss_fn: Callable[..., Tensor]
     parts: tuple[tuple[Any, ...], ...]  # one of arguments for each backward pass
     own: tuple[dict[str, Any], ...]
     random: Any  # a `RandomState`
+    size: int = 0
 
 
 def tensors_of(value: Any) -> list[Tensor]:
@@ -55,7 +56,11 @@ def _collect(value: Any, found: list[Tensor]) -> None:
 
 def copied(value: Any) -> Any:
     """Return arguments with copies of their tensors, as loaders may fill one buffer again."""
-    return with_tensors(value, iter([one.detach().clone() for one in tensors_of(value)]))
+    return _mapped(_copy, value)
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return (tensor.detach() if tensor.requires_grad else tensor).clone()
 
 
 def byte_count(value: Any) -> int:
@@ -63,22 +68,26 @@ def byte_count(value: Any) -> int:
     return sum(one.nbytes for one in tensors_of(value))
 
 
-def byte_size(batch: KeptBatch) -> int:
-    """Return the bytes of a batch, with those of the random state of its step."""
-    return byte_count(batch.parts) + byte_count(batch.random)
-
-
-def with_tensors(value: Any, tensors: Any) -> Any:
+def with_tensors(value: Any, tensors: Iterator[Tensor]) -> Any:
     """Return arguments with other tensors in place of theirs, in the order of `tensors_of`."""
+    return _mapped(lambda _: next(tensors), value)
+
+
+def _mapped(function: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Return arguments with a function of each tensor in its place."""
     if isinstance(value, Tensor):
-        return next(tensors)
+        return function(value)
     if isinstance(value, dict):
-        return type(value)((key, with_tensors(item, tensors)) for key, item in value.items())
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(with_tensors(item, tensors) for item in value))
+        return type(value)((key, _mapped(function, item)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
-        return type(value)(with_tensors(item, tensors) for item in value)
+        made = [_mapped(function, item) for item in value]
+        return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
     return value
+
+
+def form_of(parts: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    """Return shapes and types of the tensors of each part: batches of one form can be mixed."""
+    return [[(one.shape, one.dtype) for one in tensors_of(part)] for part in parts]
 
 
 def _rows(part: tuple[Any, ...]) -> int | None:
@@ -87,11 +96,11 @@ def _rows(part: tuple[Any, ...]) -> int | None:
     return sizes.pop() if len(sizes) == 1 and sizes != {-1} else None
 
 
-def can_mix(batches: Sequence[KeptBatch]) -> bool:
-    """Return whether the rows of batches can be put into another order."""
-    parts = [part for batch in batches for part in batch.parts]
-    shapes = {tuple((one.shape[1:], one.dtype) for one in tensors_of(part)) for part in parts}
-    return len(shapes) == 1 and all(_rows(part) for part in parts)
+def can_mix(parts: Iterable[tuple[Any, ...]]) -> bool:
+    """Return whether the rows of parts of batches can be put into another order."""
+    found = list(parts)
+    shapes = {tuple((one.shape[1:], one.dtype) for one in tensors_of(part)) for part in found}
+    return len(shapes) == 1 and all(_rows(part) for part in found)
 
 
 class _Mixed(Sequence[KeptBatch]):
@@ -113,8 +122,7 @@ class _Mixed(Sequence[KeptBatch]):
             return [self[one] for one in range(len(self))[place]]
         batch, new = self._like[place], []
         for part, (owner, inside) in zip(batch.parts, self._places[place], strict=True):
-            picked = [_gather(column, owner, inside) for column in self._columns]
-            new.append(with_tensors(part, iter(picked)))
+            new.append(with_tensors(part, iter(_gather(self._columns, owner, inside))))
         return batch._replace(parts=tuple(new))
 
 
@@ -140,9 +148,13 @@ def mix_rows(
     return _Mixed(columns, like, places)
 
 
-def _gather(column: Sequence[Tensor], owner: np.ndarray, inside: np.ndarray) -> Tensor:
-    """Return rows of several tensors, without joining those that give none."""
+def _gather(
+    columns: Sequence[Sequence[Tensor]], owner: np.ndarray, inside: np.ndarray
+) -> list[Tensor]:
+    """Return rows of several tensors for each column, without joining those that give none."""
     used, which = np.unique(owner, return_inverse=True)
-    first = np.cumsum([0, *(len(column[one]) for one in used[:-1])])
-    joined = torch.cat([column[one] for one in used])
-    return joined[torch.as_tensor(first[which] + inside, device=joined.device)]
+    used = used.tolist()
+    first = np.cumsum([0, *(len(columns[0][one]) for one in used[:-1])])
+    joined = [torch.cat([column[one] for one in used]) for column in columns]
+    places = torch.from_numpy(first[which] + inside)
+    return [one[places.to(one.device)] for one in joined]

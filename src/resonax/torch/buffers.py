@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import Any
-
 import torch
 from torch import Tensor
+
+from resonax.torch.snapshots import copy_tensors
 
 __all__ = ["Buffers"]
 
@@ -25,10 +24,11 @@ class Buffers:
         self._places = [(one._buffers, name) for one in owners for name in one._buffers]
         self._kept: list[tuple[Tensor, int, Tensor] | None] = [None] * len(self._places)
 
-    @torch.no_grad()
     def keep(self) -> None:
         """Copy the buffers as they are now."""
-        again: Any = defaultdict(lambda: ([], []))
+        if not self._places:
+            return
+        copies, buffers = [], []
         for place, (held, name) in enumerate(self._places):
             buffer, kept = held[name], self._kept[place]
             if buffer is None:
@@ -37,11 +37,9 @@ class Buffers:
                 self._kept[place] = buffer, buffer._version, buffer.detach().clone()
             elif buffer.numel() <= _SMALL or kept[1] != buffer._version:
                 self._kept[place] = buffer, buffer._version, kept[2]
-                copies, buffers = again[buffer.device, buffer.dtype]
                 copies.append(kept[2])
                 buffers.append(buffer.detach())
-        for copies, buffers in again.values():
-            torch._foreach_copy_(copies, buffers)  # pyright: ignore[reportPrivateImportUsage]
+        copy_tensors(copies, buffers)
 
     @torch.no_grad()
     def restore(self) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 
 from torch import Tensor
 
-from resonax.guards import replay
-from resonax.torch.batches import KeptBatch, copied
-from resonax.torch.replay import ReplayInstrument, check_call
+from resonax.guards import replay_run
+from resonax.torch.batches import KeptBatch, byte_count, copied
+from resonax.torch.replay import ReplayInstrument
 
 __all__ = ["DrivenReplay"]
 
@@ -39,27 +39,25 @@ class DrivenReplay(ReplayInstrument):
         """Keep what a step begins with; the update of some trainers begins before its loss."""
         if self._kept is None:
             self._kept = self._learner.keep(_unknown, ())
-            self._state = replay.with_snapshot(self._state, self._config, self._learner)
+            if not self._steps:
+                self._run = replay_run.begin(self._run, self._learner)
         return self._kept
 
     def begin(self, loss_fn: Callable[..., Tensor], *part: Any) -> tuple[Any, ...]:
         """Take a part of a batch before its forward pass; return what to train on."""
-        check_call(loss_fn, (part,))
+        self._check(loss_fn, (part,))
         if not self._parts:
             with self._replaying():
                 self._resume(loss_fn)
         self._kept = kept = self._start()._replace(loss_fn=loss_fn)
-        mine = kept._replace(parts=(copied(part),))
-        self._check_batch(mine)
+        mine = kept._replace(parts=(copied(part),), size=kept.size + self._size)
         number, self._parts = len(self._parts), (*self._parts, *mine.parts)
-        used = self.setting
-        if not used.is_mixed:
+        if not self.setting.is_mixed:
             return part
         # Each part draws rows of its own; the first draws those of a step of one part.
-        config = replace(self._config, seed=self._config.seed + (number << 32))
-        state = replay.with_batch(self._state, config, self._learner, mine)
-        count = len(state.ladder.batches)
-        return replay.trained_on(state, config, self._learner, used, count).parts[0]
+        config = replace(self._run.config, seed=self._run.config.seed + (number << 32))
+        run = replace(self._run, config=config)
+        return replay_run.trained_on(run, self._learner, mine).parts[0]
 
     def add(self, loss: Tensor) -> None:
         """Take the loss of a part, as it is differentiated."""
@@ -80,13 +78,9 @@ class DrivenReplay(ReplayInstrument):
         self._kept, self._parts, self._loss = None, (), 0.0
         if kept is None or not parts:
             return
-        config, learner = self._config, self._learner
-        learner.random.end(kept.random)
-        state = replay.with_batch(self._state, config, learner, kept._replace(parts=parts))
-        learner.set(config.candidates[state.place])
-        self._state, self._is_pending = replay.count_step(state, config, loss), True
+        self._learner.random.end(kept.random)
         with self._replaying():
-            self._finish()
+            self._add(kept._replace(parts=parts, size=kept.size + byte_count(parts)), loss)
 
     @contextmanager
     def _replaying(self) -> Iterator[None]:

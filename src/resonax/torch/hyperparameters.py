@@ -18,6 +18,7 @@ __all__ = ["Hyperparameters", "Knob", "Options", "find_knob"]
 Options = tuple[dict[str, Any], ...]  # of each group: all but its parameters
 
 _PARAMETERS = ("params", "param_names")
+_NONE = object()
 _PLAIN = (float, int, bool, str, type(None))
 
 
@@ -82,6 +83,8 @@ class Hyperparameters:
         self._optimizer = optimizer
         self._count = len(self._groups)
         self._last: Options = ()
+        self._seen: list[dict[str, Any]] = []  # the groups as they were when last read
+        self._unlowered: Any = _NONE  # a candidate that lowers nothing of these
         self._has_tensors = bool(tensors_of([dict(one, params=None) for one in self._groups]))
 
     @property
@@ -90,26 +93,24 @@ class Hyperparameters:
 
     def own(self) -> Options:
         """Return what each group has between two steps: the user's own, as schedules left it."""
-        if len(self._groups) != self._count:
+        groups = self._optimizer.param_groups
+        if len(groups) != self._count:
             raise ArgumentError("make the guard after the last parameter group has been added")
-        if not self._is_last():
+        if self._has_tensors or not self._is_seen(groups):
             self._last = tuple(
                 {name: _kept(one) for name, one in group.items() if name not in _PARAMETERS}
-                for group in self._groups
+                for group in groups
             )
+            self._seen = [group | mine for group, mine in zip(groups, self._last, strict=True)]
+            self._unlowered = _NONE
         return self._last
 
-    def _is_last(self) -> bool:
-        """Return whether the groups hold what they held last; for tensors it is not looked at."""
-        return (
-            bool(self._last)
-            and not self._has_tensors
-            and all(
-                group[name] == one
-                for group, last in zip(self._groups, self._last, strict=True)
-                for name, one in last.items()
-            )
-        )
+    def _is_seen(self, groups: list[dict[str, Any]]) -> bool:
+        """Return whether the groups are as they were; their parameters must be the same list."""
+        for group, seen in zip(groups, self._seen, strict=False):
+            if group["params"] is not seen["params"] or group != seen:
+                return False
+        return bool(self._seen)
 
     def largest_momentum(self, own: Options) -> float:
         """Return the largest momentum of all groups; 0 for an optimizer without one."""
@@ -117,13 +118,24 @@ class Hyperparameters:
             return 0.0
         return max(float(self.knob.get(options)) for options in own)
 
+    def are_in_force(self, own: Options, candidate: Candidate | None) -> bool:
+        """Return whether the groups hold a candidate's numbers as they are.
+
+        They do if the user's own were the same when they were last read, and none is lowered.
+        """
+        if own is not self._last:
+            return False
+        if self._unlowered is not candidate:
+            lowers = candidate is not None and (
+                candidate.lr != 1 or candidate.momentum < self.largest_momentum(own)
+            )
+            self._unlowered = _NONE if lowers else candidate
+        return self._unlowered is candidate
+
     @contextlib.contextmanager
     def in_force(self, own: Options, candidate: Candidate | None) -> Iterator[None]:
         """Give the groups a candidate's numbers, where the user's own were these."""
-        lowers = candidate is not None and (
-            candidate.lr != 1 or candidate.momentum < self.largest_momentum(own)
-        )
-        if own is self._last and not lowers:  # the groups hold them now
+        if self.are_in_force(own, candidate):
             yield
             return
         before = self.own()

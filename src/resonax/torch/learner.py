@@ -12,7 +12,8 @@ from torch import Tensor
 
 from resonax.checks import ArgumentError
 from resonax.guards.learner import Candidate
-from resonax.torch.batches import KeptBatch, byte_size, can_mix, mix_rows, tensors_of, with_tensors
+from resonax.guards.rows import row_summary
+from resonax.torch.batches import KeptBatch, byte_count, can_mix, mix_rows, tensors_of, with_tensors
 from resonax.torch.buffers import Buffers
 from resonax.torch.groups import check_module
 from resonax.torch.hyperparameters import Hyperparameters, find_knob
@@ -70,9 +71,15 @@ class TorchLearner:
         """Return the largest momentum of all groups; 0 for an optimizer without one."""
         return self.hyperparameters.largest_momentum(self.hyperparameters.own())
 
-    def keep(self, loss_fn: Callable[..., Tensor], parts: tuple[tuple[Any, ...], ...]) -> KeptBatch:
-        """Return the batch of the step that comes, with all that is needed to make it again."""
-        return KeptBatch(loss_fn, parts, self.hyperparameters.own(), self.random.before_step())
+    def keep(
+        self, loss_fn: Callable[..., Tensor], parts: tuple[tuple[Any, ...], ...], size: int = 0
+    ) -> KeptBatch:
+        """Return the batch of the step that comes, with all that is needed to make it again.
+
+        ``size`` is the bytes of its parts.
+        """
+        random = self.random.before_step()
+        return KeptBatch(loss_fn, parts, self.hyperparameters.own(), random, size + random.size)
 
     def set(self, candidate: Candidate) -> None:
         """Train with this candidate from now on."""
@@ -86,7 +93,7 @@ class TorchLearner:
         """Continue with earlier random numbers."""
         self.random.write(states)
 
-    def _tensors(self) -> list[Tensor]:
+    def tensors(self) -> list[Tensor]:
         """Return weights and buffers, those that no state_dict holds too."""
         return [*self.model.parameters(), *self.model.buffers()]
 
@@ -97,11 +104,11 @@ class TorchLearner:
         """Return a copy of weights, buffers, optimizer state and gradient scaler."""
         states = [self.optimizer.state.get(weight, {}) for weight in self._weights()]
         scaler = None if self.scaler is None else self.scaler.state_dict()
-        return self.holder.save(self._tensors(), states, scaler)
+        return self.holder.save(self.tensors(), states, scaler)
 
     def load(self, saved: Saved) -> None:
         """Become what `save` returned."""
-        copy_back(saved, self._tensors(), self.optimizer.state, self._weights())
+        copy_back(saved, self.tensors(), self.optimizer.state, self._weights())
         if self.scaler is not None:
             self.scaler.load_state_dict(saved.scaler)
 
@@ -109,13 +116,15 @@ class TorchLearner:
         """Train on a batch; an exception in the loss leaves all as it was."""
         self.random.begin(batch.random)
         self.optimizer.zero_grad()
-        with self.hyperparameters.in_force(batch.own, self.candidate):
-            loss = self._differentiate(batch)
-            self._update()
+        if self.hyperparameters.are_in_force(batch.own, self.candidate):
+            loss = self._train(batch)
+        else:
+            with self.hyperparameters.in_force(batch.own, self.candidate):
+                loss = self._train(batch)
         self.random.end(batch.random)
         return loss
 
-    def _differentiate(self, batch: KeptBatch) -> Tensor:
+    def _train(self, batch: KeptBatch) -> Tensor:
         self._buffers.keep()
         total = None
         try:
@@ -129,7 +138,8 @@ class TorchLearner:
             self.random.write(batch.random)
             raise
         assert total is not None
-        return total
+        self._update()
+        return total.reshape(()) if total.ndim else total
 
     def _update(self) -> None:
         if self.scaler is None:
@@ -150,8 +160,8 @@ class TorchLearner:
         self.model.eval()
         try:
             self.set_random_state(batches[0].random)  # the same draws for all that is compared
-            if len(batches) > 1 and sum(map(byte_size, batches)) <= _JOINED and can_mix(batches):
-                batches = [_joined(batches)]
+            if len(batches) > 1 and sum(one.size for one in batches) <= _JOINED:
+                batches = _joined(batches)
             losses = [batch.loss_fn(*part).detach() for batch in batches for part in batch.parts]
             mean = float(sum(losses)) / len(losses)
         finally:
@@ -171,15 +181,33 @@ class TorchLearner:
 
     def size(self, batch: KeptBatch) -> int:
         """Return the bytes of a batch."""
-        return byte_size(batch)
+        return batch.size
+
+    def summary(self, batch: KeptBatch) -> np.ndarray:
+        """Return some numbers of the mean row of the first floating tensor of a batch."""
+        tensors = tensors_of(batch.parts)
+        first = next((one for one in tensors if one.is_floating_point()), tensors[0])
+        mean = first.detach().float().mean(dim=0, keepdim=True)
+        return row_summary(mean.cpu().numpy())
+
+    def saved_size(self, saved: Saved) -> int:
+        """Return the bytes of a copy."""
+        return saved.size
+
+    def replay_size(self, saved: Sequence[Saved], batches: Sequence[KeptBatch]) -> int:
+        """Return the bytes of copies beyond these, and of batches that were joined."""
+        copies = self.holder.most - sum(one.size for one in saved)
+        return max(copies, 0) + min(sum(byte_count(one.parts) for one in batches), _JOINED)
 
 
-def _joined(batches: Sequence[KeptBatch]) -> KeptBatch:
-    """Return one batch of all rows."""
+def _joined(batches: Sequence[KeptBatch]) -> Sequence[KeptBatch]:
+    """Return one batch of all rows, where they can be joined."""
     parts = [part for batch in batches for part in batch.parts]
+    if not can_mix(parts):
+        return batches
     columns = zip(*(tensors_of(part) for part in parts), strict=True)
     joined = with_tensors(parts[0], iter([torch.cat(list(column)) for column in columns]))
-    return batches[0]._replace(parts=(joined,))
+    return [batches[0]._replace(parts=(joined,))]
 
 
 def _checked(loss: Any) -> Tensor:

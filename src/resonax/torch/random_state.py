@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ __all__ = ["RandomState", "RandomStates", "devices_of"]
 
 _FIRST = 8  # steps at the start of which the loss is looked at
 _EVERY = 64  # and one of so many later
+_WORDS = 2500  # bytes of a state of the Mersenne Twister
 
 
 class RandomState(NamedTuple):
@@ -22,6 +24,12 @@ class RandomState(NamedTuple):
     torch: tuple[Tensor, ...]  # of the CPU, and of each device
     numpy: tuple[Any, ...] | None = None
     python: tuple[Any, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all states."""
+        others = [one for one in (self.numpy, self.python) if one is not None]
+        return sum(one.nbytes for one in self.torch) + _WORDS * len(others)
 
 
 def devices_of(model: torch.nn.Module) -> list[torch.device]:
@@ -40,6 +48,7 @@ class RandomStates:
 
     def __init__(self, devices: Iterable[torch.device]):
         self._devices = list(devices)
+        self._readers = [torch.default_generator.get_state, *map(_reader, self._devices)]
         self._count = 0
         self._draws_others = False
         self._now: RandomState | None = None
@@ -84,8 +93,15 @@ class RandomStates:
         self._now = None
 
     def _read_torch(self) -> tuple[Tensor, ...]:
-        others = (_generator(one).get_rng_state(*_named(one)) for one in self._devices)
-        return (torch.get_rng_state(), *others)
+        return tuple([read() for read in self._readers])
+
+
+def _reader(device: torch.device) -> Callable[[], Tensor]:
+    """Return what reads the state of a device's generator: of CUDA without a look at the device."""
+    if device.type == "cuda":
+        torch.cuda.init()
+        return torch.cuda.default_generators[device.index].get_state
+    return partial(_generator(device).get_rng_state, *_named(device))
 
 
 def _generator(device: torch.device) -> Any:

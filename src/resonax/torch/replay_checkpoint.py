@@ -2,57 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 from resonax.checks import ArgumentError
-from resonax.guards.decision_log import as_decision, plain_decision
+from resonax.guards.decision_log import Judged, as_decision, plain_decision
 from resonax.guards.ladder import Ladder, Snapshot
 from resonax.guards.replay import ReplayConfig, ReplayState
+from resonax.guards.replay_run import ReplayRun
 from resonax.guards.report import Event
 from resonax.guards.window import window_of
-from resonax.torch.batches import KeptBatch
+from resonax.torch.batches import KeptBatch, byte_count
 from resonax.torch.learner import TorchLearner
 from resonax.torch.random_state import RandomState
 from resonax.torch.snapshots import Saved
 
-__all__ = ["load_guard", "save_guard", "with_loss"]
+__all__ = ["load_run", "save_run", "with_loss"]
 
-_FORMAT = 3
-Loaded = tuple[ReplayState, tuple[float, ...], tuple[Event, ...], int]
+_FORMAT = 4
 
 
 def _missing(*_: Any) -> Any:
     raise ArgumentError("this guard was loaded; call step once before anything is replayed")
 
 
-def save_guard(
-    state: ReplayState, losses: tuple[float, ...], events: tuple[Event, ...], peak: int
-) -> dict[str, Any]:
-    """Return the state of a guard without its loss functions."""
+def save_run(run: ReplayRun, learner: TorchLearner) -> dict[str, Any]:
+    """Return a run as plain values and tensors, without its loss functions."""
+    state = run.state
     plain = {one.name: getattr(state, one.name) for one in fields(state)}
     ladder = state.ladder
-    plain["partial"] = float(state.partial)
-    plain["reservoir"] = [_batch(one) for one in state.reservoir]
+    for one in ladder.snapshots:
+        learner.holder.share(one.saved)
+    places = {id(one): place for place, one in enumerate(ladder.batches)}
+    plain["reservoir"] = [
+        places[id(one)] if id(one) in places else _batch(one) for one in state.reservoir
+    ]
     plain["ladder"] = {
         "snapshots": [(one.step, _snapshot(one.saved)) for one in ladder.snapshots],
         "batches": [_batch(one) for one in ladder.batches],
         "sizes": list(ladder.sizes),
     }
     plain["decisions"] = [plain_decision(one) for one in state.decisions]
-    events_ = [(one.step, one.kind, one.text, one.momentum, one.period) for one in events]
+    events = [(one.step, one.kind, one.text, one.momentum, one.period) for one in run.events]
     return {
         "format": _FORMAT,
         "state": plain,
-        "losses": list(losses),
-        "events": events_,
-        "peak": peak,
+        "losses": list(run.losses),
+        "events": events,
+        "peak": run.memory,
+        "reservoir": run.config.reservoir,
+        "judged": [tuple(one) for one in run.judged],
     }
 
 
 def _snapshot(saved: Saved) -> tuple[Any, ...]:
-    saved.wait()
     return saved.tensors, saved.states, saved.scaler
 
 
@@ -60,42 +63,53 @@ def _batch(batch: KeptBatch) -> tuple[Any, ...]:
     return batch.parts, batch.own, tuple(batch.random)
 
 
-def load_guard(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearner) -> Loaded:
-    """Return the state that `save_guard` took apart; `ArgumentError` if it does not fit."""
+def load_run(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearner) -> ReplayRun:
+    """Return the run that `save_run` took apart; `ArgumentError` if it does not fit."""
     if saved.get("format") != _FORMAT:
         raise ArgumentError("this is not the state of a guard by replay of this version")
     plain = dict(saved["state"])
     ladder = plain["ladder"]
-    shapes = [tuple(one.shape) for one in learner.save().tensors]
-    snapshots = tuple(Snapshot(step, Saved(*kept)) for step, kept in ladder["snapshots"])
-    if any([tuple(one.shape) for one in each.saved.tensors] != shapes for each in snapshots):
-        raise ArgumentError("this state is of another model: its tensors have other shapes")
+    shapes = [tuple(one.shape) for one in learner.tensors()]
+    for _, (tensors, *_) in ladder["snapshots"]:
+        if [tuple(one.shape) for one in tensors] != shapes:
+            raise ArgumentError("this state is of another model: its tensors have other shapes")
     if max(plain["places"]) >= len(config.candidates):
         raise ArgumentError("this state is of a guard with other candidates")
-    sizes = tuple(ladder["sizes"])
-    batches = window_of(_batches(ladder["batches"]))
-    plain["ladder"] = Ladder(snapshots, batches, window_of(sizes), sum(sizes))
-    plain["reservoir"] = _batches(plain["reservoir"])
+    adopt = learner.holder.adopt
+    snapshots = tuple(Snapshot(step, adopt(*kept)) for step, kept in ladder["snapshots"])
+    batches, sizes = [_loaded(*one) for one in ladder["batches"]], ladder["sizes"]
+    plain["ladder"] = Ladder(snapshots, window_of(batches), window_of(sizes), sum(sizes))
+    plain["reservoir"] = tuple(
+        batches[one] if isinstance(one, int) else _loaded(*one) for one in plain["reservoir"]
+    )
     plain["decisions"] = tuple(as_decision(one) for one in plain["decisions"])
     for name in ("places", "recent", "marked"):
         plain[name] = tuple(plain[name])
-    events = tuple(Event(*one) for one in saved["events"])
-    return ReplayState(**plain), tuple(saved["losses"]), events, saved["peak"]
-
-
-def _batches(kept: Any) -> tuple[KeptBatch, ...]:
-    return tuple(
-        KeptBatch(_missing, parts, own, RandomState(*random)) for parts, own, random in kept
+    return ReplayRun(
+        replace(config, reservoir=saved["reservoir"]),
+        ReplayState(**plain),
+        losses=tuple(saved["losses"]),
+        events=tuple(Event(*one) for one in saved["events"]),
+        judged=tuple(Judged(*one) for one in saved["judged"]),
+        memory=saved["peak"],
     )
 
 
-def with_loss(state: ReplayState, loss_fn: Any) -> ReplayState:
-    """Give the batches of a loaded state their loss function."""
+def _loaded(parts: Any, own: Any, states: Any) -> KeptBatch:
+    random = RandomState(*states)
+    return KeptBatch(_missing, parts, own, random, byte_count(parts) + random.size)
 
-    def given(batches: Sequence[KeptBatch]) -> tuple[KeptBatch, ...]:
-        return tuple(
-            one._replace(loss_fn=loss_fn) if one.loss_fn is _missing else one for one in batches
-        )
 
-    ladder = state.ladder._replace(batches=window_of(given(state.ladder.batches)))
-    return replace(state, ladder=ladder, reservoir=given(state.reservoir))
+def with_loss(run: ReplayRun, loss_fn: Any) -> ReplayRun:
+    """Give the batches of a loaded run their loss function."""
+    made: dict[int, KeptBatch] = {}  # one of the ladder and the reservoir stays one
+
+    def given(batch: KeptBatch) -> KeptBatch:
+        if batch.loss_fn is not _missing:
+            return batch
+        return made.setdefault(id(batch), batch._replace(loss_fn=loss_fn))
+
+    state = run.state
+    ladder = state.ladder._replace(batches=window_of(map(given, state.ladder.batches)))
+    reservoir = tuple(map(given, state.reservoir))
+    return replace(run, state=replace(state, ladder=ladder, reservoir=reservoir))

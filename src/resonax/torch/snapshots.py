@@ -1,8 +1,11 @@
-"""Copies of a module and its optimizer: made, held somewhere, and put back."""
+"""Copies of a module and its optimizer: made, held somewhere, put back, and made again in place."""
 
 from __future__ import annotations
 
+import weakref
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -11,12 +14,14 @@ from torch import Tensor
 from resonax.checks import suggest
 from resonax.torch.batches import byte_count, tensors_of, with_tensors
 
-__all__ = ["HOLDERS", "Holder", "Saved", "copy_back"]
+__all__ = ["HOLDERS", "Holder", "Saved", "copy_back", "copy_tensors"]
 
 HOLDERS = ("device", "cpu", "pinned")
+_FREE = 1  # copies that nobody holds any more, kept to be filled again
 
 
-class Saved(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Saved:
     """A copy of weights, buffers, the optimizer's state and that of a gradient scaler.
 
     States of the optimizer are in the order of the parameters of its groups. ``ready`` is an event
@@ -26,12 +31,8 @@ class Saved(NamedTuple):
     tensors: list[Tensor]
     states: list[dict[str, Any]]
     scaler: dict[str, Any] | None
+    size: int  # bytes of all tensors
     ready: Any = None
-
-    @property
-    def size(self) -> int:
-        """Bytes of all tensors."""
-        return byte_count((self.tensors, self.states))
 
     def wait(self) -> None:
         """Return when the copy is complete."""
@@ -39,53 +40,143 @@ class Saved(NamedTuple):
             self.ready.synchronize()
 
 
+class _Buffers(NamedTuple):
+    """The tensors of a copy, the form of what is copied, and their bytes."""
+
+    tensors: list[Tensor]
+    form: list[Any]
+    size: int
+
+
 class Holder:
     """Makes copies that live on the device of the model, in memory, or in pinned memory.
 
-    Copies into pinned memory run beside the training: a copy on the device is made first, which
-    takes little time, and travels on a stream of its own. Single numbers stay where they are.
+    The tensors of a copy that nobody holds any more are filled again: fresh memory would take
+    longer to get than to fill. Copies into pinned memory run beside the training: they are made on
+    the device first, which takes little time, and travel on a stream of their own. Single numbers
+    stay where they are.
+
+    Attributes
+    ----------
+    size, most
+        Bytes of all copies now, and the most so far.
     """
 
     def __init__(self, where: str, model: torch.nn.Module):
         if where not in HOLDERS:
             raise suggest("snapshots", str(where), HOLDERS)
         self.where = where
+        self.size = self.most = 0
         devices = {one.device for one in model.parameters()}
         is_beside = where == "pinned" and len(devices) == 1 and next(iter(devices)).type == "cuda"
         self._stream = torch.cuda.Stream(devices.pop()) if is_beside else None
+        self._staged: list[Tensor] = []
+        self._is_staged_read: Any = None  # an event
+        self._free: list[_Buffers] = []
+        self._ends: weakref.WeakKeyDictionary[Saved, Any] = weakref.WeakKeyDictionary()
 
     def save(
         self, tensors: Sequence[Tensor], states: Sequence[dict[str, Any]], scaler: Any
     ) -> Saved:
         """Return a copy."""
-        inner = tensors_of(list(states))
-        copies, ready = self._copies([*tensors, *inner])
-        rest = iter(copies[len(tensors) :])
+        found = [one.detach() for one in (*tensors, *tensors_of(list(states)))]
+        buffers = self._take(found)
+        ready = self._fill(buffers.tensors, found)
+        count, rest = len(tensors), iter(buffers.tensors[len(tensors) :])
         kept = [with_tensors(state, rest) for state in states]
-        return Saved(copies[: len(tensors)], kept, scaler, ready)
+        saved = Saved(buffers.tensors[:count], kept, scaler, buffers.size, ready)
+        self._ends[saved] = _at_end(saved, self._free.append, buffers)
+        return saved
 
-    def _copies(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], Any]:
-        found = [one.detach() for one in tensors]
-        if self.where == "device":
-            return [one.clone() for one in found], None
+    def adopt(self, tensors: list[Tensor], states: list[dict[str, Any]], scaler: Any) -> Saved:
+        """Return a copy of tensors that are somebody else's too, and are never filled again."""
+        saved = Saved(tensors, states, scaler, byte_count((tensors, states)))
+        self._count(saved.size)
+        _at_end(saved, self._count, -saved.size)
+        return saved
+
+    def share(self, saved: Saved) -> None:
+        """Let others hold the tensors of a copy: they are not filled again."""
+        saved.wait()
+        end = self._ends.pop(saved, None)
+        if end is not None:
+            end.detach()
+            _at_end(saved, self._count, -saved.size)
+
+    def _count(self, size: int) -> None:
+        self.size += size
+        self.most = max(self.most, self.size)
+
+    def _take(self, like: list[Tensor]) -> _Buffers:
+        """Return tensors to be filled; those of a copy that is free, where they fit."""
+        form, taken = _form(like), None
+        while self._free and (taken is None or len(self._free) > _FREE):
+            free = self._free.pop()
+            if taken is None and free.form == form:
+                taken = free
+            else:
+                self._count(-free.size)
+        if taken is None:
+            made = [self._empty(one) for one in like]
+            taken = _Buffers(made, form, byte_count(made))
+            self._count(taken.size)
+        return taken
+
+    def _empty(self, like: Tensor) -> Tensor:
+        if self.where == "device" or not like.ndim:
+            return torch.empty_like(like)
+        return torch.empty_like(like, device="cpu", pin_memory=self._stream is not None)
+
+    def _fill(self, copies: list[Tensor], found: list[Tensor]) -> Any:
+        """Copy tensors; an event after which that is done, if it is done beside the training."""
         if self._stream is None:
-            return [one.to("cpu", copy=True) if one.ndim else one.clone() for one in found], None
-        staged = [one.clone() for one in found]
-        self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
-        with torch.cuda.stream(self._stream):
-            made = [_pinned(one, self._stream) for one in staged]
-            ready = torch.cuda.Event()
-            ready.record()
-        return made, ready
+            copy_tensors(copies, found)
+            return None
+        pairs = list(zip(copies, found, strict=True))
+        here = [pair for pair in pairs if pair[0].device == pair[1].device]
+        away = [pair for pair in pairs if pair[0].device != pair[1].device]
+        copy_tensors([one for one, _ in here], [one for _, one in here])
+        return self._send([one for one, _ in away], [one for _, one in away], self._stream)
+
+    def _send(self, to: list[Tensor], of: list[Tensor], beside: torch.cuda.Stream) -> Any:
+        """Copy tensors on their device, and from there on a stream beside the training."""
+        now = torch.cuda.current_stream(beside.device)
+        if self._is_staged_read is not None:
+            now.wait_event(self._is_staged_read)
+        if _form(self._staged) != _form(of):
+            self._count(byte_count(of) - byte_count(self._staged))
+            self._staged = [torch.empty_like(one) for one in of]
+        copy_tensors(self._staged, of)
+        beside.wait_stream(now)
+        with torch.cuda.stream(beside):
+            for copy, staged in zip(to, self._staged, strict=True):
+                copy.copy_(staged, non_blocking=True)
+            self._is_staged_read = torch.cuda.Event()
+            self._is_staged_read.record()
+        return self._is_staged_read
 
 
-def _pinned(staged: Tensor, stream: torch.cuda.Stream) -> Tensor:
-    """Return a copy in pinned memory, which is complete when the stream has reached it."""
-    if not (staged.is_cuda and staged.ndim):
-        return staged
-    staged.record_stream(stream)  # its memory is used there until the copy is made
-    made = torch.empty_like(staged, device="cpu", pin_memory=True)
-    return made.copy_(staged, non_blocking=True)
+def _at_end(saved: Saved, function: Any, *args: Any) -> Any:
+    """Call a function when nobody holds a copy any more, but not when the program ends."""
+    end = weakref.finalize(saved, function, *args)
+    end.atexit = False
+    return end
+
+
+def _form(tensors: Sequence[Tensor]) -> list[Any]:
+    return [(one.shape, one.dtype, one.device) for one in tensors]
+
+
+@torch.no_grad()
+def copy_tensors(to: Sequence[Tensor], of: Sequence[Tensor]) -> None:
+    """Copy tensors into others, those of one kind at once."""
+    kinds: Any = defaultdict(lambda: ([], []))
+    for copy, tensor in zip(to, of, strict=True):
+        copies, tensors = kinds[copy.device, tensor.device, tensor.dtype]
+        copies.append(copy)
+        tensors.append(tensor)
+    for copies, tensors in kinds.values():
+        torch._foreach_copy_(copies, tensors)  # pyright: ignore[reportPrivateImportUsage]
 
 
 @torch.no_grad()
@@ -94,8 +185,7 @@ def copy_back(
 ) -> None:
     """Put a copy back, into the same tensors where there are such; the copy stays as it is."""
     saved.wait()
-    for tensor, kept in zip(tensors, saved.tensors, strict=True):
-        tensor.detach().copy_(kept)
+    copy_tensors([one.detach() for one in tensors], [one.detach() for one in saved.tensors])
     for weight, kept in zip(weights, saved.states, strict=True):
         if kept:
             states[weight] = _put_back(states.get(weight, {}), kept, weight)
