@@ -251,6 +251,28 @@ def test_extra_work_stays_within_the_budget_in_the_long_run():
     assert (whole.work - half.work) / 4000 < 1.3 * config.budget
 
 
+def test_calm_steps_end_before_the_step_after_which_a_run_is_looked_at():
+    rng = np.random.default_rng(0)
+    for policy, place in [("safe", 0), ("safe", 1), ("fastest", 1)] * 100:
+        config = replace(CONFIG, policy=policy)
+        step, ahead, hold = rng.integers([1, -20, -20], [300, 90, 90]).tolist()
+        state = replace(
+            replay.init(config),
+            step=step,
+            next_test=step + ahead,
+            hold=step + hold,
+            places=(place,),
+        )
+
+        def is_looked_at(later: int, state=state, config=config) -> bool:
+            then = replace(state, step=state.step + later, recent=(1.0,))
+            is_end = then.step % config.spacing == 0
+            return is_end or replay.is_marked(then, config) or replay.is_due(then, config)
+
+        calm = replay.calm_steps(state, config)
+        assert [is_looked_at(one + 1) for one in range(calm + 1)] == [False] * calm + [True]
+
+
 def test_the_reservoir_is_a_uniform_sample_of_all_batches():
     counts = np.zeros(100)
     for seed in range(400):

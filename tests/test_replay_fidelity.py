@@ -217,6 +217,27 @@ def test_snapshots_may_live_elsewhere(where):
     assert_replayed(guard)
 
 
+def test_copies_are_made_in_the_tensors_of_those_that_are_gone_but_not_of_a_checkpoint():
+    model = network()
+    learner = TorchLearner(model, torch.optim.Adam(model.parameters(), lr=0.003))
+    holder, held, places, given = learner.holder, [], set(), None
+    for number, (x, y) in enumerate(rows(40)):
+        learner.step(learner.keep(lambda x, y: mse_loss(model(x), y), ((x, y),)))
+        held = [*held, learner.save()][-4:]
+        if number == 20:
+            holder.share(held[1])
+            given, copies = held[1].tensors, [one.clone() for one in held[1].tensors]
+        places |= {held[-1].tensors[0].data_ptr()} if number > 25 else set()
+    assert len(places) == 5
+    assert given is not None
+    assert given[0].data_ptr() not in places
+    assert_same(given, copies)
+    assert holder.size == 5 * held[0].size  # one is free
+    assert holder.most == holder.size
+    learner.load(held[0])
+    assert_same(all_of(model, learner.optimizer)[: len(held[0].tensors)], held[0].tensors)
+
+
 def test_batches_beyond_the_limit_shorten_the_look_back():
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)

@@ -49,8 +49,7 @@ class RandomStates:
     def __init__(self, devices: Iterable[torch.device]):
         self._devices = list(devices)
         self._readers = [torch.default_generator.get_state, *map(_reader, self._devices)]
-        self._count = 0
-        self._draws_others = False
+        self.seen = 0, False  # steps so far, and whether one drew from numpy or Python
         self._now: RandomState | None = None
 
     def read(self) -> RandomState:
@@ -73,8 +72,9 @@ class RandomStates:
 
     def before_step(self) -> RandomState:
         """Return the states to keep for the step that comes."""
-        is_first, self._count = self._count < _FIRST, self._count + 1
-        if is_first or self._draws_others or self._count % _EVERY == 0:
+        count, draws_others = self.seen
+        self.seen = count + 1, draws_others
+        if draws_others or count < _FIRST or (count + 1) % _EVERY == 0:
             self._now = self.read()
         else:
             self._now = RandomState(self._read_torch())
@@ -87,9 +87,10 @@ class RandomStates:
 
     def end(self, states: RandomState) -> None:
         """Look whether a step has drawn random numbers of numpy or Python."""
-        if states is self._now and not self._draws_others and states.numpy is not None:
+        count, draws_others = self.seen
+        if states.numpy is not None and states is self._now and not draws_others:
             kept = states.numpy, states.python
-            self._draws_others = (_read_numpy(), _read_python()) != kept
+            self.seen = count, (_read_numpy(), _read_python()) != kept
         self._now = None
 
     def _read_torch(self) -> tuple[Tensor, ...]:

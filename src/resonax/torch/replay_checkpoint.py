@@ -52,6 +52,7 @@ def save_run(run: ReplayRun, learner: TorchLearner) -> dict[str, Any]:
         "peak": run.memory,
         "reservoir": run.config.reservoir,
         "judged": [tuple(one) for one in run.judged],
+        "drawn": learner.random.seen,
     }
 
 
@@ -85,6 +86,7 @@ def load_run(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearner)
     plain["decisions"] = tuple(as_decision(one) for one in plain["decisions"])
     for name in ("places", "recent", "marked"):
         plain[name] = tuple(plain[name])
+    learner.random.seen = tuple(saved["drawn"])
     return ReplayRun(
         replace(config, reservoir=saved["reservoir"]),
         ReplayState(**plain),
