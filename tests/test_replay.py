@@ -15,6 +15,7 @@ from resonax.guards import ladder as ladders
 from resonax.guards import replay
 from resonax.guards import window as windows
 from resonax.guards.averaging import share
+from resonax.guards.calm import calm_steps
 from resonax.guards.ladder import Snapshot
 from resonax.guards.learner import Candidate, default_candidates
 from resonax.guards.replay import ReplayConfig
@@ -269,7 +270,7 @@ def test_calm_steps_end_before_the_step_after_which_a_run_is_looked_at():
             is_end = then.step % config.spacing == 0
             return is_end or replay.is_marked(then, config) or replay.is_due(then, config)
 
-        calm = replay.calm_steps(state, config)
+        calm = calm_steps(state, config)
         assert [is_looked_at(one + 1) for one in range(calm + 1)] == [False] * calm + [True]
 
 

@@ -37,7 +37,6 @@ __all__ = [
     "ReplayState",
     "after_step",
     "before_step",
-    "calm_steps",
     "count_steps",
     "init",
     "is_due",
@@ -229,26 +228,6 @@ def after_step(
     The loss may be lazy, such as a tensor on a device: it is looked at once in a spacing.
     """
     return look(count_steps(state, config, (loss,)), config, learner)
-
-
-def calm_steps(state: ReplayState, config: ReplayConfig) -> int:
-    """Return how many steps can be made after `with_snapshot` before the run is looked at.
-
-    None of them completes a spacing, is marked, has something due or trains on mixed rows.
-
-    Examples
-    --------
-    >>> calm_steps(ReplayState(step=40, next_test=100), ReplayConfig((Candidate(0.9),)))
-    11
-    """
-    if config.candidates[state.place].is_mixed:
-        return 0
-    step, spacing = state.step, config.spacing
-    looks = [one for one in marks(state.next_test, spacing) if one > step]
-    looks += [(step // spacing + 1) * spacing, max(state.next_test, step + 1)]
-    if state.place > 0 and config.policy != "fastest":
-        looks.append(max(state.hold, step + 1))
-    return min(looks) - step - 1
 
 
 def count_steps(state: ReplayState, config: ReplayConfig, losses: Sequence[Any]) -> ReplayState:

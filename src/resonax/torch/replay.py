@@ -12,7 +12,8 @@ from torch.optim.swa_utils import AveragedModel
 
 from resonax.checks import ArgumentError
 from resonax.guards import ladder as ladders
-from resonax.guards import replay, replay_run
+from resonax.guards import replay_run
+from resonax.guards.calm import calm_steps
 from resonax.guards.learner import Candidate, default_candidates
 from resonax.guards.replay import ReplayConfig, ReplayState
 from resonax.guards.replay_report import ReplayReport
@@ -145,7 +146,7 @@ class ReplayInstrument:
     def _calm_steps(self) -> int:
         """Return how many steps are made before a look."""
         state, config = self._run.state, self._run.config
-        calm = replay.calm_steps(state, config)
+        calm = calm_steps(state, config)
         return calm if self.averaged is None else min(calm, -(state.step + 1) % _AVERAGE)
 
     def _count(self) -> None:
