@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from resonax.checks import ArgumentError, StoreError
+from resonax.cli.app import _run
+from resonax.paper.catalogue import EXPERIMENTS
 from resonax.results import Layout, Remote, Store, as_place, connection, open_store, replacing
 from resonax.results.metadata import build
+from test_records import made_up
 from test_store import ATTRIBUTES, COORDS, SPECIFICATION, VARIABLES, VERSIONS, part, refused
 from test_store import fill as fill_store
 
@@ -116,6 +119,16 @@ def test_what_is_no_store_is_left_alone(place):
     assert (place / "mine").names() == ["notes.txt"]
 
 
+def test_a_store_of_another_version_is_left_alone(place):
+    store = fill(place / "x.zarr", []).path
+    root = store.read(["zarr.json"])["zarr.json"]
+    store.write({"zarr.json": root.replace(b"resonax store 2", b"resonax store 3")})
+    for action in (fill, open_store):
+        refused(r"was written by another resonax \(resonax store 3", action, store)
+    store.write({"zarr.json": root})
+    assert fill(store).complete()
+
+
 def test_pages_and_pictures_go_to_a_url(place):
     page = place / "figures" / "page.html"
     with replacing(page) as fresh:
@@ -127,6 +140,20 @@ def test_pages_and_pictures_go_to_a_url(place):
     assert page.parent.parent == place
     with pytest.raises(FileNotFoundError):
         page.with_suffix(".svg").read_bytes()
+
+
+def test_a_reproduction_goes_to_a_url_and_is_finished_there(server, monkeypatch, capsys):
+    monkeypatch.setitem(EXPERIMENTS, "made-up", made_up)
+    place = as_place("s3://bucket/paper")
+    for more, done in ((["--shard", "2/2"], "3 of 6"), ([], "6 of 6"), ([], "6 of 6")):
+        assert _run(["reproduce", "made-up", "--out", str(place), *more]) == (0, "")
+        assert _run(["status", str(place)]) == (0, "")
+        assert f"made-up: {done} tasks done" in capsys.readouterr().out
+    assert {*place.names()} == {"claims.json", "claims.md", "figures", "report.html", "results"}
+    assert {*(place / "figures").names()} == {
+        f"made-up{ending}" for ending in (".png", ".svg", "-dark.png")
+    }
+    assert b"never-above-one" in (place / "report.html").read_bytes()
 
 
 def test_a_server_that_fails_costs_nothing(server, whole, monkeypatch):
@@ -160,6 +187,7 @@ def test_bad_places_are_refused_in_a_sentence(server, monkeypatch):
             as_place(url)
     for action in (Remote.reach, fill, open_store):
         refused("^s3://nobucket does not exist: make it", action, as_place("s3://nobucket/x"))
+    refused(r"^webhdfs:// could not be used \(.*'host'\)", as_place("webhdfs://a/b").reach)
     monkeypatch.setattr(connection, "AT_FIRST", 0.3)
     with socket.socket() as silent:  # it takes connections and says nothing
         silent.bind(("127.0.0.1", 0))

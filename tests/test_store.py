@@ -269,10 +269,27 @@ def test_what_is_no_store_is_left_alone_and_what_is_half_of_one_is_not(tmp_path,
         for action in (open_store, fill):
             refused(f"{name} is not a store of results: name another", action, tmp_path / name)
     assert tree(tmp_path) == before
-    old = shutil.copytree(whole / "x.zarr", tmp_path / "old")
-    text = (old / "zarr.json").read_text()
-    (old / "zarr.json").write_text(text.replace("resonax store 2", "resonax store 1"))
-    refused("written by an earlier resonax, without checksums: choose another", fill, old)
+
+
+def test_a_store_of_another_version_is_left_alone(tmp_path, whole):
+    other = shutil.copytree(whole / "x.zarr", tmp_path / "x.zarr")
+    (other / "tasks" / "0.json").unlink()
+    text = (other / "zarr.json").read_text()
+    here = r"this one has resonax store 2, zarr 3\): use that version, choose another"
+    for old, new, words in (
+        ("resonax store 2", "resonax store 1", "an earlier resonax, without checksums: choose"),
+        (
+            "resonax store 2",
+            "resonax store 3",
+            rf"another resonax \(resonax store 3, zarr 3; {here}",
+        ),
+        ('"zarr_format": 3', '"zarr_format": 4', rf"another resonax \(.* 2, zarr 4; {here}"),
+    ):
+        (other / "zarr.json").write_text(text.replace(old, new))
+        before = tree(other)
+        for action in (open_store, fill):
+            refused(f"x.zarr was written by {words}", action, other)
+        assert tree(other) == before
 
 
 def flip(file: Path) -> None:

@@ -69,7 +69,12 @@ def _connect(kind: str, process: int) -> tuple[Any, int]:
     made = find_class(kind, f"{kind}://")
     import fsspec
 
-    system = fsspec.filesystem(kind, **_options(kind))
+    try:
+        system = fsspec.filesystem(kind, **_options(kind))
+    except Exception as error:  # whatever it lacks: a host, a project, a key
+        why = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        sentence = f"{kind}:// could not be used ({why}): choose another --out, or say that in"
+        raise StoreError(f"{sentence} ~/.config/fsspec/*.json") from error
     if made.async_impl:
         system.retries = 1
         return system, _AT_ONCE

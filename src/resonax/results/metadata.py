@@ -33,6 +33,7 @@ __all__ = [
 ELSEWHERE = "choose another --out folder or delete it"
 _FORMAT = "resonax store 2"
 _EARLIER = "resonax store 1"
+_ZARR = 3  # zarr's own format
 _ONE_PIECE = "finished.json"  # of the version before, for datasets that were no sweeps
 _LABELS = "coordinates"  # names the further coordinates, as the CF conventions have it
 _RESERVED = (
@@ -120,6 +121,7 @@ def _open_labels(path: Place) -> xr.Dataset:
     root = folder.read([ROOT]).get(ROOT)
     if root is None:
         raise not_a_store(path)
+    _check_format(path, root)
     try:
         arrays = json.loads(root)["consolidated_metadata"]["metadata"]
         # A coordinate is of one piece.
@@ -137,6 +139,29 @@ def _open_labels(path: Place) -> xr.Dataset:
         raise _damaged(path) from None
 
 
+def _check_format(path: Place, root: bytes) -> None:
+    """Raise `StoreError` unless this version of resonax wrote the root of a store."""
+    try:
+        table = json.loads(root)
+        found, zarr_format = str(table["attributes"].get("format")), table["zarr_format"]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise not_a_store(path) from None
+    if (found, zarr_format) == (_FORMAT, _ZARR):
+        return
+    if found == _EARLIER:
+        raise StoreError(
+            f"{path} was written by an earlier resonax, without checksums: {ELSEWHERE}"
+        )
+    if found.startswith(_FORMAT[:-1]):
+        raise StoreError(
+            f"{path} was written by another resonax ({found}, zarr {zarr_format}; this one has "
+            f"{_FORMAT}, zarr {_ZARR}): use that version, {ELSEWHERE}"
+        )
+    if _ONE_PIECE in folder_at(path).read([_ONE_PIECE]):
+        raise StoreError(f"{path} was written by an earlier resonax, in one piece: {ELSEWHERE}")
+    raise not_a_store(path)
+
+
 @contextlib.contextmanager
 def open_metadata(path: Place, specification: str | None = None) -> Iterator[xr.Dataset]:
     """Open the dataset of a store without its variables, after seeing that it is one.
@@ -147,13 +172,7 @@ def open_metadata(path: Place, specification: str | None = None) -> Iterator[xr.
 
     with _open_labels(path) as dataset:
         attributes = dataset.attrs
-        if attributes.get("format") == _EARLIER:
-            raise StoreError(
-                f"{path} was written by an earlier resonax, without checksums: {ELSEWHERE}"
-            )
-        if _ONE_PIECE in folder_at(path).read([_ONE_PIECE]):
-            raise StoreError(f"{path} was written by an earlier resonax, in one piece: {ELSEWHERE}")
-        if attributes.get("format") != _FORMAT or not set(_RESERVED) <= set(attributes):
+        if not set(_RESERVED) <= set(attributes):
             raise not_a_store(path)
         if digest(attributes["specification"]) != attributes["specification_sha256"]:
             raise StoreError(f"the specification of {path} was changed by hand: {ELSEWHERE}")
@@ -197,7 +216,7 @@ def read_attributes(path: Place) -> dict[str, Any]:
     """Return the attributes of a store, read without zarr."""
     try:
         attributes = json.loads(folder_at(path).read([ROOT])[ROOT])["attributes"]
-        if set(_RESERVED) <= set(attributes):
+        if set(_RESERVED) <= set(attributes) and attributes["format"] == _FORMAT:
             return attributes
     except (OSError, KeyError, TypeError, ValueError):
         pass
