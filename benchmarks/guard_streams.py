@@ -117,6 +117,7 @@ def show(found: list[dict[str, Any]]) -> None:
                     f"{np.median(full):5.2f} {full.max():7.3g} within 1.2 at "
                     f"{np.mean(full <= 1.2):4.0%}  lost {gone}"
                 )
+        _show_single(made, periods)
         guards = [one for one in mine if one["method"] == "guard"]
         iid = [one for one in guards if one["period"] == 0]
         kept = sum(not one["decisions"] for one in iid)
@@ -126,6 +127,23 @@ def show(found: list[dict[str, Any]]) -> None:
                 f"{np.median([one['work'] for one in guards]):.2f} steps a step (median), "
                 f"{max(one['work'] for one in guards):.2f} (most)"
             )
+
+
+def _show_single(made: dict[str, dict[str, np.ndarray]], periods: np.ndarray) -> None:
+    """Print how single runs, of what is offered, compare with the best of the others."""
+    if "guard, averaged" not in made or not all(method in made for method in PLAIN):
+        return
+    for key in ("whole", "end"):
+        best = np.min([made[method][key] for method in PLAIN], axis=0)
+        offered = made["guard, averaged"][key]
+        ratio, full = offered / best, (offered + NOISE) / (best + NOISE)
+        iid = (made["guard"][key] + NOISE) / (made["0.95"][key] + NOISE)
+        print(
+            f"  single runs, {key}: offered over the best {np.nanmax(ratio):.2f} (largest), within "
+            f"1.2 in {np.nanmean(ratio <= 1.2):.0%}; with noise {np.nanmax(full):.2f}, "
+            f"{np.nanmean(full <= 1.2):.0%}; iid, weights over own with noise "
+            f"{np.nanmax(iid[periods == 0], initial=0):.2f} (largest)"
+        )
 
 
 def main() -> None:
