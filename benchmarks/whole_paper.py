@@ -114,13 +114,20 @@ class Traced:
 
     def __init__(self, executor: Any) -> None:
         self._executor, self.workers, self.jobs = executor, executor.workers, []
+        self.owners = getattr(executor, "owners", 0)
+
+    def owned(self) -> Any:
+        """Return what the owner of a GPU says of it."""
+        return self._executor.owned()
 
     def run(self, function: Any, jobs: Any, advance: Any, then: Any) -> None:
         """Do jobs, and note what each took."""
 
         def noted(job: Any, result: Any) -> Any:
             inner, taken = result
-            kind = "computing" if job.tasks else "drawing"
+            kind = "drawing" if not job.tasks else "storing" if job.found else "computing"
+            if job.part is not None:
+                kind += f" part {job.part}"
             self.jobs.append({"id": job.id, "kind": kind, "tasks": list(job.tasks), **taken})
             return then(job, inner)
 
@@ -142,6 +149,8 @@ def child(given: argparse.Namespace, out: Path) -> None:
     from resonax.cli import reproduce as command
     from resonax.cli import work
 
+    if given.owners:
+        work._OWNERS = given.owners  # pyright: ignore[reportAttributeAccessIssue]
     start, traced = work.start_executor, []
 
     @contextlib.contextmanager
@@ -160,6 +169,7 @@ def child(given: argparse.Namespace, out: Path) -> None:
         double=False,
         networks=given.networks,
         as_json=True,
+        dry_run=False,
         work=work.Work(workers=given.processes or None),
         prepare=prepare,
     )
@@ -213,7 +223,8 @@ def show(note: dict[str, Any], given: argparse.Namespace, state: str) -> None:
         row["wall"] += wall
         for name in ("cpu", "programs", *PARTS):
             row[name] += job[name]
-        row[job["kind"]] += wall - sum(job[part] for part in PARTS)
+        kind = "drawing" if job["kind"] == "drawing" else "computing"
+        row[kind] += wall - sum(job[part] for part in PARTS)
     names = ("wall", "cpu", *PARTS, "computing", "drawing", "programs")
     rows["all"] = {name: sum(row[name] for row in rows.values()) for name in names}
     print(f"  {'seconds of jobs':<20}" + "".join(f"{name:>11}" for name in names))
@@ -248,6 +259,7 @@ def main() -> None:
     parser.add_argument("--scale", default="smoke")
     parser.add_argument("--device")
     parser.add_argument("--processes", type=int)
+    parser.add_argument("--owners", type=int, help="processes that own a GPU")
     parser.add_argument("--no-networks", dest="networks", action="store_false")
     parser.add_argument("--cache", type=Path, help="one that is warm already, for one run alone")
     parser.add_argument("--out", type=Path, help="where to keep the results, for one run alone")

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,10 +29,11 @@ from resonax.executors.processes import worker_processes
 from resonax.figures.style import new_figure
 from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue
 from resonax.results import Layout, Variable
-from resonax.sweeps.experiment import Experiment, Judge
-from resonax.sweeps.jobs import TasksFailed, shard_tasks
+from resonax.sweeps.experiment import Experiment, Judge, Part
+from resonax.sweeps.jobs import TasksFailed
 from resonax.sweeps.judgement import Case, Claim
 from resonax.sweeps.runner import run_experiments
+from resonax.sweeps.sharing import shard_tasks
 from test_experiments import changed, tree
 
 # Functions of the module, so that a record can be sent to a worker.
@@ -243,6 +244,95 @@ def test_tasks_that_fail_are_listed_while_the_others_are_stored(tmp_path, name):
     assert not finished
     run_experiments([made_up("smoke")], tmp_path, finish=finished.append)
     assert len(finished) == 1
+
+
+def compute_slope(region, *_):
+    return {"slope": np.cos(np.arange(6.0)[region["place"]])}
+
+
+def with_slope(scale: str) -> Experiment:
+    """The same with a second variable, which is another part of each task."""
+    record = made_up(scale)
+    height = record.layout.variables["height"]
+    layout = replace(record.layout, variables={"height": height, "slope": height})
+    return replace(
+        record, layout=layout, also=(Part(compute_slope, (1.0,) * 6),), seconds=(3.0,) * 6
+    )
+
+
+class Owning(Serial):
+    """Pretends that another process has a GPU; loses jobs of the part that it is told."""
+
+    owners = 1
+
+    def __init__(self, lost: int = -1) -> None:
+        self.lost, self.begun = lost, []
+
+    def owned(self):
+        return "gpu", "pretended"
+
+    def run(self, function, jobs, advance, then):
+        def do(job, tell):
+            self.begun.append((job.tasks, job.part, job.on_device))
+            if job.part == self.lost and 4 in job.tasks:
+                tell(1 / 24)
+                return Lost("gone")
+            return function(job, tell)
+
+        super().run(do, jobs, advance, then)
+
+
+@pytest.fixture
+def any_device(monkeypatch):
+    monkeypatch.setattr("resonax.sweeps.jobs.chosen_device", nullcontext)
+
+
+@pytest.mark.usefixtures("any_device")
+def test_parts_of_a_task_that_a_gpu_and_a_cpu_compute_are_stored_together(tmp_path):
+    (calm,) = run_experiments([with_slope("smoke")], tmp_path / "calm", seed=3)
+    np.testing.assert_array_equal(calm.dataset.slope, np.cos(np.arange(6.0)))
+    shares, done, executor = [], [], Owning()
+    (found,) = run_experiments(
+        [with_slope("smoke")],
+        tmp_path / "parts",
+        seed=3,
+        executor=executor,
+        progress=lambda _, share: shares.append(share),
+        done=done.append,
+    )
+    assert found.dataset.equals(calm.dataset)
+    assert sum(shares) == pytest.approx(1.0)
+    assert done == ["made-up"]
+    on_cpu = [job for job in executor.begun if job[1] == 1]
+    assert sorted(on_cpu) == [((n,), 1, False) for n in range(6)]
+    on_gpu = [job for job in executor.begun if job[1] == 0]
+    assert sorted(on_gpu) == [((0, 1, 2), 0, True), ((3, 4, 5), 0, True)]
+    stored = [job for job in executor.begun if job[1] is None]
+    assert sorted(stored) == [((n,), None, False) for n in range(6)]
+
+
+def break_four(region, *rest):
+    if region["place"].start == 4:
+        raise ZeroDivisionError("four")
+    return compute_slope(region, *rest)
+
+
+@pytest.mark.usefixtures("any_device")
+@pytest.mark.parametrize(
+    ("executor", "part", "words"),
+    [
+        (Owning(), break_four, "ZeroDivisionError: four"),
+        (Owning(0), compute_slope, "gone, 3 times"),
+        (Owning(0), break_four, "gone, 3 times"),
+    ],
+)
+def test_a_task_of_which_a_part_fails_has_failed_once(tmp_path, executor, part, words):
+    record = replace(with_slope("smoke"), also=(Part(part, (1.0,) * 6),))
+    with pytest.raises(TasksFailed) as error:
+        run_experiments([record], tmp_path / "out", executor=executor)
+    assert [str(one) for one in error.value.failures] == [f"made-up, task 4: {words}"]
+    (found,) = run_experiments([with_slope("smoke")], tmp_path / "out", executor=Owning())
+    np.testing.assert_array_equal(found.dataset.slope, np.cos(np.arange(6.0)))
 
 
 def test_shards_in_any_order_make_one_store_and_the_last_one_finishes_it(tmp_path):

@@ -10,6 +10,7 @@ import sys
 import time
 from multiprocessing import resource_tracker, synchronize
 from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import Mock
 
 import pytest
@@ -146,6 +147,33 @@ def test_each_worker_sees_one_gpu():
     with worker_processes(2, devices=["3", "GPU-5a"]) as workers:
         workers.run(see_devices, range(4), lambda *_: None, lambda _, name: seen.append(name) or [])
     assert set(seen) == {"3", "GPU-5a"}
+
+
+class DeviceJob(NamedTuple):
+    on_device: bool
+
+
+def see_process(job, advance):
+    return os.environ.get("JAX_PLATFORMS"), os.getpid()
+
+
+def test_one_worker_owns_the_device_and_the_others_see_none(monkeypatch):
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    found = []
+    with worker_processes(2, owners=1) as workers:
+        assert len(multiprocessing.active_children()) == 1  # the others begin when there are jobs
+        workers.prepare(nothing, os.getpid)
+        owner = workers.owned()
+        workers.run(
+            see_process,
+            [DeviceJob(number % 3 == 0) for number in range(6)],
+            lambda *_: None,
+            lambda job, seen: found.append((job.on_device, *seen)) or [],
+        )
+    assert len(found) == 6
+    for on_device, platforms, process in found:
+        assert (process == owner) == on_device
+        assert platforms == (None if on_device else "cpu")
 
 
 def test_what_a_worker_cannot_send_is_an_error_with_its_reason():

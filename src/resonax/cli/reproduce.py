@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -20,7 +20,7 @@ from resonax.cli.work import Work, check_work, started
 from resonax.executors.processes import count_workers
 from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue, check_names, judge
 from resonax.results import Place
-from resonax.sweeps.devices import check_device, chosen_device
+from resonax.sweeps.devices import check_device, describe_device, find_device
 
 if TYPE_CHECKING:
     from resonax.sweeps.experiment import Experiment
@@ -65,6 +65,7 @@ def reproduce(
         device=device,
         prepare=prepare,
         libraries=_LIBRARIES,
+        describe=partial(describe_device, device),
     )
     with holding(out, is_shared=work.part is not None):
         words = f"{count} of the paper's {len(EXPERIMENTS)} figures, {scale} scale, into {out}"
@@ -73,7 +74,8 @@ def reproduce(
             from resonax.sweeps.runner import run_experiments
 
             experiments = _chosen(ids, scale, networks)
-            with _device(device, work) as name, progress_bars() as progress:
+            _, name = find_device(executor, device)
+            with progress_bars() as progress:
                 outcomes = run_experiments(
                     experiments,
                     out,
@@ -102,16 +104,6 @@ def _chosen(ids: tuple[str, ...], scale: str, networks: bool) -> list[Experiment
     if not found:
         raise ArgumentError("nothing is left to make: leave out --no-networks")
     return found
-
-
-@contextlib.contextmanager
-def _device(device: str | None, work: Work) -> Iterator[str]:
-    """Compute on a device of this machine, or leave that to the workers; give its name."""
-    if not work.is_local:
-        yield (device or "cpu").upper()
-        return
-    with chosen_device(device) as (_, name):
-        yield name
 
 
 def _finish(

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from resonax.checks import ArgumentError, check_whole
 from resonax.cli.options import option
@@ -28,6 +28,7 @@ __all__ = ["Work", "check_work", "started"]
 _PANEL = "Work"
 _CACHE = "RESONAX_CACHE"
 _MOST = 10_000
+_OWNERS = 4  # processes of a GPU: while one compiles or waits, others compute
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,7 @@ def started(
     task_bytes: int | None = None,
     prepare: Callable[[], None],
     libraries: str = "",
+    describe: Callable[[], Any] | None = None,
 ) -> Iterator[Executor]:
     """Give the executor that was asked for; all that work call ``prepare`` first.
 
@@ -132,6 +134,8 @@ def started(
         What a task takes of the memory of a GPU, if it computes on one from begin to end.
     prepare, libraries
         Those of `start_executor`.
+    describe
+        If given, some of several processes own the GPUs, and say what they are by this function.
     """
     if not work.is_local:
         shared = partial(_prepare_there, os.environ.get(_CACHE), prepare)
@@ -144,7 +148,17 @@ def started(
     if gpus and task_bytes and usual > 1:
         usual = len(gpus) * workers_per_gpu(task_bytes, gpus, count_cores())
     count = work.workers or usual
+    owners = 0
+    # Who chooses the platforms of jax does so for all processes.
+    if gpus and describe is not None and "JAX_PLATFORMS" not in os.environ:
+        owners = len(gpus) * max(min(_OWNERS, count // (4 * len(gpus))), 1)
     with start_executor(
-        count, prepare, libraries, devices=gpus if len(gpus) > 1 else (), limit=work.task_limit
+        count,
+        prepare,
+        libraries,
+        devices=gpus if len(gpus) > 1 else (),
+        limit=work.task_limit,
+        owners=owners if owners < count else 0,
+        describe=describe,
     ) as executor:
         yield executor

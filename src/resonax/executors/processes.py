@@ -8,6 +8,10 @@ that would be left behind.
 Libraries take seconds to load. Where processes can be forked, one that does nothing else loads them
 once, and all workers are copies of it: jax is loaded there, but not yet used, which is safe. The
 cores are shared out too: each process has as many threads as there are cores for it.
+
+Processes that share a GPU take turns on it, and each takes a while to begin to use it. So some may
+own one: they are started at once, by themselves, and load only what they need. The others see
+no GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -94,6 +98,7 @@ def worker_processes(
     *,
     devices: Sequence[str] = (),
     limit: float | None = None,
+    owners: int = 0,
 ) -> Iterator[Workers]:
     """Give an executor of so many processes; whatever goes wrong ends them at once.
 
@@ -107,23 +112,35 @@ def worker_processes(
         The names of GPUs, which are given to the processes in turn: each sees one of them.
     limit
         Seconds that one may work without a sign of progress, before another takes its place.
+    owners
+        How many of them own a GPU, and do the jobs that say ``on_device``; if any, the others see
+        none, do all other jobs, and are started when there are jobs.
     """
     # Not forked from this process: one that has begun to use jax cannot be copied.
-    context: Any = multiprocessing.get_context("spawn")
+    alone: Any = multiprocessing.get_context("spawn")
+    copied: Any = alone
     if libraries and sys.platform == "linux":
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([libraries])
+        copied = multiprocessing.get_context("forkserver")
+        copied.set_forkserver_preload([libraries])
+    few: dict[str, str] = {name: str(max(count_cores() // count, 1)) for name in THREADS}
+    if owners:
+        few["JAX_PLATFORMS"] = "cpu"
 
     def start(place: int) -> Worker:
-        own = {"CUDA_VISIBLE_DEVICES": devices[place % len(devices)]} if devices else {}
+        is_owner, own = place < owners, {}
+        if devices and is_owner == bool(owners):
+            own = {"CUDA_VISIBLE_DEVICES": devices[place % len(devices)]}
         # A worker that is half started would complain.
-        with defer_interrupts(), _limited_threads(max(count_cores() // count, 1)):
-            return _start(context, place, own)
+        with defer_interrupts(), _environment({} if is_owner else few), _blocked_interrupts():
+            return _start(alone if is_owner else copied, place, own)
 
-    workers = Workers(start, count, limit)
+    workers = Workers(start, count, limit, owners)
     workers.gpus = len(devices) or 1
     try:
-        workers.start()
+        workers.start(last=owners or count)
+        if owners and copied is not alone:  # it loads libraries while this process goes on
+            with defer_interrupts(), _environment(few), _blocked_interrupts():
+                forkserver.ensure_running()
         yield workers
     except BaseException:
         workers.end()
@@ -133,10 +150,10 @@ def worker_processes(
 
 
 @contextmanager
-def _limited_threads(count: int) -> Iterator[None]:
-    """Let processes that are started now have so many threads, unless the user says otherwise."""
-    ours = [name for name in THREADS if name not in os.environ]
-    os.environ.update(dict.fromkeys(ours, str(count)))
+def _environment(given: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for processes that are started now, unless the user has set them."""
+    ours = {name: text for name, text in given.items() if name not in os.environ}
+    os.environ.update(ours)
     try:
         yield
     finally:
@@ -156,10 +173,13 @@ def start_executor(
     *,
     devices: Sequence[str] = (),
     limit: float | None = None,
+    owners: int = 0,
+    describe: Callable[[], Any] | None = None,
 ) -> Iterator[Workers | Serial]:
     """Give an executor of so many processes, or of this one; all that work call ``prepare`` first.
 
-    The caller does so too, at the same time. The rest is that of `worker_processes`.
+    The caller does so too, at the same time. Those that own a device call ``describe`` as well,
+    which begins to use it. The rest is that of `worker_processes`.
     """
     if processes < 2 and limit is None:
         prepare()
@@ -167,24 +187,32 @@ def start_executor(
         return
     # On a GPU every process takes the memory it needs, and not three quarters of all.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    with worker_processes(processes, libraries, devices=devices, limit=limit) as workers:
-        workers.prepare(prepare)
+    with worker_processes(
+        processes, libraries, devices=devices, limit=limit, owners=owners
+    ) as workers:
+        workers.prepare(prepare, describe)
         prepare()
         yield workers
 
 
 def _start(context: Any, place: int, environment: Mapping[str, str]) -> Worker:
-    """Start a worker with interrupts blocked, which from the keyboard reach all processes.
+    """Start a worker."""
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, environment), daemon=True)
+    process.start()
+    theirs.close()
+    return Worker(process, ours, place)
+
+
+@contextmanager
+def _blocked_interrupts() -> Iterator[None]:
+    """Block interrupts, which from the keyboard reach all processes, where one is started.
 
     A process cannot ignore them before its first line, but it inherits what is blocked.
     """
     resource_tracker.ensure_running()
     old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, environment), daemon=True)
-        process.start()
-        theirs.close()
-        return Worker(process, ours, place)
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, old)

@@ -2,6 +2,8 @@
 
 A process may be killed, run out of memory, or hang. Its job is told to be `Lost`, another process
 takes its place, and all other jobs go on.
+
+Some may own a device: these do the jobs that say ``on_device``, and the others do all others.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ _START = 60.0  # further seconds that it has to start
 _PATIENCE = 10.0  # seconds that a worker has to end by itself
 
 
-def _prepare(function: Callable[[], None], _: Advance) -> None:
-    function()
+def _prepare(functions: Sequence[Callable[[], Any]], _: Advance) -> Any:
+    """Call functions; return what the last one does."""
+    return [function() for function in functions][-1]
 
 
 @dataclass(eq=False)
@@ -53,45 +56,89 @@ class Workers:
     """An executor of processes that wait for jobs; make it with `worker_processes`.
 
     One that ends from outside, or says nothing for longer than ``limit`` seconds, is replaced by
-    another, and its job is `Lost`.
+    another, and its job is `Lost`. The first ``owners`` of them own a device.
     """
 
     gpus = 1  # that they share, if they use any
 
     def __init__(
-        self, start: Callable[[int], Worker], count: int, limit: float | None = None
+        self,
+        start: Callable[[int], Worker],
+        count: int,
+        limit: float | None = None,
+        owners: int = 0,
     ) -> None:
-        self._start, self.workers, self._limit = start, count, limit
-        self._function: Callable[[], None] | None = None  # that prepares a worker
+        self._start, self.workers, self._limit, self.owners = start, count, limit, owners
+        self._functions: tuple[Callable[[], Any], ...] = ()  # that prepare a worker
+        self._describe: Callable[[], Any] | None = None  # that an owner calls last
+        self._owned: list[Any] = []  # what it returned
         self._workers: dict[Any, Worker] = {}
         self._unfit = 0  # workers in a row that ended before they could begin
 
-    def start(self) -> None:
-        """Start all workers."""
-        for place in range(self.workers):
+    def start(self, first: int = 0, last: int | None = None) -> None:
+        """Start the workers of some places, all if none are named."""
+        for place in range(first, self.workers if last is None else last):
             self._add(place)
 
     def _add(self, place: int) -> None:
         worker = self._start(place)
         self._workers[worker.pipe] = worker
-        if self._function is not None:
-            worker.give(_prepare, self._function)
+        self._let_prepare(worker)
+
+    def _let_prepare(self, worker: Worker) -> None:
+        functions = self._functions
+        if self._describe and worker.place < self.owners:
+            functions = (*functions, self._describe)
+        if functions:
+            worker.give(_prepare, functions)
             worker.is_preparing = True
 
-    def prepare(self, function: Callable[[], None]) -> None:
-        """Let each worker call a function first, such as one that loads libraries."""
-        self._function = function
+    def prepare(
+        self, function: Callable[[], None], describe: Callable[[], Any] | None = None
+    ) -> None:
+        """Let each worker call a function first, such as one that loads libraries.
+
+        Those that own a device call ``describe`` after it, and `owned` returns what that returns.
+        """
+        self._functions, self._describe = (function,), describe
         for worker in self._workers.values():
-            worker.give(_prepare, function)
-            worker.is_preparing = True
+            self._let_prepare(worker)
+
+    def owned(self) -> Any:
+        """Return what the first owner of a device says of it."""
+        while not self._owned:
+            (worker,) = (one for one in self._workers.values() if one.place == 0)
+            kind, content = self._take(worker)
+            if kind == "failed":
+                raise content
+            if kind != "share":
+                self._note_end(worker, kind, content)
+        return self._owned[0]
+
+    def _note_end(self, worker: Worker, kind: str, content: Any) -> None:
+        """Note that a worker has done what it was given, or has ended, and replace it then."""
+        if worker.is_preparing and kind == "done" and worker.place == 0:
+            self._owned = [content]
+        worker.is_busy = worker.is_preparing = False
+        if kind == "ended":
+            self._replace(worker)
+
+    def _next(self, waiting: deque[Job], place: int) -> Job | None:
+        """Return the first of the waiting jobs that the worker of a place does."""
+        for job in waiting:
+            if not self.owners or getattr(job, "on_device", False) == (place < self.owners):
+                waiting.remove(job)
+                return job
+        return None
 
     def run(self, function: Do, jobs: Sequence[Job], advance: Tell, then: Then) -> None:
         """Do some jobs, and those that follow from them; an error of a job is raised here."""
         waiting = deque(jobs)
+        self.start(first=len(self._workers))  # those that have not been started yet
         while True:
             for worker in self._workers.values():
-                if waiting and not worker.is_busy:
-                    worker.give(function, waiting.popleft())
+                if not worker.is_busy and (job := self._next(waiting, worker.place)) is not None:
+                    worker.give(function, job)
             busy = [worker for worker in self._workers.values() if worker.is_busy]
             if not waiting and all(worker.is_preparing for worker in busy):
                 return
@@ -105,9 +152,7 @@ class Workers:
                         advance(worker.job, content)
                     continue
                 is_preparing, job = worker.is_preparing, worker.job
-                worker.is_busy = worker.is_preparing = False
-                if kind == "ended":
-                    self._replace(worker)
+                self._note_end(worker, kind, content)
                 if not is_preparing:
                     waiting.extendleft(reversed(then(job, content)))
 

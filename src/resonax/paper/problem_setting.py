@@ -80,6 +80,7 @@ def problem_setting(scale: str) -> Experiment:
         specification={"id": "problem-setting"},
         layout=_LAYOUT,
         compute=compute_at_once(compute_problem_setting),
+        on_device=False,
         draw=plot_problem_setting,
         attributes={
             "amplitude": _AMPLITUDE,

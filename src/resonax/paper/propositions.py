@@ -222,6 +222,7 @@ def propositions(scale: str) -> Experiment:
         specification={"id": "propositions", "samples": samples},
         layout=_layout(),
         compute=compute_at_once(partial(compute_propositions, samples=samples)),
+        on_device=False,
         draw=plot_propositions,
         judges=(Judge(judge_gradient), Judge(judge_order), Judge(judge_floquet)),
         attributes={"samples": samples, "level": GRADIENT_LEVEL},

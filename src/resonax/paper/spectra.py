@@ -186,6 +186,7 @@ def spectra(scale: str) -> Experiment:
         specification={"id": "spectra", "steps": steps},
         layout=_layout(),
         compute=compute_at_once(functools.partial(compute_spectra, steps=steps)),
+        on_device=False,
         draw=plot_spectra,
         judges=(Judge(judge_spectral_peaks),),
         attributes={"steps": steps, "segment": _SEGMENT, "window": "hann"},

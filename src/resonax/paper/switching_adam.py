@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from resonax.paper.sweep import read_paper_sweep
 from resonax.results import Variable
 from resonax.stability.level import levels
 from resonax.sweeps.build import build_training
-from resonax.sweeps.experiment import Datasets, Experiment, Judge, from_sweep
+from resonax.sweeps.experiment import Datasets, Experiment, Judge, Part, from_sweep
 from resonax.sweeps.judgement import Case, Claim
 from resonax.sweeps.panels import select_panel
 
@@ -87,20 +86,19 @@ def judge_level(data: Datasets) -> Claim:
     )
 
 
-def _compute(
-    simulate: Callable[..., dict[str, np.ndarray]],
+def _predict(
     problems: tuple[Problem, ...],
     points: Mapping[str, np.ndarray],
     region: Mapping[str, slice],
-    *rest: Any,
+    *_: object,
 ) -> dict[str, np.ndarray]:
-    """Return the responses of one task, and the predicted mean distance beside them."""
+    """Return the predicted mean distance in the cells of one task."""
     problem = problems[region["panel"].start if "panel" in region else 0]
     part = [array[region.get(name, slice(None))] for name, array in points.items()]
     beta1, period = np.meshgrid(*part, indexing="ij")
     values = {"beta1": beta1.ravel(), "period": np.maximum(period, 1.0).ravel()}
     found = on_the_cpu(levels)(problem, values)
-    return simulate(region, *rest) | {"predicted_distance": found.reshape(1, *beta1.shape)}
+    return {"predicted_distance": found.reshape(1, *beta1.shape)}
 
 
 def switching_adam(scale: str) -> Experiment:
@@ -111,11 +109,11 @@ def switching_adam(scale: str) -> Experiment:
     words = {"long_name": "predicted mean distance from the solution"}
     predicted = Variable(("panel", *sweep.points()), "float64", words)
     variables = {**base.layout.variables, "predicted_distance": predicted}
+    seconds = _LEVEL_SECONDS * base.cells / len(base.seconds)
+    part = Part(partial(_predict, problems, sweep.points()), (seconds,) * len(base.seconds))
     return replace(
         base,
         layout=replace(base.layout, variables=variables),
-        compute=partial(_compute, base.compute, problems, sweep.points()),
-        seconds=tuple(
-            one + _LEVEL_SECONDS * base.cells / len(base.seconds) for one in base.seconds
-        ),
+        also=(*base.also, part),
+        seconds=tuple(one + seconds for one in base.seconds),
     )

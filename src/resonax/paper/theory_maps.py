@@ -21,10 +21,10 @@ from resonax.processes import Sinusoid
 from resonax.results import Layout, Variable
 from resonax.stability import stability_map
 from resonax.stability.paths import lyapunov_rates
-from resonax.sweeps.experiment import Datasets, Experiment, Judge
+from resonax.sweeps.experiment import Arrays, Datasets, Experiment, Judge, Part
 from resonax.sweeps.judgement import Case, Claim
 
-__all__ = ["BEST_STEP", "LR", "compute_theory_maps", "theory_layout", "theory_maps"]
+__all__ = ["BEST_STEP", "LR", "theory_layout", "theory_maps"]
 
 LR = (0.01, 0.005, 0.001)
 # The zoomed column is what the paper sweeps; the wide one has all momenta. The text gives no
@@ -36,6 +36,7 @@ BEST_STEP = 0.001  # of the search for the momentum that converges fastest
 # lr 0.01; at another lr they are as long in terms of the weights' swing, 2 pi / sqrt(2 lr) steps.
 _BATCHES = (1, 4, 20)
 _PLACES = ((0.96, 22.0), (0.98, 30.0), (0.99, 30.0), (0.99, 100.0))
+_EXPONENT_SECONDS = 3.0  # for a step size
 _FINER = 4  # points of the zoomed period for each point of the momentum: the tongues are narrow
 
 
@@ -133,21 +134,33 @@ def _exponents(setting: Setting) -> dict[str, np.ndarray]:
     )
 
 
+def _setting(region: Mapping[str, slice]) -> Setting:
+    return Setting(Sinusoid(period=22.0), heavy_ball(LR[region["lr"].start], 0.95), batch=20)
+
+
 @on_the_cpu
-def compute_theory_maps(
-    points: int, region: Mapping[str, slice], *_: object
-) -> dict[str, np.ndarray]:
-    """Return the maps and the exponents of one step size."""
-    axes = _axes(points)
-    setting = Setting(Sinusoid(period=22.0), heavy_ball(LR[region["lr"].start], 0.95), batch=20)
-    found = {}
-    for prefix, name in (("", "rate"), ("wide_", "wide_rate")):
-        momentum, period = axes[f"{prefix}momentum"], axes[f"{prefix}period"]
-        found[name] = stability_map(setting, "flow", momentum=momentum, period=period).rate.values
-    wide = axes["wide_momentum"], axes["wide_period"]
-    found["best_momentum"] = _best_momentum(setting, *wide, found["wide_rate"])
-    found |= _exponents(setting)
-    return {name: array[None] for name, array in found.items()}
+def _compute_zoomed(points: int, region: Mapping[str, slice], *_: object) -> Arrays:
+    """Return the map of high momenta of one step size."""
+    axes, setting = _axes(points), _setting(region)
+    momentum, period = axes["momentum"], axes["period"]
+    found = stability_map(setting, "flow", momentum=momentum, period=period)
+    return {"rate": found.rate.values[None]}
+
+
+@on_the_cpu
+def _compute_wide(points: int, region: Mapping[str, slice], *_: object) -> Arrays:
+    """Return the map of all momenta of one step size, and which of them is fastest."""
+    axes, setting = _axes(points), _setting(region)
+    momentum, period = axes["wide_momentum"], axes["wide_period"]
+    rate = stability_map(setting, "flow", momentum=momentum, period=period).rate.values
+    best = _best_momentum(setting, momentum, period, rate)
+    return {"wide_rate": rate[None], "best_momentum": best[None]}
+
+
+@on_the_cpu
+def _compute_exponents(region: Mapping[str, slice], *_: object) -> Arrays:
+    """Return the exponents of one step size."""
+    return {name: array[None] for name, array in _exponents(_setting(region)).items()}
 
 
 def judge_best_momentum(data: Datasets) -> Claim:
@@ -206,7 +219,12 @@ def theory_maps(scale: str) -> Experiment:
         "The dashed line on the right is, for each period, the momentum that converges fastest.",
         specification={"id": "theory-maps", **_specification(points)},
         layout=layout,
-        compute=partial(compute_theory_maps, points),
+        compute=partial(_compute_zoomed, points),
+        also=(
+            Part(partial(_compute_wide, points), (points**2 * 3e-4,) * len(LR)),
+            Part(_compute_exponents, (_EXPONENT_SECONDS,) * len(LR)),
+        ),
+        on_device=False,
         draw=plot_theory_maps,
         judges=(Judge(judge_best_momentum),),
         paper="Appendix, numerical stability",

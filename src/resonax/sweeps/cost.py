@@ -19,7 +19,16 @@ from resonax.sweeps.schema import Sweep
 from resonax.sweeps.tasks import task_points
 from resonax.sweeps.validation import Cell, count_weights, kind_of, resolve, rows_drawn
 
-__all__ = ["LARGE", "LIBRARIES", "Cost", "check_cost", "estimate_cost", "memory", "task_seconds"]
+__all__ = [
+    "LARGE",
+    "LIBRARIES",
+    "Cost",
+    "check_cost",
+    "criterion_seconds",
+    "estimate_cost",
+    "memory",
+    "task_seconds",
+]
 
 GB = 10**9
 ASK_SECONDS, ASK_BYTES = 600.0, 4 * GB  # above these a person is asked
@@ -156,20 +165,34 @@ def _panel(sweep: Sweep, number: int, points: Mapping[str, np.ndarray], item: in
     return _Work(item * work.bytes, tasks * work.products * cell.run.steps, work.compile)
 
 
-def _theory_seconds(sweep: Sweep, number: int, points: Mapping[str, np.ndarray]) -> float:
-    """Return the time that the criteria of one panel take."""
-    if sweep.theory is None:
+def _criterion_seconds(
+    sweep: Sweep, number: int, points: Mapping[str, np.ndarray], name: str
+) -> float:
+    """Return the time that a criterion of one panel takes."""
+    assert sweep.theory is not None
+    process = sweep.merged(sweep.panels[number], "process")
+    if not applies(name, process, sweep.theory.process):
         return 0.0
     cells = [len(array) for array in points.values()]
-    few = [min(pair) for pair in zip(cells, sweep.theory.points, strict=True)]
+    if name in COSTLY:
+        cells = [min(pair) for pair in zip(cells, sweep.theory.points, strict=True)]
     # A period of more steps has more matrices to multiply.
     slow = max(1.0, float(np.max(points.get("period", np.ones(1)))) / 1000)
-    process = sweep.merged(sweep.panels[number], "process")
-    return slow * sum(
-        _CRITERIA[name] * float(np.prod(few if name in COSTLY else cells))
-        for name in sweep.theory.criteria
-        if applies(name, process, sweep.theory.process)
-    )
+    return slow * _CRITERIA[name] * float(np.prod(cells))
+
+
+def criterion_seconds(sweep: Sweep, name: str, tasks: int) -> tuple[float, ...]:
+    """Return about how long a criterion takes in each of the tasks of a sweep."""
+    points, each = sweep.points(), tasks // len(sweep.panels)
+    panels = range(len(sweep.panels))
+    seconds = [_criterion_seconds(sweep, number, points, name) / each for number in panels]
+    return tuple(np.repeat(seconds, each).tolist())
+
+
+def _theory_seconds(sweep: Sweep, number: int, points: Mapping[str, np.ndarray]) -> float:
+    """Return the time that the criteria of one panel take."""
+    names = sweep.theory.criteria if sweep.theory else ()
+    return sum(_criterion_seconds(sweep, number, points, name) for name in names)
 
 
 def task_seconds(sweep: Sweep, tasks: int) -> tuple[float, ...]:

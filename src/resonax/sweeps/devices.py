@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from resonax.checks import ArgumentError, suggest
 
-__all__ = ["check_device", "chosen_device"]
+__all__ = ["check_device", "chosen_device", "describe_device", "find_device"]
 
 
 def check_device(name: str | None) -> None:
@@ -29,3 +30,22 @@ def chosen_device(name: str | None) -> Iterator[tuple[str, str]]:
     kind = "cpu" if device.platform == "cpu" else "gpu"
     with jax.default_device(device):
         yield kind, "CPU" if kind == "cpu" else str(device.device_kind)
+
+
+def describe_device(name: str | None) -> tuple[str, str]:
+    """Return the kind and the name of a device of this process, the default one if None."""
+    with chosen_device(name) as found:
+        return found
+
+
+def find_device(executor: Any, name: str | None) -> tuple[str, str]:
+    """Return the kind and the name of the device on which an executor computes.
+
+    Where some of its processes have the GPU, these have said it: no other is to touch it. Workers
+    elsewhere have a CPU unless the user says otherwise.
+    """
+    if getattr(executor, "is_remote", False):
+        return name or "cpu", (name or "cpu").upper()
+    if getattr(executor, "owners", 0):
+        return executor.owned()
+    return describe_device(name)

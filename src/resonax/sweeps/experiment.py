@@ -12,19 +12,28 @@ import numpy as np
 from resonax.algebra import on_the_cpu
 from resonax.executors.executor import Advance
 from resonax.results import Layout
-from resonax.sweeps.cost import task_seconds
+from resonax.sweeps.cost import criterion_seconds, task_seconds
 from resonax.sweeps.judgement import Claim
 from resonax.sweeps.specification import Sweep
-from resonax.sweeps.sweep import compute_sweep, sweep_groups, sweep_layout, sweep_specification
+from resonax.sweeps.sweep import (
+    compute_sweep,
+    compute_theory,
+    sweep_groups,
+    sweep_layout,
+    sweep_specification,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-__all__ = ["Datasets", "Experiment", "Judge", "compute_at_once", "from_sweep"]
+__all__ = ["Arrays", "Datasets", "Experiment", "Judge", "Part", "compute_at_once", "from_sweep"]
 
 Datasets = Mapping[str, "xr.Dataset"]  # results by the id of their experiment
 Arrays = dict[str, np.ndarray]
+# From the region of a task, the seed, whether in double precision, and a function that is told the
+# share just finished.
+Compute = Callable[[Mapping[str, slice], int, bool, Advance], Arrays]
 
 
 class Judge(NamedTuple):
@@ -32,6 +41,17 @@ class Judge(NamedTuple):
 
     function: Callable[[Datasets], Claim]
     also: tuple[str, ...] = ()
+
+
+class Part(NamedTuple):
+    """Some of the variables of each task, and about how long they take on one core, task by task.
+
+    They are computed on a CPU whatever the device, such as theory: where a GPU simulates, another
+    process computes them at the same time.
+    """
+
+    compute: Compute
+    seconds: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -49,6 +69,10 @@ class Experiment:
     compute
         From the region of a task, the seed, whether in double precision, and a function that is
         told the share of the task just finished, to the variables of the task.
+    also
+        What computes further variables of each task, on a CPU.
+    on_device
+        Whether ``compute`` uses the device that was chosen; if not, it is a CPU too.
     draw
         From the dataset to its figure; one of a sweep is drawn as such if this is not given.
     judges
@@ -78,7 +102,9 @@ class Experiment:
     caption: str
     specification: Mapping[str, Any]
     layout: Layout
-    compute: Callable[[Mapping[str, slice], int, bool, Advance], Arrays]
+    compute: Compute
+    also: tuple[Part, ...] = ()
+    on_device: bool = True
     draw: Callable[[xr.Dataset], Figure] | None = None
     judges: tuple[Judge, ...] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -92,6 +118,11 @@ class Experiment:
     groups: tuple[tuple[int, ...], ...] = ((0,),)
     seconds: tuple[float, ...] = (1.0,)
     sweep: Sweep | None = None
+
+    @property
+    def parts(self) -> tuple[Compute, ...]:
+        """All that computes variables of a task; the first may use the device."""
+        return self.compute, *(part.compute for part in self.also)
 
 
 def compute_at_once(function: Callable[[int], Arrays]) -> Callable[..., Arrays]:
@@ -116,6 +147,12 @@ def _compute(
     return compute_sweep(sweep, region, seed=seed, double=double, advance=advance)
 
 
+def _compute_theory(
+    sweep: Sweep, criterion: str, region: Mapping[str, slice], *_: object
+) -> Arrays:
+    return compute_theory(sweep, region, criterion)
+
+
 def from_sweep(sweep: Sweep, judges: tuple[Judge, ...] = ()) -> Experiment:
     """Return the experiment that a sweep describes, with the judges of its claims."""
     points = sweep.points()
@@ -128,6 +165,13 @@ def from_sweep(sweep: Sweep, judges: tuple[Judge, ...] = ()) -> Experiment:
         specification=sweep_specification(sweep),
         layout=layout,
         compute=partial(_compute, sweep),
+        also=tuple(
+            Part(
+                partial(_compute_theory, sweep, name),
+                criterion_seconds(sweep, name, sum(map(len, groups))),
+            )
+            for name in (sweep.theory.criteria if sweep.theory else ())
+        ),
         judges=judges,
         paper=sweep.paper,
         cells=len(sweep.panels) * int(np.prod([len(array) for array in points.values()])),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import math
+import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,19 +15,10 @@ from resonax.sweeps.devices import chosen_device
 from resonax.sweeps.heartbeat import signs_of_life
 
 if TYPE_CHECKING:
-    from resonax.sweeps.experiment import Experiment
+    from resonax.sweeps.experiment import Arrays, Experiment, Part
     from resonax.sweeps.runner import Computation
 
-__all__ = [
-    "Failure",
-    "Job",
-    "Ledger",
-    "TasksFailed",
-    "do",
-    "schedule",
-    "seconds_of",
-    "shard_tasks",
-]
+__all__ = ["Failure", "Job", "Ledger", "TasksFailed", "do", "seconds_of"]
 
 _TRIES = 3  # that a task has whose worker is lost
 _numbers = itertools.count()
@@ -67,12 +58,19 @@ class TasksFailed(ResonaxError):  # noqa: N818
 
 
 class Job(NamedTuple):
-    """Some tasks of a computation; without any, what is to be done when all are made."""
+    """Some tasks of a computation; without any, what is to be done when all are made.
+
+    Where a process of its own has the device, a job is one part of its tasks; or it stores what the
+    parts of a task have found.
+    """
 
     computation: Computation
     tasks: tuple[int, ...]
     finish: Callable[[Computation], None] | None
     number: int = -1  # no two are the same
+    on_device: bool = True  # whether it uses the device of the computation, or a CPU
+    part: int | None = None
+    found: Mapping[int, Arrays] | None = None  # of each task, to be stored
 
     @property
     def id(self) -> str:
@@ -82,6 +80,16 @@ class Job(NamedTuple):
     def seconds(self) -> float:
         """About how long its tasks take."""
         return sum(seconds_of(self.computation.experiment, task) for task in self.tasks)
+
+    @property
+    def part_seconds(self) -> float:
+        """About how long its part of the tasks takes."""
+        others = [sum(one.seconds[task] for task in self.tasks) for one in self._also]
+        return others[self.part - 1] if self.part else self.seconds - sum(others)
+
+    @property
+    def _also(self) -> tuple[Part, ...]:
+        return self.computation.experiment.also
 
     def of(self, tasks: Iterable[int]) -> Job:
         """Return a job of other tasks of the same computation."""
@@ -93,6 +101,7 @@ class Done(NamedTuple):
 
     seconds: float
     failures: tuple[Failure, ...] = ()
+    found: Mapping[int, Arrays] | None = None  # by a part of each task
 
 
 def do(job: Job, advance: Advance) -> Done:
@@ -101,26 +110,33 @@ def do(job: Job, advance: Advance) -> Done:
     What a person can mend, a setting or a full disk, is raised: it would be the same for all.
     """
     advance(0.0)  # it has begun
-    seconds, failures = 0.0, []
-    out = job.computation.folder.parent
-    with chosen_device(job.computation.device), signs_of_life(out, job.id) as sign:
+    began, failures, found = time.perf_counter(), [], {}
+    computation, out = job.computation, job.computation.folder.parent
+    device = computation.device if job.on_device else "cpu"
+    with chosen_device(device), signs_of_life(out, job.id) as sign:
 
         def tell(share: float) -> None:
-            sign.share += share * job.computation.tasks
+            sign.share += share * computation.tasks
             advance(share)
 
         if not job.tasks and job.finish:
-            job.finish(job.computation)
+            job.finish(computation)
         for task in job.tasks:
             sign.begin(task)
             try:
-                seconds += job.computation.make(task, tell)
+                if job.found is not None:
+                    computation.store(task, job.found[task])
+                elif job.part is not None:
+                    found[task] = computation.compute(task, job.part, tell)
+                else:
+                    computation.make(task, tell)
             except ResonaxError:
                 raise
             except Exception as error:
                 words = " ".join(f"{type(error).__name__}: {error}".split())
                 failures.append(Failure(job.id, task, words[:300], traceback.format_exc()))
-    return Done(seconds, tuple(failures))
+    seconds = time.perf_counter() - began if job.tasks else 0.0
+    return Done(seconds, tuple(failures), found)
 
 
 @dataclass
@@ -145,6 +161,7 @@ class Ledger:
     failures: list[Failure] = field(default_factory=list)
     _told: dict[int, float] = field(default_factory=dict)
     _losses: dict[tuple[str, int], int] = field(default_factory=dict)
+    _found: dict[tuple[str, int], list[Arrays]] = field(default_factory=dict)
 
     def advance(self, job: Job, share: float) -> None:
         """Note the share of an experiment that a job has just finished."""
@@ -160,8 +177,31 @@ class Ledger:
             self.done(job.id)
             return []
         self.seconds[job.id] = self.seconds.get(job.id, 0.0) + result.seconds
+        if job.part is not None:
+            return self._join(job, result)
         self.failures += result.failures
         return self._count(job, len(job.tasks))
+
+    def _join(self, job: Job, result: Done) -> list[Job]:
+        """Keep a part of some tasks; return what stores those of which all parts are there."""
+        lost = [failure for failure in result.failures if not self._has_failed(job, failure.task)]
+        self.failures += lost
+        follow = self._count(job, len(lost)) if lost else []
+        for task, arrays in (result.found or {}).items():
+            if self._has_failed(job, task):
+                continue
+            parts = self._found.setdefault((job.id, task), [])
+            parts.append(arrays)
+            if len(parts) == len(job.computation.experiment.parts):
+                del self._found[job.id, task]
+                whole = {name: array for part in parts for name, array in part.items()}
+                stored = job.of((task,))
+                follow.append(stored._replace(part=None, on_device=False, found={task: whole}))
+        return follow
+
+    def _has_failed(self, job: Job, task: int) -> bool:
+        """Return whether a task has failed, perhaps by another of its parts."""
+        return any(failure[:2] == (job.id, task) for failure in self.failures)
 
     def _count(self, job: Job, tasks: int) -> list[Job]:
         self.left[job.id] -= tasks
@@ -174,7 +214,7 @@ class Ledger:
     def end(self, job: Job) -> list[Job]:
         """Return what is left to do for an experiment whose tasks are all stored."""
         if job.finish is not None:
-            return [job.of(())]
+            return [job.of(())._replace(on_device=False, part=None, found=None)]
         self.done(job.id)
         return []
 
@@ -182,9 +222,14 @@ class Ledger:
         """Give what a lost job has not stored again; a task that is lost too often has failed."""
         if not job.tasks:
             return [job]
+        job = job._replace(tasks=tuple(n for n in job.tasks if not self._has_failed(job, n)))
         pending = [task for task in job.tasks if not job.computation.is_finished(task)]
         made = (len(job.tasks) - len(pending)) / job.computation.tasks
         self.progress(job.id, made - self._told.pop(job.number, 0.0))
+        if (
+            job.part is not None and len(pending) > 1
+        ):  # alone, to know which of them it is lost with
+            return [job.of((task,)) for task in pending]
         if pending and lost.is_suspect:  # tasks are made in order: it was lost with the first
             key = job.id, pending[0]
             self._losses[key] = self._losses.get(key, 0) + 1
@@ -193,49 +238,3 @@ class Ledger:
                 pending = pending[1:]
         follow = self._count(job, len(job.tasks) - len(pending))
         return [job.of(pending)] if pending else follow
-
-
-def schedule(jobs: Sequence[Job], workers: int) -> list[Job]:
-    """Return jobs for all workers, those that take longest first.
-
-    One that takes more than a worker's share of the work is cut, although each piece compiles anew.
-    """
-    share = sum(job.seconds for job in jobs) / workers
-    pieces = []
-    for job in jobs:
-        count = min(math.ceil(job.seconds / share) if share else 1, len(job.tasks)) or 1
-        pieces += [job.of(job.tasks[start::count]) for start in range(count)]
-    return sorted(pieces, key=lambda job: -job.seconds)
-
-
-def shard_tasks(
-    experiments: Iterable[Experiment], part: int, parts: int
-) -> Mapping[str, frozenset[int]]:
-    """Return the tasks of one of several parts of some experiments, by their ids.
-
-    All tasks stand in a row, those that share a compiled program side by side, each as long as it
-    takes. The row is cut into equal lengths, and a task belongs to where its middle is. So each
-    part takes the mean of all parts, and at most a task more; and no task is in two of them.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> one = SimpleNamespace(id="a", groups=((0, 2), (1, 3)), seconds=(3.0, 1.0, 1.0, 1.0))
-    >>> [sorted(shard_tasks([one], part, 2)["a"]) for part in (1, 2)]
-    [[0], [1, 2, 3]]
-    """
-    row = [
-        (one.id, task, seconds_of(one, task))
-        for one in experiments
-        for group in one.groups
-        for task in group
-    ]
-    least = min((seconds for *_, seconds in row if seconds > 0), default=1.0)
-    lengths = [max(seconds, least) for *_, seconds in row]
-    ends = list(itertools.accumulate(lengths))
-    found: dict[str, set[int]] = {name: set() for name, *_ in row}
-    for (name, task, _), length, end in zip(row, lengths, ends, strict=True):
-        place = int(parts * (end - length / 2) / ends[-1])
-        if min(place, parts - 1) == part - 1:  # a tiny last one may be rounded to the very end
-            found[name].add(task)
-    return {name: frozenset(tasks) for name, tasks in found.items()}

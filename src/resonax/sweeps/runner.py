@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -15,10 +14,11 @@ from resonax.checks import ArgumentError
 from resonax.executors.executor import Advance, Executor, Serial
 from resonax.labels import versions
 from resonax.results import Place, Store, as_place
-from resonax.sweeps.devices import chosen_device
-from resonax.sweeps.experiment import Experiment
+from resonax.sweeps.devices import find_device
+from resonax.sweeps.experiment import Arrays, Experiment
 from resonax.sweeps.heartbeat import forget_signs
-from resonax.sweeps.jobs import Job, Ledger, TasksFailed, do, schedule, shard_tasks
+from resonax.sweeps.jobs import Job, Ledger, TasksFailed, do
+from resonax.sweeps.sharing import schedule, schedule_parts, shard_tasks
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -125,33 +125,45 @@ class Computation:
         """Return whether a task is stored, whoever made it."""
         return self._store.is_finished(self._store.tasks[number])
 
-    def make(self, number: int, advance: Advance) -> float:
-        """Compute and store a task, unless it is stored; return the seconds that it took.
+    def compute(self, number: int, part: int, advance: Advance) -> Arrays:
+        """Return some variables of a task: those that one of its parts computes.
 
-        A task that is stored by now is left alone: another process may have made it, or this one
-        before it was told to do its job again. ``advance`` is told the share of the whole
-        experiment that was just finished.
+        ``advance`` is told the share of the whole experiment that was just finished.
         """
-        began = time.perf_counter()
-        share, told = 1 / self.tasks, 0.0
-        if self.is_finished(number):  # by another run, or before a worker was lost
-            advance(share)
-            return 0.0
+        parts = self.experiment.parts
+        share, told = 1 / self.tasks / len(parts), 0.0
 
         def tell(done: float) -> None:
             nonlocal told
             told += done
             advance(share * done)
 
-        task = self._store.tasks[number]
         try:
-            values = self.experiment.compute(task.region, self.seed, self.double, tell)
+            found = parts[part](self._store.tasks[number].region, self.seed, self.double, tell)
         except ArgumentError:  # what only the computation can tell
             self._discard()
             raise
-        self._store.write(task, values)
         advance(share * (1.0 - told))
-        return time.perf_counter() - began
+        return found
+
+    def store(self, number: int, found: Arrays) -> None:
+        """Store the variables of a task, unless another process has done so by now."""
+        if not self.is_finished(number):
+            self._store.write(self._store.tasks[number], found)
+
+    def make(self, number: int, advance: Advance) -> None:
+        """Compute and store a task, unless it is stored.
+
+        A task that is stored by now is left alone: another process may have made it, or this one
+        before it was told to do its job again.
+        """
+        if self.is_finished(number):
+            advance(1 / self.tasks)
+            return
+        found: Arrays = {}
+        for part in range(len(self.experiment.parts)):
+            found |= self.compute(number, part, advance)
+        self._store.write(self._store.tasks[number], found)
 
     def _discard(self) -> None:
         """Remove a store without any result: it would refuse the sweep once that is corrected."""
@@ -223,10 +235,8 @@ def run_experiments(
     is_remote = getattr(executor, "is_remote", False)
     ledger = Ledger(progress or (lambda *_: None), done or (lambda _: None), shard is None)
     wanted = list(experiments)
-    kind = device or "cpu"
-    if not is_remote:
-        with chosen_device(device) as (kind, _):
-            pass
+    kind, _ = find_device(executor, device)
+    is_owned = kind != "cpu" and getattr(executor, "owners", 0) > 0
     place = as_place(out)
     if isinstance(place, Path) and is_remote:
         place = place.absolute()  # workers have been started elsewhere
@@ -238,7 +248,7 @@ def run_experiments(
         marked = computation.marked()
         ledger.progress(name, len(marked - missing) / computation.tasks)
         ledger.left[name] = len(missing)
-        job = Job(computation, (), None if is_remote else finish)
+        job = Job(computation, (), None if is_remote else finish, on_device=kind != "cpu")
         groups = (tuple(sorted(missing & set(group))) for group in computation.experiment.groups)
         jobs += [job.of(group) for group in groups if group]
         if len(marked - missing) == computation.tasks:
@@ -246,7 +256,8 @@ def run_experiments(
     # Processes take turns on a GPU: more pieces there are more to compile, and nothing is gained.
     workers = executor.workers if kind == "cpu" else getattr(executor, "gpus", 1)
     # Workers of a cluster come and go: smaller pieces are shared out anew more often.
-    jobs = schedule(jobs, _PIECES * executor.workers if is_remote else workers)
+    pieces = _PIECES * executor.workers if is_remote else workers
+    jobs = schedule_parts(jobs) if is_owned else schedule(jobs, pieces)
     executor.run(do, jobs, ledger.advance, ledger.then)
     if ledger.failures:
         raise TasksFailed(sorted(ledger.failures))

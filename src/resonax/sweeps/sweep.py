@@ -17,7 +17,13 @@ from resonax.sweeps.tasks import described_chunk, task_points
 from resonax.sweeps.theory import theory_rates
 from resonax.sweeps.validation import resolve
 
-__all__ = ["compute_sweep", "sweep_groups", "sweep_layout", "sweep_specification"]
+__all__ = [
+    "compute_sweep",
+    "compute_theory",
+    "sweep_groups",
+    "sweep_layout",
+    "sweep_specification",
+]
 
 _RUN = {
     "run_log_response": "logarithm of the response of each run",
@@ -108,7 +114,7 @@ def compute_sweep(
     double: bool = False,
     advance: Callable[[float], None] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return the variables of one task; cells outside a panel's limits are nan.
+    """Return what the runs of one task give; cells outside a panel's limits are nan.
 
     ``advance`` is told the share of the task just finished.
     """
@@ -132,13 +138,18 @@ def compute_sweep(
             values[name][0][place] = array
         values["run_log_response"][0][place] = found.log_response
         values["run_rate"][0][place] = found.rate
-    columns = range(offset, offset + len(part))
-    for criterion in sweep.theory.criteria if sweep.theory else ():
-        values |= {
-            f"{criterion}_{name}": array[None]
-            for name, array in theory_rates(sweep, number, criterion, columns).items()
-        }
     return values
+
+
+def compute_theory(
+    sweep: Sweep, region: Mapping[str, slice], criterion: str
+) -> dict[str, np.ndarray]:
+    """Return what a criterion says of the cells of one task."""
+    number = region["panel"].start if "panel" in region else 0
+    _, (second, points) = sweep.points().items()
+    columns = range(len(points))[region.get(second, slice(None))]
+    found = theory_rates(sweep, number, criterion, columns)
+    return {f"{criterion}_{name}": array[None] for name, array in found.items()}
 
 
 def cell_labels(panel: int, rows: int, columns: np.ndarray, *, share: bool) -> np.ndarray:

@@ -1,0 +1,80 @@
+"""How tasks are shared out: among processes, between a GPU and its host, and among commands."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from resonax.sweeps.jobs import Job, seconds_of
+
+if TYPE_CHECKING:
+    from resonax.sweeps.experiment import Experiment
+
+__all__ = ["schedule", "schedule_parts", "shard_tasks"]
+
+
+def schedule(jobs: Sequence[Job], workers: int) -> list[Job]:
+    """Return jobs for all workers, those that take longest first.
+
+    One that takes more than a worker's share of the work is cut, although each piece compiles anew.
+    """
+    share = sum(job.seconds for job in jobs) / workers
+    pieces = []
+    for job in jobs:
+        count = min(math.ceil(job.seconds / share) if share else 1, len(job.tasks)) or 1
+        pieces += [job.of(job.tasks[start::count]) for start in range(count)]
+    return sorted(pieces, key=lambda job: -job.seconds)
+
+
+def schedule_parts(jobs: Sequence[Job]) -> list[Job]:
+    """Return jobs where some processes have the device, and others compute what needs none.
+
+    A job of the device has the tasks that run the same program. The others have a part of one task
+    each. In both, those that take longest are first.
+    """
+    device, others = [], [job for job in jobs if not job.tasks]
+    for job in jobs:
+        experiment = job.computation.experiment
+        for part in range(len(experiment.parts)) if job.tasks else ():
+            on_device = experiment.on_device and part == 0
+            of_part = job._replace(part=part, on_device=on_device)
+            if on_device:
+                device.append(of_part)
+            else:
+                others += [of_part.of((task,)) for task in job.tasks]
+    return sorted([*others, *device], key=lambda job: -job.part_seconds if job.tasks else 0.0)
+
+
+def shard_tasks(
+    experiments: Iterable[Experiment], part: int, parts: int
+) -> Mapping[str, frozenset[int]]:
+    """Return the tasks of one of several parts of some experiments, by their ids.
+
+    All tasks stand in a row, those that share a compiled program side by side, each as long as it
+    takes. The row is cut into equal lengths, and a task belongs to where its middle is. So each
+    part takes the mean of all parts, and at most a task more; and no task is in two of them.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> one = SimpleNamespace(id="a", groups=((0, 2), (1, 3)), seconds=(3.0, 1.0, 1.0, 1.0))
+    >>> [sorted(shard_tasks([one], part, 2)["a"]) for part in (1, 2)]
+    [[0], [1, 2, 3]]
+    """
+    row = [
+        (one.id, task, seconds_of(one, task))
+        for one in experiments
+        for group in one.groups
+        for task in group
+    ]
+    least = min((seconds for *_, seconds in row if seconds > 0), default=1.0)
+    lengths = [max(seconds, least) for *_, seconds in row]
+    ends = list(itertools.accumulate(lengths))
+    found: dict[str, set[int]] = {name: set() for name, *_ in row}
+    for (name, task, _), length, end in zip(row, lengths, ends, strict=True):
+        place = int(parts * (end - length / 2) / ends[-1])
+        if min(place, parts - 1) == part - 1:  # a tiny last one may be rounded to the very end
+            found[name].add(task)
+    return {name: frozenset(tasks) for name, tasks in found.items()}
