@@ -2,6 +2,7 @@
 
     python benchmarks/large_map.py
     python benchmarks/large_map.py --cells 1e6 --tasks 100000
+    python benchmarks/large_map.py --cells 1e6 --tasks --theory flow
 
 Each row is a process of its own that runs a sweep of few steps with two workers, draws it, and
 opens it again as a second run does. A store of many tasks is filled with small chunks first.
@@ -60,12 +61,14 @@ class Watch:
         return self.peak
 
 
-def sweep_table(cells: int) -> dict[str, object]:
-    """Return a sweep of so many cells, as square as can be, and as cheap."""
+def sweep_table(cells: int, criteria: Sequence[str]) -> dict[str, object]:
+    """Return a sweep of so many cells, as square as can be, and as cheap, with its theory."""
     rows = math.isqrt(cells)
     while cells % rows:
         rows -= 1
+    theory = {"theory": {"criteria": criteria, "points": [50, 50]}} if criteria else {}
     return {
+        **theory,
         "id": "large",
         "process": {"kind": "sinusoid"},
         "optimizer": {"kind": "heavy_ball", "lr": 0.01},
@@ -78,7 +81,7 @@ def sweep_table(cells: int) -> dict[str, object]:
     }
 
 
-def run_map(cells: int) -> dict[str, float]:
+def run_map(cells: int, criteria: Sequence[str]) -> dict[str, float]:
     """Return what a map of so many cells takes."""
     from resonax.cli.running import draw
     from resonax.executors.processes import start_executor
@@ -86,7 +89,7 @@ def run_map(cells: int) -> dict[str, float]:
     from resonax.sweeps.runner import run_experiments
     from resonax.sweeps.specification import parse_sweep
 
-    experiment = from_sweep(parse_sweep(sweep_table(cells)))
+    experiment = from_sweep(parse_sweep(sweep_table(cells, criteria)))
     watch = Watch()
     found: dict[str, float] = {"cells": cells, "tasks": experiment.layout.count()}
     with tempfile.TemporaryDirectory() as folder:
@@ -100,7 +103,7 @@ def run_map(cells: int) -> dict[str, float]:
     return found | {"client": high_water(os.getpid()), "workers": watch.stop()}
 
 
-def fill_store(tasks: int) -> dict[str, float]:
+def fill_store(tasks: int, _: Sequence[str]) -> dict[str, float]:
     """Return what the store alone takes with so many tasks of one number each.
 
     To wait for the disk is what takes time when a task is written: that is measured with the first
@@ -142,16 +145,16 @@ def fill_store(tasks: int) -> dict[str, float]:
     return found | {"client": high_water(os.getpid())}
 
 
-def alone(kind: str, size: int) -> dict[str, float]:
+def alone(kind: str, size: int, criteria: Sequence[str] = ()) -> dict[str, float]:
     """Return what a row measures, in a process of its own."""
-    command = [sys.executable, __file__, "--row", kind, str(size)]
+    command = [sys.executable, __file__, "--row", kind, str(size), "--theory", *criteria]
     return json.loads(subprocess.check_output(command, text=True).splitlines()[-1])
 
 
-def show(cells: list[int], tasks: list[int]) -> None:
+def show(cells: list[int], tasks: list[int], criteria: list[str]) -> None:
     print("  cells  tasks  files  stored MB  client MB  workers MB    s  again s")
     for size in cells:
-        one = alone("map", size)
+        one = alone("map", size, criteria)
         print(
             f"{size:7d} {one['tasks']:6d} {one['files']:6d} {one['stored']:10.1f} "
             f"{one['client']:10.0f} {one['workers']:11.0f} "
@@ -172,10 +175,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cells", type=float, nargs="*", default=[1e4, 1e5, 1e6])
     parser.add_argument("--tasks", type=float, nargs="*", default=[10, 1000, 100_000])
+    parser.add_argument("--theory", nargs="*", default=[], help="criteria beside the simulation")
     parser.add_argument("--row", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.row:
         measure = {"map": run_map, "store": fill_store}[given.row[0]]
-        print(json.dumps(measure(int(given.row[1]))))
+        print(json.dumps(measure(int(given.row[1]), given.theory)))
     else:
-        show([int(size) for size in given.cells], [int(size) for size in given.tasks])
+        cells, tasks = ([int(size) for size in row] for row in (given.cells, given.tasks))
+        show(cells, tasks, given.theory)
