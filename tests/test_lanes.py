@@ -27,7 +27,7 @@ from resonax.lanes.vectors import F32, F64, I32
 from resonax.learners import Transform, make_optimizer
 from resonax.moments import Moments
 from resonax.registry import KINDS
-from resonax.simulation import Training, choice, network, network_lanes, simulate
+from resonax.simulation import Training, choice, lane_laws, network, simulate
 from resonax.simulation import random_numbers as of_jax
 from resonax.simulation.batches import split
 from resonax.simulation.position_form import init_state, update_weights
@@ -206,11 +206,11 @@ def test_inputs_of_every_form_of_law_are_those_of_jax(components, root):
         jnp.full((LANES, 1, components), 1 / components),
     )
     parts = jax.vmap(jax.vmap(lambda law: split(law, root == "diagonal")))(law)
-    form, rows = network_lanes.law_form(parts, 2), 5
+    form, rows = lane_laws.law_form(parts, 2), 5
     assert form == LawForm(2, components, root == "diagonal")
     normal = rng.normal(size=(rows, 2, LANES)).astype(np.float32)
     uniform = rng.uniform(size=(rows, LANES)).astype(np.float32)
-    table = np.array(network_lanes.law_table(parts)[0])
+    table = np.array(lane_laws.law_table(parts)[0])
     assert table.shape == (form.size, LANES)
     found = np.zeros_like(normal)
 

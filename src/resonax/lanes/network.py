@@ -81,39 +81,31 @@ class Network(NamedTuple):
     def backward(self, batch: Memory, rows: int, move: Callable[[Place, Vector], None]) -> None:
         """Compute gradients from the slopes of the outputs; ``move`` is told place and gradient.
 
-        A layer's slopes are passed on to the layer before it, and then its weights move.
+        For some units before a layer at a time, its slopes are passed back to them, and then the
+        weights from them move: these are loaded once into the fastest memory for both.
         """
         for depth, layer in reversed([*enumerate(self.layers)]):
-            if depth:
-                self._pass_back(depth, layer, rows)
+            tall = min(layer.inputs, max(1, self.sums // _ROWS))
+            for unit, own in self.code.tiles(layer.inputs, tall):
+                if depth:
+                    self._pass_back(depth, layer, rows, (unit, own))
+                self._move_weights(depth, layer, batch, rows, (unit, own), move)
             slopes = self.slopes[depth]
-            for (unit, wide), (out, tall) in self._tiles(layer.inputs, layer.outputs):
-                found = self._sum_products(
-                    rows,
-                    lambda k, u=unit, n=wide, depth=depth: [
-                        self._input(depth, batch, rows, u + place, k) for place in range(n)
-                    ],
-                    lambda k, o=out, n=tall, slopes=slopes: [
-                        slopes.load((o + place) * rows + k) for place in range(n)
-                    ],
-                    [[self._zero()] * tall] * wide,
-                )
-                for (own, other), value in found:
-                    move((unit + own) * layer.outputs + out + (layer.start + other), value)
             for out in self.code.each(layer.outputs, 1):
                 total = self.code.variable(slopes.load(out * rows))
                 for row in self.code.each(rows - 1, 16):
                     total.set(total.get() + slopes.load(out * rows + row + 1))
                 move(out + layer.bias, total.get())
 
-    def _pass_back(self, depth: int, layer: Layer, rows: int) -> None:
-        """Compute the slopes of the layer before from those of a layer."""
+    def _pass_back(self, depth: int, layer: Layer, rows: int, units: tuple[Place, int]) -> None:
+        """Compute the slopes of some units before a layer from those of the layer."""
         weights, slopes = self.weights.at(layer.start), self.slopes[depth]
-        for (row, wide), (unit, tall) in self._tiles(rows, layer.inputs):
+        unit, tall = units
+        for row, wide in self.code.tiles(rows, min(rows, self.sums // tall)):
             found = self._sum_products(
                 layer.outputs,
-                lambda k, u=unit, n=tall: [
-                    weights.load((u + place) * layer.outputs + k) for place in range(n)
+                lambda k: [
+                    weights.load((unit + place) * layer.outputs + k) for place in range(tall)
                 ],
                 lambda k, r=row, n=wide: [slopes.load(k * rows + r + place) for place in range(n)],
                 [[self._zero()] * wide] * tall,
@@ -122,6 +114,30 @@ class Network(NamedTuple):
                 place = (unit + own) * rows + row + other
                 is_active = self.hidden[depth - 1].load(place) > 0.0
                 self.slopes[depth - 1].store(place, is_active.where(value, 0.0))
+
+    def _move_weights(
+        self,
+        depth: int,
+        layer: Layer,
+        batch: Memory,
+        rows: int,
+        units: tuple[Place, int],
+        move: Callable[[Place, Vector], None],
+    ) -> None:
+        """Compute the gradients of the weights from some units."""
+        unit, tall = units
+        slopes = self.slopes[depth]
+        for out, wide in self.code.tiles(layer.outputs, min(layer.outputs, self.sums // tall)):
+            found = self._sum_products(
+                rows,
+                lambda k: [self._input(depth, batch, rows, unit + i, k) for i in range(tall)],
+                lambda k, o=out, n=wide: [
+                    slopes.load((o + place) * rows + k) for place in range(n)
+                ],
+                [[self._zero()] * wide] * tall,
+            )
+            for (own, other), value in found:
+                move((unit + own) * layer.outputs + out + (layer.start + other), value)
 
     def _input(self, depth: int, batch: Memory, rows: int, unit: Place, row: Place) -> Vector:
         """Return what a unit before a layer holds for a row."""

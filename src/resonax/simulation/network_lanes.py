@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from resonax.lanes import Fleet, LawForm, Plan, Slots, Unsupported, host_machine, trace_update
+from resonax.lanes import Fleet, Plan, Slots, Unsupported, host_machine, trace_update
 from resonax.learners import Network
-from resonax.moments import Moments
 from resonax.programs import program
-from resonax.simulation.batches import CHOICE, INPUT, NOISE, PROCESS, Gaussian, Law, split
+from resonax.simulation.batches import CHOICE, INPUT, NOISE, Law, split
+from resonax.simulation.lane_laws import LawsAhead, law_form, law_table
 from resonax.simulation.network import (
     TEST,
     TEST_CHOICE,
@@ -27,7 +26,6 @@ from resonax.simulation.network import (
     log_mean_loss,
 )
 from resonax.simulation.position_form import init_state, update_weights
-from resonax.simulation.random_numbers import normals
 from resonax.simulation.schedule import BLOCK, Advance, run_windows
 from resonax.simulation.training import Training
 from resonax.simulation.walk import (
@@ -37,14 +35,11 @@ from resonax.simulation.walk import (
     cell_at,
     has_diagonal_roots,
     vmap_cells,
-    walk,
 )
 
-__all__ = ["count_threads", "law_form", "law_table", "plan_networks", "run_lanes"]
+__all__ = ["count_threads", "plan_networks", "run_lanes"]
 
 _SLOTS = Slots(INPUT, CHOICE, NOISE, TEST, TEST_CHOICE)
-_MOST_NUMBERS = 2**23  # of the laws that are computed ahead
-_MOST_BLOCKS = 50  # of steps, likewise
 _MOST_COMPONENTS = 256  # of a mixture, which are tried one by one
 _MOST_SCRATCH = 2**20  # numbers beside a network: of its batch, its random numbers, its units
 
@@ -55,29 +50,6 @@ class _Start(NamedTuple):
     weights: Array
     states: list[Array]
     numbers: Array
-
-
-def law_form(law: Law, dim: int) -> LawForm:
-    """Return how a law with leading axes is written for lanes."""
-    if isinstance(law, Gaussian):
-        return LawForm(dim)
-    if isinstance(law, Moments) and not law.is_sampled:
-        return LawForm(dim, rows=law.mean.shape[-2])
-    return LawForm(dim, law.mean.shape[-2], not isinstance(law, Moments))
-
-
-def law_table(law: Law) -> Array:
-    """Return the numbers of a law (..., paths, cells), as (..., cells, numbers, paths)."""
-    if isinstance(law, Gaussian):
-        numbers = jnp.stack([*law.mean, *law.scale], axis=-1)
-    elif isinstance(law, Moments) and not law.is_sampled:
-        numbers = law.mean.reshape(*law.mean.shape[:-2], -1)
-    else:
-        root = law.root.reshape(*law.mean.shape[:-1], -1) if isinstance(law, Moments) else law.scale
-        each = jnp.concatenate([law.mean, root], axis=-1)
-        sums = jnp.cumsum(law.weight, axis=-1)[..., :-1]
-        numbers = jnp.concatenate([each.reshape(*sums.shape[:-1], -1), sums], axis=-1)
-    return jnp.moveaxis(numbers, -3, -1)
 
 
 def _stationary(training: Training) -> Law:
@@ -104,43 +76,6 @@ def _begin(training: Training, grid: Grid, *, loop: Loop) -> tuple[_Start, Any, 
     start = vmap_cells(begin, grid, loop._replace(law_varies=True))(given)
     tests = vmap_cells(lambda values, _: _stationary(cell_at(training, values)), grid, loop)([])
     return start, begin_walk(training, grid, loop)[0], law_table(tests)
-
-
-@functools.partial(program, static=("loop", "most", "shape"))
-def _laws(
-    training: Training,
-    grid: Grid,
-    process: Any,
-    first: Array,
-    blocks: Array,
-    *,
-    loop: Loop,
-    most: int,
-    shape: tuple[int, ...],
-) -> tuple[Any, Array]:
-    """Return the processes after some blocks of steps, at most ``most``, and the laws in these.
-
-    ``shape`` is that of the laws of a step: (cells or 1, numbers of a law, paths).
-    """
-    needed = training.process.step_normals if loop.ordered else 0
-
-    def of_block(number: Array, process: Any) -> tuple[Any, Array]:
-        steps = first + number * BLOCK + jnp.arange(BLOCK)
-        given = normals(grid.keys, steps, PROCESS, needed)
-        process, law = walk(training, grid, loop, process, steps, given)
-        return process, law_table(law)
-
-    if not loop.ordered:
-        process, law = of_block(jnp.zeros((), int), process)
-        return process, law[None]
-
-    def fill(number: Array, state: tuple[Any, Array]) -> tuple[Any, Array]:
-        process, law = of_block(number, state[0])
-        return process, state[1].at[number].set(law)
-
-    laws = jnp.zeros((most, BLOCK, *shape))
-    process, laws = jax.lax.fori_loop(0, blocks, fill, (process, laws))
-    return process, laws.reshape(-1, *shape)
 
 
 def plan_networks(training: Training, loop: Loop) -> Plan:
@@ -200,20 +135,19 @@ def count_threads() -> int:
 
 
 class _Runner:
-    """Networks and processes of a grid, on their way."""
+    """Networks and processes of a grid, on their way through some blocks of steps."""
 
-    def __init__(self, plan: Plan, training: Training, grid: Grid, loop: Loop, paths: int) -> None:
-        start, self._process, test_law = _begin(training, grid, loop=loop)
+    def __init__(
+        self, plan: Plan, training: Training, grid: Grid, loop: Loop, paths: int, blocks: int
+    ) -> None:
+        start, process, test_law = _begin(training, grid, loop=loop)
         self._test_law = np.asarray(test_law)
         arrays = jax.tree.map(lambda leaf: np.asarray(leaf)[:paths], start)
         keys = np.asarray(grid.keys)[:paths]
         self.fleet = Fleet(plan, keys, *arrays, threads=count_threads(), folder=_folder())
         cells = self.fleet.cells if loop.law_varies else 1
         shape = cells, plan.law.size, len(grid.keys)
-        self._most = int(np.clip(_MOST_NUMBERS // (BLOCK * math.prod(shape)), 1, _MOST_BLOCKS))
-        self._laws = functools.partial(
-            _laws, training, grid, loop=loop, most=self._most, shape=shape
-        )
+        self._laws = LawsAhead(training, grid, loop, process, shape, blocks)
 
     @property
     def total(self) -> np.ndarray:
@@ -227,12 +161,11 @@ class _Runner:
 
     def advance(self, first: int, blocks: int, record: bool) -> _Runner:
         """Take some blocks of steps."""
-        for start in range(0, blocks, self._most):
-            count = min(self._most, blocks - start)
-            begin = first + start * BLOCK
-            self._process, laws = self._laws(self._process, begin, count)
-            steps = count * BLOCK
-            self.fleet.advance(begin, steps, np.asarray(laws), self._test_law, record=record)
+        end = first + blocks * BLOCK
+        while first < end:
+            steps, laws = self._laws.take(end - first)
+            self.fleet.advance(first, steps, laws, self._test_law, record=record)
+            first += steps
         return self
 
 
@@ -248,6 +181,7 @@ def run_lanes(
 ) -> list[np.ndarray]:
     """Return what `run_networks` returns, for the first ``paths`` of a grid."""
     make = functools.partial(_Runner, plan, training, grid, loop, paths)
-    start = log_mean_loss(make().advance(0, 1, True), BLOCK)
+    start = log_mean_loss(make(1).advance(0, 1, True), BLOCK)
     measure = functools.partial(log_mean_loss, steps=window)
-    return [start, *run_windows(make(), _Runner.advance, measure, steps, window, advance)]
+    whole = make(steps // BLOCK)
+    return [start, *run_windows(whole, _Runner.advance, measure, steps, window, advance)]

@@ -1,0 +1,140 @@
+"""The laws of the inputs for lanes: computed by jax ahead of the steps that take them."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from resonax.lanes import LawForm
+from resonax.moments import Moments
+from resonax.programs import program
+from resonax.simulation.batches import PROCESS, Gaussian, Law
+from resonax.simulation.random_numbers import normals
+from resonax.simulation.schedule import BLOCK
+from resonax.simulation.training import Training
+from resonax.simulation.walk import Grid, Loop, walk
+
+__all__ = ["LawsAhead", "law_form", "law_table"]
+
+_MOST_NUMBERS = 2**21  # of laws that are computed at once
+_MOST_BLOCKS = 25  # of steps, likewise
+
+
+def law_form(law: Law, dim: int) -> LawForm:
+    """Return how a law with leading axes is written for lanes."""
+    if isinstance(law, Gaussian):
+        return LawForm(dim)
+    if isinstance(law, Moments) and not law.is_sampled:
+        return LawForm(dim, rows=law.mean.shape[-2])
+    return LawForm(dim, law.mean.shape[-2], not isinstance(law, Moments))
+
+
+def law_table(law: Law) -> Array:
+    """Return the numbers of a law (..., paths, cells), as (..., cells, numbers, paths)."""
+    if isinstance(law, Gaussian):
+        numbers = jnp.stack([*law.mean, *law.scale], axis=-1)
+    elif isinstance(law, Moments) and not law.is_sampled:
+        numbers = law.mean.reshape(*law.mean.shape[:-2], -1)
+    else:
+        root = law.root.reshape(*law.mean.shape[:-1], -1) if isinstance(law, Moments) else law.scale
+        each = jnp.concatenate([law.mean, root], axis=-1)
+        sums = jnp.cumsum(law.weight, axis=-1)[..., :-1]
+        numbers = jnp.concatenate([each.reshape(*sums.shape[:-1], -1), sums], axis=-1)
+    return jnp.moveaxis(numbers, -3, -1)
+
+
+@functools.partial(program, static=("loop", "most", "shape"))
+def _laws(
+    training: Training,
+    grid: Grid,
+    process: Any,
+    first: Array,
+    blocks: Array,
+    *,
+    loop: Loop,
+    most: int,
+    shape: tuple[int, ...],
+) -> tuple[Any, Array]:
+    """Return the processes after some blocks of steps, at most ``most``, and the laws in these.
+
+    ``shape`` is that of the laws of a step: (cells or 1, numbers of a law, paths).
+    """
+    needed = training.process.step_normals if loop.ordered else 0
+
+    def of_block(number: Array, process: Any) -> tuple[Any, Array]:
+        steps = first + number * BLOCK + jnp.arange(BLOCK)
+        given = normals(grid.keys, steps, PROCESS, needed)
+        process, law = walk(training, grid, loop, process, steps, given)
+        return process, law_table(law)
+
+    if not loop.ordered:
+        process, law = of_block(jnp.zeros((), int), process)
+        return process, law[None]
+
+    def fill(number: Array, state: tuple[Any, Array]) -> tuple[Any, Array]:
+        process, law = of_block(number, state[0])
+        return process, jax.lax.dynamic_update_slice_in_dim(state[1], law, number * BLOCK, 0)
+
+    laws = jnp.zeros((most * BLOCK, *shape))
+    return jax.lax.fori_loop(0, blocks, fill, (process, laws))
+
+
+class LawsAhead:
+    """The laws of the steps of a run, one after the other.
+
+    While the networks take the steps of a part, jax computes the laws of the next one.
+
+    Parameters
+    ----------
+    training, grid, loop
+        Whose inputs.
+    process
+        State of the processes before the first step.
+    shape
+        Of the laws of a step, (cells or 1, numbers of a law, paths).
+    blocks
+        Of steps, in all.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        grid: Grid,
+        loop: Loop,
+        process: Any,
+        shape: tuple[int, ...],
+        blocks: int,
+    ) -> None:
+        most = int(np.clip(_MOST_NUMBERS // (BLOCK * math.prod(shape)), 1, _MOST_BLOCKS))
+        self._most, self._blocks, self._begun = most, blocks, 0
+        self._ordered, self._process = loop.ordered, process
+        self._compute = functools.partial(_laws, training, grid, loop=loop, most=most, shape=shape)
+        self._ready = np.zeros(0)
+        self._coming: tuple[int, Array] | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Let jax compute the next part, if there is one; this does not wait for it."""
+        count = min(self._most, self._blocks - self._begun)
+        if self._ordered or not self._begun:
+            self._process, laws = self._compute(self._process, self._begun * BLOCK, count)
+            self._coming = count * BLOCK, laws
+        self._begun += count
+
+    def take(self, steps: int) -> tuple[int, np.ndarray]:
+        """Return laws for the next steps, at most so many, and for how many; or the one of all."""
+        if not len(self._ready):
+            assert self._coming is not None
+            count, laws = self._coming
+            self._begin()
+            self._ready = np.asarray(laws)[:count]
+        if not self._ordered:
+            return steps, self._ready
+        here, self._ready = self._ready[:steps], self._ready[steps:]
+        return len(here), here
