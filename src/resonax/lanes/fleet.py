@@ -16,7 +16,7 @@ from resonax.lanes.program import REAL, WHOLE, WORDS, Plan
 __all__ = ["Fleet"]
 
 _LINE = 64  # bytes
-_PARTS = 4  # in which the blocks of a thread are handed out
+_PARTS = 16  # in which the blocks of a thread are handed out
 
 
 class Fleet:

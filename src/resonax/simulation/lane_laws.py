@@ -122,7 +122,7 @@ class LawsAhead:
     def _begin(self) -> None:
         """Let jax compute the next part, if there is one; this does not wait for it."""
         count = min(self._most, self._blocks - self._begun)
-        if self._ordered or not self._begun:
+        if count and (self._ordered or not self._begun):
             self._process, laws = self._compute(self._process, self._begun * BLOCK, count)
             self._coming = count * BLOCK, laws
         self._begun += count
