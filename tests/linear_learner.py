@@ -3,53 +3,29 @@
 from __future__ import annotations
 
 import math
+import sys
+from pathlib import Path
 
 import numpy as np
 
+sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
+from stream_models import STREAMS, Linear, NumpyLearner
 
-class LinearLearner:
+
+class LinearLearner(NumpyLearner):
     """SGD with momentum on squared errors."""
 
     def __init__(self, lr: float, momentum: float, dim: int = 6, seed: int = 0):
-        self.weights = 0.5 * np.random.default_rng(seed).standard_normal(dim)
-        self.velocity = np.zeros(dim)
-        self.own_lr = self.lr = lr
-        self.momentum = momentum
-
-    def save(self):
-        return self.weights.copy(), self.velocity.copy()
-
-    def load(self, saved):
-        self.weights, self.velocity = (part.copy() for part in saved)
-
-    def set(self, candidate):
-        self.momentum, self.lr = candidate.momentum, candidate.lr * self.own_lr
+        start = 0.5 * np.random.default_rng(seed).standard_normal(dim)
+        super().__init__(Linear(STREAMS["switching"]), start, lr, momentum)
 
     def step(self, batch):
-        x, y = batch
         with np.errstate(over="ignore", invalid="ignore"):
-            error = x @ self.weights - y
-            self.velocity = self.momentum * self.velocity + 2 * x.T @ error / len(y)
-            self.weights = self.weights - self.lr * self.velocity
-            return float(error @ error) / len(y)
+            return super().step(batch)
 
     def loss(self, batches):
-        x, y = (np.concatenate(parts) for parts in zip(*batches, strict=True))
         with np.errstate(over="ignore", invalid="ignore"):
-            error = x @ self.weights - y
-            mean = float(error @ error) / len(y)
-        return mean if math.isfinite(mean) else math.inf
-
-    def mix(self, batches, rng, like=None):
-        like = batches if like is None else like
-        x, y = (np.concatenate(parts) for parts in zip(*batches, strict=True))
-        order = rng.permutation(len(y))
-        ends = np.cumsum([len(one[1]) for one in like])
-        pieces = np.split(order[: ends[-1]], ends[:-1])
-        return [(x[piece], y[piece]) for piece in pieces]
-
-    def size(self, batch):
-        return sum(part.nbytes for part in batch)
+            return super().loss(batches)
 
 
 def switching_rows(steps: int, period: int, seed: int):

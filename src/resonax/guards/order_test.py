@@ -114,7 +114,7 @@ def harm_of_order(
     True
     >>> losses, p = harm_of_order(2.0, [1.1, 0.9, 1.05, 0.95], 0.005)
     >>> len(losses), round(p, 4)
-    (4, 0.0009)
+    (4, 0.0033)
     """
     seen: list[float] = []
     for one in mixed:
