@@ -169,6 +169,10 @@ def _queue(on: str) -> Iterator[tuple[Any, Any]]:
 
 
 def _quiet() -> None:
-    """Let Dask say only what went wrong: what it tells of lost connections is said in our words."""
-    for name in ("distributed", "distributed.client", "distributed.core", "distributed.batched"):
+    """Let Dask say only what went wrong: what it tells of lost connections is said in our words.
+
+    In asyncio it leaves tasks behind whose errors it has seen to elsewhere.
+    """
+    parts = ("distributed", "distributed.client", "distributed.core", "distributed.batched")
+    for name in (*parts, "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
