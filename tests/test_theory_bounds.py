@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from resonax.sweeps.specification import parse_sweep
-from resonax.sweeps.sweep import compute_sweep, sweep_groups, sweep_layout
+from resonax.sweeps.sweep import sweep_groups, sweep_layout
 from resonax.sweeps.theory import theory_rates
 
 SWEEP = {
@@ -24,8 +24,7 @@ SWEEP = {
 
 def theory(points: list[int]) -> dict[str, np.ndarray]:
     table = {**SWEEP, "theory": {"criteria": ["mean_square"], "points": points}}
-    found = compute_sweep(parse_sweep(table), {}, seed=0)
-    return {name: found[f"mean_square_{name}"][0] for name in ("rate", "low", "high")}
+    return theory_rates(parse_sweep(table), 0, "mean_square", range(11))
 
 
 def test_bounds_of_an_interpolated_criterion_are_those_of_the_points_around():

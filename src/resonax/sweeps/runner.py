@@ -95,7 +95,8 @@ class Computation:
     @cached_property
     def _packed(self) -> bytes:
         """What a worker needs of it, made once: the costs of all tasks are not of it."""
-        experiment = replace(self.experiment, groups=(), seconds=(), judges=())
+        also = tuple(part._replace(seconds=()) for part in self.experiment.also)
+        experiment = replace(self.experiment, groups=(), seconds=(), judges=(), also=also)
         return pickle.dumps((experiment, self.folder, self.seed, self.device, self.double))
 
     def __reduce__(self) -> Any:
