@@ -400,9 +400,9 @@ def test_a_store_says_which_loop_trained_its_networks(monkeypatch):
 
 def test_no_bit_depends_on_the_parts_in_which_laws_are_computed(monkeypatch):
     options = {"runs": 2, "steps": 120, "window": 60, "lanes": True}
-    whole = simulate(SMALL, {"period": [0.0, 7.0]}, **options)
+    whole = simulate(SMALL, {"period": [7.0]}, **options)
     monkeypatch.setattr(lane_laws, "_MOST_BLOCKS", 2)  # no divisor of the blocks of a window
-    for ours, others in zip(whole, simulate(SMALL, {"period": [0.0, 7.0]}, **options), strict=True):
+    for ours, others in zip(whole, simulate(SMALL, {"period": [7.0]}, **options), strict=True):
         np.testing.assert_array_equal(ours, others)
 
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
 
 import numpy as np
 
@@ -131,26 +130,21 @@ class Fleet:
         }
         memory = {**self._memory, "law": law, "test_law": test_law}
         assert all(array.flags.c_contiguous for array in memory.values())
-        free: SimpleQueue[np.ndarray] = SimpleQueue()
-        for scratch in self._scratch:
-            free.put(scratch)
+        size = max(1, self._blocks // (self._threads * _PARTS))
+        parts = iter([range(b, min(b + size, self._blocks)) for b in range(0, self._blocks, size)])
 
-        def run(part: range) -> None:
-            scratch = free.get()
-            given = whole | {"first_block": part.start, "blocks": len(part)}
-            places = {
-                name: array.ctypes.data for name, array in (memory | {"scratch": scratch}).items()
-            }
-            self._program(*(given[k] for k in WHOLE), *(places[k] for k in (*REAL, *WORDS)))
-            free.put(scratch)
+        def work(scratch: np.ndarray) -> None:
+            arrays = memory | {"scratch": scratch}
+            places = [arrays[name].ctypes.data for name in (*REAL, *WORDS)]
+            for part in parts:  # the next one that no thread has taken
+                given = whole | {"first_block": part.start, "blocks": len(part)}
+                self._program(*(given[name] for name in WHOLE), *places)
 
         if self._threads == 1:
-            return run(range(self._blocks))
+            return work(self._scratch[0])
         # A call lets go of the interpreter: threads work side by side.
-        size = max(1, self._blocks // (self._threads * _PARTS))
-        parts = [range(b, min(b + size, self._blocks)) for b in range(0, self._blocks, size)]
         with ThreadPoolExecutor(self._threads) as pool:
-            list(pool.map(run, parts))
+            list(pool.map(work, self._scratch))
         return None
 
 

@@ -78,8 +78,25 @@ def _begin(training: Training, grid: Grid, *, loop: Loop) -> tuple[_Start, Any, 
     return start, begin_walk(training, grid, loop)[0], law_table(tests)
 
 
+_plans: dict[Any, Plan] = {}  # by all that a plan depends on
+
+
 def plan_networks(training: Training, loop: Loop) -> Plan:
-    """Return the plan of the program that trains these networks, or raise `Unsupported`."""
+    """Return the plan of the program that trains these networks, or raise `Unsupported`.
+
+    Tracing the process and the optimizer takes some 30 ms, and a sweep asks for the same plan again
+    and again: it depends on the structure of what is trained, and on none of its numbers.
+    """
+    leaves, structure = jax.tree.flatten(training)
+    shapes = tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+    key = structure, shapes, loop, jnp.zeros(()).dtype
+    if key not in _plans:
+        _plans[key] = _plan(training, loop)
+    return _plans[key]
+
+
+def _plan(training: Training, loop: Loop) -> Plan:
+    """Return the plan, made anew."""
     machine, dim, model = host_machine(), training.process.dim, training.model
     assert isinstance(model, Network)
     if not machine.bits:
@@ -138,9 +155,16 @@ class _Runner:
     """Networks and processes of a grid, on their way through some blocks of steps."""
 
     def __init__(
-        self, plan: Plan, training: Training, grid: Grid, loop: Loop, paths: int, blocks: int
+        self,
+        plan: Plan,
+        training: Training,
+        grid: Grid,
+        loop: Loop,
+        paths: int,
+        begun: tuple[_Start, Any, Array],
+        blocks: int,
     ) -> None:
-        start, process, test_law = _begin(training, grid, loop=loop)
+        start, process, test_law = begun
         self._test_law = np.asarray(test_law)
         arrays = jax.tree.map(lambda leaf: np.asarray(leaf)[:paths], start)
         keys = np.asarray(grid.keys)[:paths]
@@ -180,7 +204,8 @@ def run_lanes(
     advance: Advance,
 ) -> list[np.ndarray]:
     """Return what `run_networks` returns, for the first ``paths`` of a grid."""
-    make = functools.partial(_Runner, plan, training, grid, loop, paths)
+    begun = _begin(training, grid, loop=loop)
+    make = functools.partial(_Runner, plan, training, grid, loop, paths, begun)
     start = log_mean_loss(make(1).advance(0, 1, True), BLOCK)
     measure = functools.partial(log_mean_loss, steps=window)
     whole = make(steps // BLOCK)
