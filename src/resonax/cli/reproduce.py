@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["reproduce"]
 
-_LIBRARIES = "resonax.cli.libraries"
+_LIBRARIES, _LATER = "resonax.cli.libraries", "resonax.cli.figure_libraries"
 
 
 def reproduce(
@@ -65,6 +65,7 @@ def reproduce(
         device=device,
         prepare=prepare,
         libraries=_LIBRARIES,
+        later=_LATER,
         describe=partial(describe_device, device),
     )
     with holding(out, is_shared=work.part is not None):

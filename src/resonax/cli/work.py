@@ -119,6 +119,7 @@ def started(
     prepare: Callable[[], None],
     libraries: str = "",
     describe: Callable[[], Any] | None = None,
+    later: str = "",
 ) -> Iterator[Executor]:
     """Give the executor that was asked for; all that work call ``prepare`` first.
 
@@ -132,7 +133,7 @@ def started(
         ``cpu``, ``gpu`` or None.
     task_bytes
         What a task takes of the memory of a GPU, if it computes on one from begin to end.
-    prepare, libraries
+    prepare, libraries, later
         Those of `start_executor`.
     describe
         If given, some of several processes own the GPUs, and say what they are by this function.
@@ -160,5 +161,6 @@ def started(
         limit=work.task_limit,
         owners=owners if owners < count else 0,
         describe=describe,
+        later=later,
     ) as executor:
         yield executor

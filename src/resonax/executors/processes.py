@@ -16,6 +16,7 @@ no GPU.
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import pickle
@@ -25,6 +26,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
@@ -99,6 +101,7 @@ def worker_processes(
     devices: Sequence[str] = (),
     limit: float | None = None,
     owners: int = 0,
+    later: str = "",
 ) -> Iterator[Workers]:
     """Give an executor of so many processes; whatever goes wrong ends them at once.
 
@@ -115,13 +118,16 @@ def worker_processes(
     owners
         How many of them own a GPU, and do the jobs that say ``on_device``; if any, the others see
         none, do all other jobs, and are started when there are jobs.
+    later
+        Names a module that loads what they need in the end: the same if there are no owners, else
+        they load it when they have nothing to do.
     """
     # Not forked from this process: one that has begun to use jax cannot be copied.
     alone: Any = multiprocessing.get_context("spawn")
     copied: Any = alone
     if libraries and sys.platform == "linux":
         copied = multiprocessing.get_context("forkserver")
-        copied.set_forkserver_preload([libraries])
+        copied.set_forkserver_preload([libraries] if owners or not later else [libraries, later])
     few: dict[str, str] = {name: str(max(count_cores() // count, 1)) for name in THREADS}
     if owners:
         few["JAX_PLATFORMS"] = "cpu"
@@ -136,6 +142,7 @@ def worker_processes(
 
     workers = Workers(start, count, limit, owners)
     workers.gpus = len(devices) or 1
+    workers.idle = partial(_load, later) if owners and later else None
     try:
         workers.start(last=owners or count)
         if owners and copied is not alone:  # it loads libraries while this process goes on
@@ -161,6 +168,10 @@ def _environment(given: Mapping[str, str]) -> Iterator[None]:
             del os.environ[name]
 
 
+def _load(module: str) -> None:
+    importlib.import_module(module)
+
+
 def _nothing() -> None:
     """Prepare nothing: a name, as it is sent to other processes."""
 
@@ -175,6 +186,7 @@ def start_executor(
     limit: float | None = None,
     owners: int = 0,
     describe: Callable[[], Any] | None = None,
+    later: str = "",
 ) -> Iterator[Workers | Serial]:
     """Give an executor of so many processes, or of this one; all that work call ``prepare`` first.
 
@@ -188,7 +200,7 @@ def start_executor(
     # On a GPU every process takes the memory it needs, and not three quarters of all.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     with worker_processes(
-        processes, libraries, devices=devices, limit=limit, owners=owners
+        processes, libraries, devices=devices, limit=limit, owners=owners, later=later
     ) as workers:
         workers.prepare(prepare, describe)
         prepare()

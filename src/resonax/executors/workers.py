@@ -44,6 +44,7 @@ class Worker:
     is_preparing: bool = False
     heard: float = 0.0  # when it last said something, or was given something
     has_begun: bool = False  # whether it has said anything yet
+    has_idled: bool = False  # whether it has done what is done where there are no jobs
     silent: bool = False  # whether it was ended because it said nothing
 
     def give(self, function: Do, job: Job) -> None:
@@ -71,6 +72,7 @@ class Workers:
         self._start, self.workers, self._limit, self.owners = start, count, limit, owners
         self._functions: tuple[Callable[[], Any], ...] = ()  # that prepare a worker
         self._describe: Callable[[], Any] | None = None  # that an owner calls last
+        self.idle: Callable[[], Any] | None = None  # that others call when there are no jobs
         self._owned: list[Any] = []  # what it returned
         self._workers: dict[Any, Worker] = {}
         self._unfit = 0  # workers in a row that ended before they could begin
@@ -137,8 +139,13 @@ class Workers:
         self.start(first=len(self._workers))  # those that have not been started yet
         while True:
             for worker in self._workers.values():
-                if not worker.is_busy and (job := self._next(waiting, worker.place)) is not None:
+                if worker.is_busy:
+                    continue
+                if (job := self._next(waiting, worker.place)) is not None:
                     worker.give(function, job)
+                elif self.idle and worker.place >= self.owners and not worker.has_idled:
+                    worker.give(_prepare, [self.idle])
+                    worker.is_preparing = worker.has_idled = True
             busy = [worker for worker in self._workers.values() if worker.is_busy]
             if not waiting and all(worker.is_preparing for worker in busy):
                 return

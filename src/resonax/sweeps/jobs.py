@@ -121,20 +121,23 @@ def do(job: Job, advance: Advance) -> Done:
 
         if not job.tasks and job.finish:
             job.finish(computation)
-        for task in job.tasks:
-            sign.begin(task)
+        together = (
+            computation.successive(job.tasks) if job.on_device and job.part is not None else ()
+        )
+        for tasks in together or [(task,) for task in job.tasks]:
+            sign.begin(tasks[0])
             try:
                 if job.found is not None:
-                    computation.store(task, job.found[task])
+                    computation.store(tasks[0], job.found[tasks[0]])
                 elif job.part is not None:
-                    found[task] = computation.compute(task, job.part, tell)
+                    found |= computation.compute(tasks, job.part, tell)
                 else:
-                    computation.make(task, tell)
+                    computation.make(tasks[0], tell)
             except ResonaxError:
                 raise
             except Exception as error:
-                words = " ".join(f"{type(error).__name__}: {error}".split())
-                failures.append(Failure(job.id, task, words[:300], traceback.format_exc()))
+                words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+                failures += [Failure(job.id, n, words, traceback.format_exc()) for n in tasks]
     seconds = time.perf_counter() - began if job.tasks else 0.0
     return Done(seconds, tuple(failures), found)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from resonax.sweeps.devices import find_device
 from resonax.sweeps.experiment import Arrays, Experiment
 from resonax.sweeps.heartbeat import forget_signs
 from resonax.sweeps.jobs import Job, Ledger, TasksFailed, do
+from resonax.sweeps.regions import is_contiguous, join_regions, split_arrays
 from resonax.sweeps.sharing import schedule, schedule_parts, shard_tasks
 
 if TYPE_CHECKING:
@@ -126,26 +127,44 @@ class Computation:
         """Return whether a task is stored, whoever made it."""
         return self._store.is_finished(self._store.tasks[number])
 
-    def compute(self, number: int, part: int, advance: Advance) -> Arrays:
-        """Return some variables of a task: those that one of its parts computes.
+    def compute(self, numbers: Sequence[int], part: int, advance: Advance) -> dict[int, Arrays]:
+        """Return some variables of tasks: those that one of their parts computes.
 
-        ``advance`` is told the share of the whole experiment that was just finished.
+        The tasks must follow each other, as `successive` says. ``advance`` is told the share of the
+        whole experiment that was just finished.
         """
-        parts = self.experiment.parts
-        share, told = 1 / self.tasks / len(parts), 0.0
+        parts, told = self.experiment.parts, 0.0
+        share = len(numbers) / self.tasks / len(parts)
 
         def tell(done: float) -> None:
             nonlocal told
             told += done
             advance(share * done)
 
+        regions = [self._store.tasks[number].region for number in numbers]
         try:
-            found = parts[part](self._store.tasks[number].region, self.seed, self.double, tell)
+            found = parts[part](join_regions(regions), self.seed, self.double, tell)
         except ArgumentError:  # what only the computation can tell
             self._discard()
             raise
         advance(share * (1.0 - told))
-        return found
+        dims = {name: one.dims for name, one in self.experiment.layout.variables.items()}
+        return dict(zip(numbers, split_arrays(found, dims, regions), strict=True))
+
+    def successive(self, numbers: Iterable[int]) -> list[tuple[int, ...]]:
+        """Return tasks in groups that can be computed as one: a GPU takes as long for a few cells.
+
+        Those of a group follow each other along one dimension.
+        """
+        groups: list[tuple[int, ...]] = []
+        for number in numbers:
+            before = groups[-1] if groups else ()
+            regions = [self._store.tasks[n].region for n in (*before, number)]
+            if before and is_contiguous(regions):
+                groups[-1] = (*before, number)
+            else:
+                groups.append((number,))
+        return groups
 
     def store(self, number: int, found: Arrays) -> None:
         """Store the variables of a task, unless another process has done so by now."""
@@ -163,7 +182,7 @@ class Computation:
             return
         found: Arrays = {}
         for part in range(len(self.experiment.parts)):
-            found |= self.compute(number, part, advance)
+            found |= self.compute([number], part, advance)[number]
         self._store.write(self._store.tasks[number], found)
 
     def _discard(self) -> None:
