@@ -30,22 +30,21 @@ def sampled(
     True
     """
     made, has_changed = list(kept), False
+    drawn, shares = -1, ()
     for number, batch in enumerate(batches, step):
         if len(made) < size:
             made.append(batch)
             has_changed = True
         elif seed is None:
             break
-        elif (place := _place(seed, number)) < size:
-            made[place] = batch
-            has_changed = True
+        else:
+            block, inside = divmod(number, _BLOCK)
+            if block != drawn:
+                drawn, shares = block, _uniform(seed, block)
+            place = int(shares[inside] * (number + 1))  # uniform from 0 to the number
+            if place < size:
+                made[place], has_changed = batch, True
     return tuple(made) if has_changed else kept
-
-
-def _place(seed: int, step: int) -> int:
-    """Return a random whole number from 0 to a step, of that step alone."""
-    block, inside = divmod(step, _BLOCK)
-    return int(_uniform(seed, block)[inside] * (step + 1))
 
 
 @lru_cache(maxsize=2)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from resonax.guards.rows import mixed_places
 
 __all__ = [
     "KeptBatch",
@@ -56,6 +57,8 @@ def _collect(value: Any, found: list[Tensor]) -> None:
 
 def copied(value: Any) -> Any:
     """Return arguments with copies of their tensors, as loaders may fill one buffer again."""
+    if type(value) is tuple and set(map(type, value)) == {Tensor}:  # as usual, and quicker
+        return tuple([_copy(one) for one in value])
     return _mapped(_copy, value)
 
 
@@ -104,15 +107,20 @@ def can_mix(parts: Iterable[tuple[Any, ...]]) -> bool:
 
 
 class _Mixed(Sequence[KeptBatch]):
-    """Batches of rows of other batches, each made when it is asked for: they are not all held."""
+    """Batches of rows of other batches, each made when it is asked for: they are not all held.
+
+    ``columns`` are the tensors of each argument, ``starts`` the places of their first rows in all
+    rows, and ``places`` those of the rows of each part of each batch.
+    """
 
     def __init__(
         self,
         columns: list[tuple[Tensor, ...]],
+        starts: np.ndarray,
         like: Sequence[KeptBatch],
-        places: list[tuple[tuple[np.ndarray, np.ndarray], ...]],
+        places: list[list[np.ndarray]],
     ):
-        self._columns, self._like, self._places = columns, like, places
+        self._columns, self._starts, self._like, self._places = columns, starts, like, places
 
     def __len__(self) -> int:
         return len(self._like)
@@ -120,10 +128,24 @@ class _Mixed(Sequence[KeptBatch]):
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
             return [self[one] for one in range(len(self))[place]]
-        batch, new = self._like[place], []
-        for part, (owner, inside) in zip(batch.parts, self._places[place], strict=True):
-            new.append(with_tensors(part, iter(_gather(self._columns, owner, inside))))
-        return batch._replace(parts=tuple(new))
+        batch = self._like[place]
+        pairs = zip(batch.parts, self._places[place], strict=True)
+        parts = tuple([with_tensors(part, iter(self._gather(rows))) for part, rows in pairs])
+        return batch._replace(parts=parts)
+
+    def _gather(self, rows: np.ndarray) -> list[Tensor]:
+        """Return rows of each column; tensors that give none are not joined."""
+        owners = np.searchsorted(self._starts, rows, side="right") - 1
+        used = sorted(set(owners.tolist()))
+        lengths = self._starts[[one + 1 for one in used]] - self._starts[used]
+        shifts = np.zeros(
+            len(self._starts), int
+        )  # of the rows of a tensor in those that are joined
+        shifts[used] = np.cumsum(lengths) - lengths - self._starts[used]
+        joined = [torch.cat([column[one] for one in used]) for column in self._columns]
+        places = torch.from_numpy(rows + shifts[owners])
+        on = {device: places.to(device) for device in {one.device for one in joined}}
+        return [one[on[one.device]] for one in joined]
 
 
 def mix_rows(
@@ -134,27 +156,7 @@ def mix_rows(
     parts = [part for batch in batches for part in batch.parts]
     rows = [_rows(part) or 0 for part in parts]
     wanted = [[_rows(part) or 0 for part in batch.parts] for batch in like]
-    order = rng.permutation(sum(rows))[: sum(map(sum, wanted))]
-    ends = np.cumsum(rows)
-    owner = np.searchsorted(ends, order, side="right")
-    inside = order - (ends - rows)[owner]
+    pieces = iter(mixed_places(rows, [one for sizes in wanted for one in sizes], rng))
     columns = list(zip(*(tensors_of(part) for part in parts), strict=True))
-    places, place = [], 0
-    for sizes in wanted:
-        cuts = np.cumsum([place, *sizes])
-        spans = [slice(*pair) for pair in pairwise(cuts)]
-        places.append(tuple((owner[one], inside[one]) for one in spans))
-        place = cuts[-1]
-    return _Mixed(columns, like, places)
-
-
-def _gather(
-    columns: Sequence[Sequence[Tensor]], owner: np.ndarray, inside: np.ndarray
-) -> list[Tensor]:
-    """Return rows of several tensors for each column, without joining those that give none."""
-    used, which = np.unique(owner, return_inverse=True)
-    used = used.tolist()
-    first = np.cumsum([0, *(len(columns[0][one]) for one in used[:-1])])
-    joined = [torch.cat([column[one] for one in used]) for column in columns]
-    places = torch.from_numpy(first[which] + inside)
-    return [one[places.to(one.device)] for one in joined]
+    starts = np.cumsum([0, *rows])
+    return _Mixed(columns, starts, like, [[next(pieces) for _ in sizes] for sizes in wanted])

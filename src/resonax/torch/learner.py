@@ -78,8 +78,8 @@ class TorchLearner:
 
         ``size`` is the bytes of its parts.
         """
-        random = self.random.before_step()
-        return KeptBatch(loss_fn, parts, self.hyperparameters.own(), random, size + random.size)
+        own, random = self.hyperparameters.own(), self.random.before_step()
+        return KeptBatch(loss_fn, parts, own, random, size + self.random.size_of(random))
 
     def set(self, candidate: Candidate) -> None:
         """Train with this candidate from now on."""

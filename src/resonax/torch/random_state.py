@@ -25,12 +25,6 @@ class RandomState(NamedTuple):
     numpy: tuple[Any, ...] | None = None
     python: tuple[Any, ...] | None = None
 
-    @property
-    def size(self) -> int:
-        """Bytes of all states."""
-        others = [one for one in (self.numpy, self.python) if one is not None]
-        return sum(one.nbytes for one in self.torch) + _WORDS * len(others)
-
 
 def devices_of(model: torch.nn.Module) -> list[torch.device]:
     """Return the devices of a module that have random numbers of their own."""
@@ -49,6 +43,7 @@ class RandomStates:
     def __init__(self, devices: Iterable[torch.device]):
         self._devices = list(devices)
         self._readers = [torch.default_generator.get_state, *map(_reader, self._devices)]
+        self._size = sum(one.nbytes for one in self._read_torch())
         self.seen = 0, False  # steps so far, and whether one drew from numpy or Python
         self._now: RandomState | None = None
 
@@ -69,6 +64,11 @@ class RandomStates:
         if states.python is not None:
             version, inner, gauss = states.python
             random.setstate((version, tuple(np.frombuffer(inner, np.uint32).tolist()), gauss))
+
+    def size_of(self, states: RandomState) -> int:
+        """Return the bytes of states."""
+        others = (states.numpy is not None) + (states.python is not None)
+        return self._size + _WORDS * others
 
     def before_step(self) -> RandomState:
         """Return the states to keep for the step that comes."""

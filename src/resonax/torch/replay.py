@@ -66,7 +66,7 @@ class ReplayInstrument:
             )
         )
         self._log = EventLog(log)
-        self._steps: list[tuple[KeptBatch, Tensor]] = []  # not counted yet, as nothing was due
+        self._steps: list[tuple[KeptBatch, Any]] = []  # not counted yet, as nothing was due
         self._calm, self._bytes = 0, 0  # how many there may be; bytes of all batches kept
         self._form: Any = None  # of the last batch
         self._size = 0  # its bytes
@@ -136,7 +136,9 @@ class ReplayInstrument:
         """
         if not self._steps:
             self._calm = self._calm_steps()
-        self._steps.append((kept, loss))
+        # A device is not waited for. Memory of the CPU that is held here would lie between that of
+        # gradients, which then take more of it.
+        self._steps.append((kept, loss.item() if loss.device.type == "cpu" else loss))
         self._bytes += kept.size
         if len(self._steps) > self._calm or self._bytes > self._run.config.memory:
             self._count()
@@ -153,7 +155,8 @@ class ReplayInstrument:
         """Count the steps so far; their losses are asked for here, at once."""
         if self._steps:
             batches, losses = zip(*self._steps, strict=True)
-            numbers = torch.stack(losses).tolist()
+            is_known = isinstance(losses[0], float)
+            numbers = losses if is_known else torch.stack(losses).tolist()
             self._run = replay_run.count(self._run, self._learner, batches, numbers)
         self._steps, self._bytes = [], self._run.state.ladder.size
 

@@ -78,10 +78,11 @@ def load_run(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearner)
         raise ArgumentError("this state is of a guard with other candidates")
     adopt = learner.holder.adopt
     snapshots = tuple(Snapshot(step, adopt(*kept)) for step, kept in ladder["snapshots"])
-    batches, sizes = [_loaded(*one) for one in ladder["batches"]], ladder["sizes"]
+    batches, sizes = [_loaded(one, learner) for one in ladder["batches"]], ladder["sizes"]
     plain["ladder"] = Ladder(snapshots, window_of(batches), window_of(sizes), sum(sizes))
     plain["reservoir"] = tuple(
-        batches[one] if isinstance(one, int) else _loaded(*one) for one in plain["reservoir"]
+        batches[one] if isinstance(one, int) else _loaded(one, learner)
+        for one in plain["reservoir"]
     )
     plain["decisions"] = tuple(as_decision(one) for one in plain["decisions"])
     for name in ("places", "recent", "marked"):
@@ -97,9 +98,11 @@ def load_run(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearner)
     )
 
 
-def _loaded(parts: Any, own: Any, states: Any) -> KeptBatch:
+def _loaded(kept: Any, learner: TorchLearner) -> KeptBatch:
+    parts, own, states = kept
     random = RandomState(*states)
-    return KeptBatch(_missing, parts, own, random, byte_count(parts) + random.size)
+    size = byte_count(parts) + learner.random.size_of(random)
+    return KeptBatch(_missing, parts, own, random, size)
 
 
 def with_loss(run: ReplayRun, loss_fn: Any) -> ReplayRun:

@@ -79,7 +79,7 @@ class Holder:
         self, tensors: Sequence[Tensor], states: Sequence[dict[str, Any]], scaler: Any
     ) -> Saved:
         """Return a copy."""
-        found = [one.detach() for one in (*tensors, *tensors_of(list(states)))]
+        found = [*tensors, *tensors_of(list(states))]
         buffers = self._take(found)
         ready = self._fill(buffers.tensors, found)
         count, rest = len(tensors), iter(buffers.tensors[len(tensors) :])
@@ -124,7 +124,7 @@ class Holder:
 
     def _empty(self, like: Tensor) -> Tensor:
         if self.where == "device" or not like.ndim:
-            return torch.empty_like(like)
+            return torch.empty_like(like, requires_grad=False)
         return torch.empty_like(like, device="cpu", pin_memory=self._stream is not None)
 
     def _fill(self, copies: list[Tensor], found: list[Tensor]) -> Any:
@@ -185,7 +185,7 @@ def copy_back(
 ) -> None:
     """Put a copy back, into the same tensors where there are such; the copy stays as it is."""
     saved.wait()
-    copy_tensors([one.detach() for one in tensors], [one.detach() for one in saved.tensors])
+    copy_tensors(tensors, saved.tensors)
     for weight, kept in zip(weights, saved.states, strict=True):
         if kept:
             states[weight] = _put_back(states.get(weight, {}), kept, weight)
