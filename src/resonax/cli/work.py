@@ -148,11 +148,12 @@ def started(
     gpus = () if device == "cpu" else visible_gpus()
     if gpus and task_bytes and usual > 1:
         usual = len(gpus) * workers_per_gpu(task_bytes, gpus, count_cores())
-    count = work.workers or usual
-    owners = 0
     # Who chooses the platforms of jax does so for all processes.
-    if gpus and describe is not None and "JAX_PLATFORMS" not in os.environ:
-        owners = len(gpus) * max(min(_OWNERS, count // (4 * len(gpus))), 1)
+    is_owned = bool(gpus) and describe is not None and "JAX_PLATFORMS" not in os.environ
+    if is_owned:  # also for one figure: its theory is computed beside it
+        usual = max(usual, min(_OWNERS, count_cores()))
+    count = work.workers or usual
+    owners = len(gpus) * max(min(_OWNERS, count // (4 * len(gpus))), 1) if is_owned else 0
     with start_executor(
         count,
         prepare,

@@ -170,6 +170,16 @@ def _exact_rates(setting: Setting) -> tuple[dict[str, float], list[str]]:
 
 
 @on_the_cpu
+def _prove_and_judge(setting: Setting) -> tuple[OrderProof, dict[str, float], list[str]]:
+    """Return what no order can break, and what `_exact_rates` returns where the law repeats."""
+    proof = order_proof(setting, draws=_DRAWS)
+    if not setting.grouped.process.periodic:
+        return proof, {}, []
+    found, notes = _exact_rates(setting)
+    return proof, found, notes
+
+
+@on_the_cpu
 def verdict(
     setting: Setting,
     *,
@@ -200,15 +210,14 @@ def verdict(
         proof = order_proof(setting, draws=_DRAWS)
         return Verdict(on_rows.verdict, None, None, None, more, proof, on_these_rows=on_rows)
     check_reach(setting, paths, steps, level, seed)
-    with ThreadPoolExecutor(1) as beside:  # two programs are compiled at the same time
-        proving = beside.submit(on_the_cpu(order_proof), setting, draws=_DRAWS)
+    with ThreadPoolExecutor(1) as beside:  # what compiles longest has a thread of its own
+        others = beside.submit(_prove_and_judge, setting)
         almost_sure = lyapunov(setting, paths=paths, steps=steps, level=level, seed=seed)
-    proof = proving.result()
+    proof, found, notes = others.result()
     grouped = setting.grouped
     if not grouped.process.periodic:
         return Verdict(_word(None, almost_sure), None, None, None, almost_sure, proof)
     cycle = float(grouped.process.cycle)
-    found, notes = _exact_rates(setting)
     mean_square = None
     if "mean_square" in found:
         square = found["mean_square"]
