@@ -26,11 +26,14 @@ from resonax.lanes.update import trace_update
 from resonax.lanes.vectors import F32, F64, I32
 from resonax.learners import Transform, make_optimizer
 from resonax.moments import Moments
+from resonax.paper.catalogue import catalogue
 from resonax.registry import KINDS
 from resonax.simulation import Training, choice, lane_laws, network, simulate
 from resonax.simulation import random_numbers as of_jax
 from resonax.simulation.batches import split
 from resonax.simulation.position_form import init_state, update_weights
+from resonax.sweeps.devices import describe_device
+from resonax.sweeps.runner import Computation
 
 LANES = 8
 
@@ -388,11 +391,18 @@ def test_what_lanes_cannot_train_is_said_and_jax_trains_it(training, patch, reas
     assert len(called) == 1
 
 
-def test_a_store_says_which_loop_trained_its_networks(monkeypatch):
-    assert choice.network_loop("CPU") == "lanes 1"
-    assert choice.network_loop("NVIDIA H200") == "jax"
+def test_a_store_says_which_loop_trained_its_networks(monkeypatch, tmp_path):
+    (experiment,) = catalogue(("switching-network",), "smoke")
+    kind, _ = describe_device("cpu")
+
+    def said(device):
+        made = Computation(experiment, tmp_path, 0, device, False)
+        return made._specification["networks"]
+
+    assert said(kind) == "lanes 1"
+    assert said("gpu") == "jax"
     monkeypatch.setattr(choice.importlib.util, "find_spec", lambda _: None)
-    assert choice.network_loop("CPU") == "jax"
+    assert said(kind) == "jax"
 
 
 # Whole runs

@@ -13,9 +13,14 @@ def quick_compilation() -> str:
     """Return flags by which XLA compiles in half the time.
 
     Most of the time of a test or an example goes into the compiler. That leaves machine code as it
-    comes here, which gives the same numbers to rounding.
+    comes here, which gives the same numbers to rounding. A program is compiled as one piece: other
+    cores, for which it would be cut, have tests of their own.
     """
-    wanted = {"xla_backend_optimization_level": "0", "xla_cpu_use_fusion_emitters": "false"}
+    wanted = {
+        "xla_backend_optimization_level": "0",
+        "xla_cpu_use_fusion_emitters": "false",
+        "xla_cpu_parallel_codegen_split_count": "1",
+    }
     return " ".join(f"--{flag}={value}" for flag, value in wanted.items() if _has_flag(flag))
 
 

@@ -19,11 +19,11 @@ _ABSENT = 'llvmlite is not installed: `pip install "resonax[lanes]"`'
 
 
 def network_loop(device: str) -> str:
-    """Return what trains networks wherever it can on a device, ``CPU`` or another.
+    """Return what trains networks wherever it can on a kind of device, ``cpu`` or ``gpu``.
 
     Lanes have a number that changes with their bits; those of jax depend on its version.
     """
-    if device != "CPU" or importlib.util.find_spec("llvmlite") is None:
+    if device != "cpu" or importlib.util.find_spec("llvmlite") is None:
         return "jax"
     from resonax.lanes import VERSION, host_machine
 
