@@ -33,13 +33,6 @@ Tell = Callable[[str], None]  # told "reading" or "writing" where that failed
 _CONFIG = ("enable_x64", "default_matmul_precision", "threefry_partitionable", "disable_jit")
 _DIGEST = 32  # bytes
 _VERSIONS = 4  # of the source, whose programs stay
-# On a GPU a loop of small kernels waits for each to be launched: as one CUDA graph it does not. And
-# products of small matrices are not timed against each other: the same ones are chosen each time.
-_GPU_OPTIONS: dict[str, str | int] = {
-    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,CONDITIONAL,WHILE",
-    "xla_gpu_graph_min_graph_size": 1,
-    "xla_gpu_autotune_level": 0,
-}
 
 
 class _Shelf:
@@ -123,8 +116,7 @@ def program(
                 else:
                     _SHELF.loaded[key] = found
                     return result
-            lowered = compiled_here.lower(*args, **given)
-            _SHELF.loaded[key] = found = _compile(path, lowered, device.platform)
+            _SHELF.loaded[key] = found = _compile(path, compiled_here.lower(*args, **given))
         return found(*args, **flowing)
 
     return call
@@ -203,16 +195,13 @@ def _remove(path: Path) -> None:
     _SHELF.tell("reading")
 
 
-def _compile(path: Path, lowered: Any, platform: str) -> Callable[..., Any]:
+def _compile(path: Path, lowered: Any) -> Callable[..., Any]:
     """Compile a program, and keep it.
 
     Not by the compilation cache: machine code that was read from there is lost when it is written.
     """
     with _without_cache():
-        try:
-            compiled = lowered.compile(None if platform == "cpu" else _GPU_OPTIONS)
-        except jax.errors.JaxRuntimeError:  # another version may have other options
-            compiled = lowered.compile()
+        compiled = lowered.compile()
     _save(path, compiled, uses_lapack="lapack_" in lowered.as_text())
     return compiled
 
