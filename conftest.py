@@ -63,13 +63,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what the collection made out of all later searches for garbage, and search less often.
-
-    Each search visits what the tests have made since: programs that jax keeps, above all.
-    """
-    gc.freeze()
-    gc.set_threshold(20_000, 10, 10)
+    """Leave what the collection made out of all later searches for garbage."""
     gc.enable()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
