@@ -29,11 +29,12 @@ from resonax.executors.processes import worker_processes
 from resonax.figures.style import new_figure
 from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue
 from resonax.results import Layout, Variable
-from resonax.sweeps.experiment import Experiment, Judge, Part
+from resonax.sweeps.experiment import Experiment, Judge, Part, from_sweep
 from resonax.sweeps.jobs import TasksFailed
 from resonax.sweeps.judgement import Case, Claim
 from resonax.sweeps.runner import run_experiments
 from resonax.sweeps.sharing import shard_tasks
+from resonax.sweeps.specification import parse_sweep
 from test_experiments import changed, tree
 
 # Functions of the module, so that a record can be sent to a worker.
@@ -250,13 +251,31 @@ def compute_slope(region, *_):
     return {"slope": np.cos(np.arange(6.0)[region["place"]])}
 
 
+SUM = Variable(("panel", "momentum", "period"), "float64", {"long_name": "sum of places"})
+
+
+def compute_sum(region, *_):
+    rows, columns = np.arange(2.0)[:, None], np.arange(4.0)[region.get("period", slice(None))]
+    return {"sum": (10.0 * region["panel"].start + rows + columns)[None]}
+
+
+def break_first(region, *_):
+    if region["panel"].start == 0:
+        raise ZeroDivisionError("first")
+    return compute_sum(region)
+
+
 def with_slope(scale: str) -> Experiment:
     """The same with a second variable, which is another part of each task."""
     record = made_up(scale)
     height = record.layout.variables["height"]
     layout = replace(record.layout, variables={"height": height, "slope": height})
     return replace(
-        record, layout=layout, also=(Part(compute_slope, (1.0,) * 6),), seconds=(3.0,) * 6
+        record,
+        layout=layout,
+        also=(Part(compute_slope, (1.0,) * 6),),
+        seconds=(3.0,) * 6,
+        joined=((0, 1, 2), (3, 4, 5)),
     )
 
 
@@ -309,6 +328,38 @@ def test_parts_of_a_task_that_a_gpu_and_a_cpu_compute_are_stored_together(tmp_pa
     assert sorted(on_gpu) == [((0, 1, 2), 0, True), ((3, 4, 5), 0, True)]
     stored = [job for job in executor.begun if job[1] is None]
     assert sorted(stored) == [((n,), None, False) for n in range(6)]
+
+
+@pytest.mark.usefixtures("any_device")
+def test_panels_that_a_gpu_simulates_as_one_and_theory_in_pieces_give_the_same_bits(tmp_path):
+    table = changed(
+        run={"runs": 2, "steps": 80, "window": 20},
+        axes__momentum__values=[0.9, 0.95],
+        axes__period={"values": [0.0, 20.0, 30.0, 40.0]},
+        panels=[
+            {"name": "one"},
+            {"name": "other", "process": {"kind": "ar2"}},
+            {"name": "stronger", "process": {"amplitude": 0.75}, "optimizer": {"lr": 0.02}},
+        ],
+    )
+    record = from_sweep(parse_sweep(table))
+    assert record.joined == ((0, 2), (1,))
+    layout = replace(record.layout, variables={**record.layout.variables, "sum": SUM})
+    also = (Part(compute_sum, (1.0,) * 3, pieces=3, along="period"),)
+    record = replace(record, layout=layout, also=also)
+    (calm,) = run_experiments([record], tmp_path / "calm")
+    executor = Owning()
+    (found,) = run_experiments([record], tmp_path / "joined", executor=executor)
+    xr.testing.assert_equal(found.dataset, calm.dataset)
+    begun = sorted(executor.begun, key=str)
+    assert [job[0] for job in begun if job[2]] == [(0, 2), (1,)]
+    assert [job[0] for job in begun if job[1] == 1] == [(0,)] * 3 + [(1,)] * 3 + [(2,)] * 3
+    again = Owning()  # what is missing of a group is no box: task by task
+    failing = replace(record, also=(also[0]._replace(compute=break_first),))
+    with pytest.raises(TasksFailed):
+        run_experiments([failing], tmp_path / "again", executor=again)
+    (found,) = run_experiments([record], tmp_path / "again", executor=again)
+    xr.testing.assert_equal(found.dataset, calm.dataset)
 
 
 def break_four(region, *rest):

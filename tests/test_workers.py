@@ -17,6 +17,7 @@ import pytest
 
 from resonax.checks import ArgumentError, Interrupted
 from resonax.executors.executor import Lost
+from resonax.executors.gpus import GRAPHS
 from resonax.executors.processes import count_workers, worker_processes
 from signals import HEAR_INTERRUPTS
 
@@ -154,11 +155,16 @@ class DeviceJob(NamedTuple):
 
 
 def see_process(job, advance):
-    return os.environ.get("JAX_PLATFORMS"), os.getpid()
+    if job.on_device:
+        import jax
+
+        assert jax.devices()  # it would end here if XLA did not know one of its options
+    return os.environ.get("JAX_PLATFORMS"), os.environ.get("XLA_FLAGS"), os.getpid()
 
 
 def test_one_worker_owns_the_device_and_the_others_see_none(monkeypatch):
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
     found = []
     with worker_processes(2, owners=1) as workers:
         assert len(multiprocessing.active_children()) == 1  # the others begin when there are jobs
@@ -171,9 +177,10 @@ def test_one_worker_owns_the_device_and_the_others_see_none(monkeypatch):
             lambda job, seen: found.append((job.on_device, *seen)) or [],
         )
     assert len(found) == 6
-    for on_device, platforms, process in found:
+    for on_device, platforms, flags, process in found:
         assert (process == owner) == on_device
         assert platforms == (None if on_device else "cpu")
+        assert flags == (GRAPHS if on_device else None)
 
 
 def test_what_a_worker_cannot_send_is_an_error_with_its_reason():

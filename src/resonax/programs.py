@@ -108,15 +108,18 @@ def program(
         with contextlib.ExitStack() as held:
             if not path.exists():  # another process may be at it: wait, and load what it made
                 held.enter_context(_alone(path))
-            if (found := _load(path, tree, device)) is not None:
-                try:
-                    result = jax.block_until_ready(found(*args, **flowing))
-                except jax.errors.JaxRuntimeError:  # machine code that is not whole
-                    _remove(path)
-                else:
-                    _SHELF.loaded[key] = found
-                    return result
-            _SHELF.loaded[key] = found = _compile(path, compiled_here.lower(*args, **given))
+            kept = _load(path, tree, device)
+            found = kept or _compile(path, compiled_here.lower(*args, **given))
+        if kept is not None:  # others need not wait until it has run
+            try:
+                jax.block_until_ready(result := kept(*args, **flowing))
+            except jax.errors.JaxRuntimeError:  # machine code that is not whole
+                _remove(path)
+                found = _compile(path, compiled_here.lower(*args, **given))
+            else:
+                _SHELF.loaded[key] = kept
+                return result
+        _SHELF.loaded[key] = found
         return found(*args, **flowing)
 
     return call

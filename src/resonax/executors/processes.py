@@ -33,6 +33,7 @@ from typing import Any
 
 from resonax.checks import ResonaxError
 from resonax.executors.executor import Serial
+from resonax.executors.gpus import GRAPHS
 from resonax.executors.interrupts import defer_interrupts
 from resonax.executors.workers import Worker, Workers
 
@@ -137,7 +138,8 @@ def worker_processes(
         if devices and is_owner == bool(owners):
             own = {"CUDA_VISIBLE_DEVICES": devices[place % len(devices)]}
         # A worker that is half started would complain.
-        with defer_interrupts(), _environment({} if is_owner else few), _blocked_interrupts():
+        given = {"XLA_FLAGS": GRAPHS} if is_owner else few
+        with defer_interrupts(), _environment(given), _blocked_interrupts():
             return _start(alone if is_owner else copied, place, own)
 
     workers = Workers(start, count, limit, owners)

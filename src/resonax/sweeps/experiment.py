@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +14,7 @@ from resonax.algebra import on_the_cpu
 from resonax.executors.executor import Advance
 from resonax.results import Layout
 from resonax.sweeps.cost import criterion_seconds, task_seconds
+from resonax.sweeps.joining import joined_tasks
 from resonax.sweeps.judgement import Claim
 from resonax.sweeps.specification import Sweep
 from resonax.sweeps.sweep import (
@@ -33,6 +35,7 @@ Datasets = Mapping[str, "xr.Dataset"]  # results by the id of their experiment
 Arrays = dict[str, np.ndarray]
 # From the region of a task, the seed, whether in double precision, and a function that is told the
 # share just finished.
+_PIECE = 4.0  # seconds that a piece of a part takes, or less
 Compute = Callable[[Mapping[str, slice], int, bool, Advance], Arrays]
 
 
@@ -47,11 +50,14 @@ class Part(NamedTuple):
     """Some of the variables of each task, and about how long they take on one core, task by task.
 
     They are computed on a CPU whatever the device, such as theory: where a GPU simulates, another
-    process computes them at the same time.
+    process computes them at the same time, or several do, each a piece of the task along one
+    dimension.
     """
 
     compute: Compute
     seconds: tuple[float, ...]
+    pieces: int = 1
+    along: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,9 @@ class Experiment:
         Whether it trains networks, which takes long.
     groups
         The numbers of the tasks; those of one group run the same compiled programs.
+    joined
+        The same in groups that ``compute`` can compute as one, of the region that they make up;
+        each by itself if nothing is said.
     seconds
         About how long each task takes on one core: those that take long are begun first.
     sweep
@@ -116,6 +125,7 @@ class Experiment:
     labels: Mapping[str, str] = field(default_factory=dict)
     networks: bool = False
     groups: tuple[tuple[int, ...], ...] = ((0,),)
+    joined: tuple[tuple[int, ...], ...] = ()
     seconds: tuple[float, ...] = (1.0,)
     sweep: Sweep | None = None
 
@@ -153,9 +163,17 @@ def _compute_theory(
     return compute_theory(sweep, region, criterion)
 
 
+def _theory_part(sweep: Sweep, criterion: str, tasks: int, along: str) -> Part:
+    """Return the part of a task that a criterion is; sampled paths are followed in pieces."""
+    seconds = criterion_seconds(sweep, criterion, tasks)
+    pieces = math.ceil(max(seconds) / _PIECE) if criterion == "lyapunov" else 1
+    return Part(partial(_compute_theory, sweep, criterion), seconds, max(pieces, 1), along)
+
+
 def from_sweep(sweep: Sweep, judges: tuple[Judge, ...] = ()) -> Experiment:
     """Return the experiment that a sweep describes, with the judges of its claims."""
     points = sweep.points()
+    _, second = points
     kinds = {sweep.merged(panel, "model").get("kind") for panel in sweep.panels}
     layout, groups = sweep_layout(sweep), sweep_groups(sweep)
     return Experiment(
@@ -166,10 +184,7 @@ def from_sweep(sweep: Sweep, judges: tuple[Judge, ...] = ()) -> Experiment:
         layout=layout,
         compute=partial(_compute, sweep),
         also=tuple(
-            Part(
-                partial(_compute_theory, sweep, name),
-                criterion_seconds(sweep, name, sum(map(len, groups))),
-            )
+            _theory_part(sweep, name, sum(map(len, groups)), second)
             for name in (sweep.theory.criteria if sweep.theory else ())
         ),
         judges=judges,
@@ -181,6 +196,7 @@ def from_sweep(sweep: Sweep, judges: tuple[Judge, ...] = ()) -> Experiment:
         labels={panel.name: panel.label for panel in sweep.panels if panel.label},
         networks="network" in kinds,
         groups=groups,
+        joined=joined_tasks(sweep, sum(map(len, groups))),
         seconds=task_seconds(sweep, sum(map(len, groups))),
         sweep=sweep,
     )

@@ -1,55 +1,67 @@
-"""Regions of tasks that follow each other along one dimension: joined, and arrays cut again."""
+"""Regions of tasks that make up a larger one: joined, and the arrays of that cut again."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 
-__all__ = ["is_contiguous", "join_regions", "split_arrays"]
+__all__ = ["cut_region", "is_box", "join_arrays", "join_regions", "split_arrays"]
 
 Region = Mapping[str, slice]
 
 
-def _varying(regions: Sequence[Region]) -> list[str]:
-    """Return the dimensions in which regions differ."""
-    return [dim for dim in regions[0] if any(one[dim] != regions[0][dim] for one in regions)]
+def _distinct(regions: Sequence[Region], dim: str) -> list[tuple[int, int]]:
+    """Return the ends of the slices along a dimension, in order, each once."""
+    return sorted({(one[dim].start, one[dim].stop) for one in regions})
 
 
-def is_contiguous(regions: Sequence[Region]) -> bool:
-    """Return whether regions differ in one dimension alone, and follow each other there.
+def _step(ends: Sequence[tuple[int, int]]) -> int:
+    """Return the step of the slice that some make up: 1, or more between single places; or 0."""
+    if all(one[1] == after[0] for one, after in pairwise(ends)):
+        return 1
+    steps = {after[0] - one[0] for one, after in pairwise(ends)}
+    return steps.pop() if len(steps) == 1 and all(stop - start == 1 for start, stop in ends) else 0
+
+
+def is_box(regions: Sequence[Region]) -> bool:
+    """Return whether regions are all pieces of one that slices can name.
 
     Examples
     --------
     >>> one, two = {"period": slice(0, 3)}, {"period": slice(3, 5)}
-    >>> is_contiguous([one, two]), is_contiguous([two, one])
+    >>> is_box([one, two]), is_box([one, {"period": slice(4, 5)}])
     (True, False)
+    >>> is_box([{"panel": slice(n, n + 1)} for n in (0, 2, 4)])
+    True
     """
-    dims = _varying(regions)
-    if len(dims) != 1:
-        return len(regions) == 1
-    slices = [one[dims[0]] for one in regions]
-    return all(one.stop == after.start for one, after in pairwise(slices))
+    ends = [_distinct(regions, dim) for dim in regions[0]]
+    return all(map(_step, ends)) and math.prod(map(len, ends)) == len(regions)
 
 
 def join_regions(regions: Sequence[Region]) -> Region:
-    """Return the region that contiguous ones make up.
+    """Return the region that others make up.
 
     Examples
     --------
     >>> join_regions([{"period": slice(0, 3)}, {"period": slice(3, 5)}])
-    {'period': slice(0, 5, None)}
+    {'period': slice(0, 5, 1)}
     """
-    return dict(regions[0]) | {
-        dim: slice(regions[0][dim].start, regions[-1][dim].stop) for dim in _varying(regions)
-    }
+    if len(regions) == 1:
+        return regions[0]
+    found = {}
+    for dim in regions[0]:
+        ends = _distinct(regions, dim)
+        found[dim] = slice(ends[0][0], ends[-1][1], _step(ends))
+    return found
 
 
 def split_arrays(
     found: Mapping[str, np.ndarray], dims: Mapping[str, Sequence[str]], regions: Sequence[Region]
 ) -> list[dict[str, np.ndarray]]:
-    """Return the arrays of each of some contiguous regions from those of all of them.
+    """Return the arrays of each of some regions from those of the one that they make up.
 
     Examples
     --------
@@ -60,10 +72,46 @@ def split_arrays(
     """
     if len(regions) == 1:
         return [dict(found)]
-    (dim,) = _varying(regions)
-    ends = np.cumsum([one[dim].stop - one[dim].start for one in regions])[:-1]
-    pieces = {
-        name: np.split(array, ends, axis=list(dims[name]).index(dim))
-        for name, array in found.items()
+    whole = join_regions(regions)
+
+    def place(region: Region, dim: str) -> slice:
+        if dim not in region:
+            return slice(None)
+        first = (region[dim].start - whole[dim].start) // whole[dim].step
+        return slice(first, first + region[dim].stop - region[dim].start)
+
+    return [
+        {name: array[tuple(place(one, dim) for dim in dims[name])] for name, array in found.items()}
+        for one in regions
+    ]
+
+
+def cut_region(region: Region, dim: str, size: int, piece: int, pieces: int) -> Region:
+    """Return one of the pieces of a region along a dimension of some size, which are about equal.
+
+    Examples
+    --------
+    >>> [cut_region({}, "period", 100, n, 3)["period"] for n in range(3)]
+    [slice(0, 34, None), slice(34, 67, None), slice(67, 100, None)]
+    """
+    places = np.array_split(np.arange(size)[region.get(dim, slice(None))], pieces)[piece]
+    return {**region, dim: slice(int(places[0]), int(places[-1]) + 1)}
+
+
+def join_arrays(
+    pieces: Sequence[Mapping[str, np.ndarray]], dims: Mapping[str, Sequence[str]], dim: str
+) -> dict[str, np.ndarray]:
+    """Return the arrays of a region from those of its pieces along a dimension, in order.
+
+    Examples
+    --------
+    >>> pieces = [{"rate": np.ones((1, 2))}, {"rate": np.zeros((1, 1))}]
+    >>> join_arrays(pieces, {"rate": ["panel", "period"]}, "period")["rate"].tolist()
+    [[1.0, 1.0, 0.0]]
+    """
+    if len(pieces) == 1:
+        return dict(pieces[0])
+    return {
+        name: np.concatenate([one[name] for one in pieces], axis=list(dims[name]).index(dim))
+        for name in pieces[0]
     }
-    return [{name: parts[n] for name, parts in pieces.items()} for n in range(len(regions))]

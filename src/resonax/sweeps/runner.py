@@ -18,7 +18,7 @@ from resonax.sweeps.devices import find_device
 from resonax.sweeps.experiment import Arrays, Experiment
 from resonax.sweeps.heartbeat import forget_signs
 from resonax.sweeps.jobs import Job, Ledger, TasksFailed, do
-from resonax.sweeps.regions import is_contiguous, join_regions, split_arrays
+from resonax.sweeps.regions import cut_region, is_box, join_regions, split_arrays
 from resonax.sweeps.sharing import schedule, schedule_parts, shard_tasks
 
 if TYPE_CHECKING:
@@ -127,14 +127,16 @@ class Computation:
         """Return whether a task is stored, whoever made it."""
         return self._store.is_finished(self._store.tasks[number])
 
-    def compute(self, numbers: Sequence[int], part: int, advance: Advance) -> dict[int, Arrays]:
+    def compute(
+        self, numbers: Sequence[int], part: int, advance: Advance, piece: int = 0, pieces: int = 1
+    ) -> dict[int, Arrays]:
         """Return some variables of tasks: those that one of their parts computes.
 
-        The tasks must follow each other, as `successive` says. ``advance`` is told the share of the
-        whole experiment that was just finished.
+        Several tasks must be such as `is_joined` says; of a single one it may be a piece of the
+        part. ``advance`` is told the share of the whole experiment that was just finished.
         """
         parts, told = self.experiment.parts, 0.0
-        share = len(numbers) / self.tasks / len(parts)
+        share = len(numbers) / self.tasks / len(parts) / pieces
 
         def tell(done: float) -> None:
             nonlocal told
@@ -142,29 +144,29 @@ class Computation:
             advance(share * done)
 
         regions = [self._store.tasks[number].region for number in numbers]
+        region = join_regions(regions)
+        if pieces > 1:
+            along = self.experiment.also[part - 1].along
+            size = len(self.experiment.layout.coords[along])
+            region = cut_region(region, along, size, piece, pieces)
         try:
-            found = parts[part](join_regions(regions), self.seed, self.double, tell)
+            found = parts[part](region, self.seed, self.double, tell)
         except ArgumentError:  # what only the computation can tell
             self._discard()
             raise
         advance(share * (1.0 - told))
-        dims = {name: one.dims for name, one in self.experiment.layout.variables.items()}
-        return dict(zip(numbers, split_arrays(found, dims, regions), strict=True))
+        return dict(zip(numbers, split_arrays(found, self.dims, regions), strict=True))
 
-    def successive(self, numbers: Iterable[int]) -> list[tuple[int, ...]]:
-        """Return tasks in groups that can be computed as one: a GPU takes as long for a few cells.
+    @property
+    def dims(self) -> dict[str, tuple[str, ...]]:
+        """The dimensions of each variable."""
+        return {name: one.dims for name, one in self.experiment.layout.variables.items()}
 
-        Those of a group follow each other along one dimension.
-        """
-        groups: list[tuple[int, ...]] = []
-        for number in numbers:
-            before = groups[-1] if groups else ()
-            regions = [self._store.tasks[n].region for n in (*before, number)]
-            if before and is_contiguous(regions):
-                groups[-1] = (*before, number)
-            else:
-                groups.append((number,))
-        return groups
+    def is_joined(self, numbers: Sequence[int]) -> bool:
+        """Return whether tasks are computed as one."""
+        if not any(set(numbers) <= set(group) for group in self.experiment.joined):
+            return False
+        return is_box([self._store.tasks[number].region for number in numbers])
 
     def store(self, number: int, found: Arrays) -> None:
         """Store the variables of a task, unless another process has done so by now."""

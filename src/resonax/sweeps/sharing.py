@@ -31,20 +31,35 @@ def schedule(jobs: Sequence[Job], workers: int) -> list[Job]:
 def schedule_parts(jobs: Sequence[Job]) -> list[Job]:
     """Return jobs where some processes have the device, and others compute what needs none.
 
-    A job of the device has the tasks that run the same program. The others have a part of one task
-    each. In both, those that take longest are first.
+    A job of the device has the tasks that are computed as one, or run the same program. The others
+    have a part of one task each, or a piece of it. In both, those that take longest are first.
     """
     device, others = [], [job for job in jobs if not job.tasks]
     for job in jobs:
         experiment = job.computation.experiment
         for part in range(len(experiment.parts)) if job.tasks else ():
-            on_device = experiment.on_device and part == 0
-            of_part = job._replace(part=part, on_device=on_device)
-            if on_device:
+            of_part = job._replace(part=part, on_device=experiment.on_device and part == 0)
+            if of_part.on_device:
                 device.append(of_part)
-            else:
-                others += [of_part.of((task,)) for task in job.tasks]
-    return sorted([*others, *device], key=lambda job: -job.part_seconds if job.tasks else 0.0)
+                continue
+            pieces = [of_part._replace(piece=piece) for piece in range(of_part.pieces)]
+            others += [piece.of((task,)) for task in job.tasks for piece in pieces]
+    pieces = [*others, *_joined(device)]
+    return sorted(pieces, key=lambda job: -job.part_seconds if job.tasks else 0.0)
+
+
+def _joined(jobs: Sequence[Job]) -> list[Job]:
+    """Return jobs of a device with the tasks that are computed as one, wherever these are known."""
+    found, left = [], list(jobs)
+    while left:
+        first = left[0]
+        same = [job for job in left if job.computation is first.computation]
+        left = [job for job in left if job.computation is not first.computation]
+        missing = {task for job in same for task in job.tasks}
+        groups = (sorted(missing & set(group)) for group in first.computation.experiment.joined)
+        joined = [first.of(group) for group in groups if group]
+        found += joined or same
+    return found
 
 
 def shard_tasks(

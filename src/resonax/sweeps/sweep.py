@@ -11,6 +11,7 @@ from resonax.labels import CRITERIA, LABELS
 from resonax.results import Layout, Variable
 from resonax.simulation import STATISTICS, Responses, simulate, summarise
 from resonax.sweeps.build import build_training
+from resonax.sweeps.joining import differing, panel_words
 from resonax.sweeps.panels import COSTLY
 from resonax.sweeps.schema import Panel, Sweep
 from resonax.sweeps.tasks import described_chunk, task_points
@@ -85,11 +86,7 @@ def sweep_groups(sweep: Sweep) -> tuple[tuple[int, ...], ...]:
         return tuple((number,) for number in range(count))
     groups: dict[str, list[int]] = {}
     for start, panel in zip(range(0, count, each), sweep.panels, strict=True):
-        words = [
-            {key: value for key, value in sorted(table.items()) if not isinstance(value, float)}
-            for name in ("process", "model", "optimizer", "train", "run")
-            for table in [sweep.merged(panel, name)]
-        ]
+        words = panel_words(sweep, panel)
         words[3].pop("reduction", None)
         groups.setdefault(repr((words, panel.limits)), []).extend(range(start, start + each))
     return tuple(tuple(numbers) for numbers in groups.values())
@@ -116,28 +113,32 @@ def compute_sweep(
 ) -> dict[str, np.ndarray]:
     """Return what the runs of one task give; cells outside a panel's limits are nan.
 
-    ``advance`` is told the share of the task just finished.
+    The region may be of several tasks, as `joined_tasks` says. ``advance`` is told the share of it
+    just finished.
     """
-    number = region["panel"].start if "panel" in region else 0
-    panel = sweep.panels[number]
+    numbers = range(len(sweep.panels))[region.get("panel", slice(0, 1))]
+    panel = sweep.panels[numbers[0]]
     points = sweep.points()
     first, second = points
     part = points[second][region.get(second, slice(None))]
     offset = region[second].start if second in region else 0
     rows, columns = _inside(panel, first, points[first]), _inside(panel, second, part)
-    shape = (len(points[first]), len(part))
+    shape = (len(numbers), len(points[first]), len(part))
     runs = sweep.run.runs
-    values = {name: np.full((1, *shape), np.nan) for name in STATISTICS}
-    values |= {name: np.full((1, *shape, runs), np.nan) for name in _RUN}
+    values = {name: np.full(shape, np.nan) for name in STATISTICS}
+    values |= {name: np.full((*shape, runs), np.nan) for name in _RUN}
     if len(rows) and len(columns):
         inner = {first: points[first][rows], second: part[columns]}
-        labels = cell_labels(number, len(rows), columns + offset, share=sweep.share)
-        found = _simulate(sweep, number, inner, labels, seed, double, advance)
-        place = np.ix_(rows, columns)
+        labels = [
+            cell_labels(number, len(rows), columns + offset, share=sweep.share)
+            for number in numbers
+        ]
+        found = _simulate(sweep, numbers, inner, np.concatenate(labels), seed, double, advance)
+        place = np.ix_(np.arange(len(numbers)), rows, columns)
         for name, array in summarise(found).items():
-            values[name][0][place] = array
-        values["run_log_response"][0][place] = found.log_response
-        values["run_rate"][0][place] = found.rate
+            values[name][place] = array
+        values["run_log_response"][place] = found.log_response
+        values["run_rate"][place] = found.rate
     return values
 
 
@@ -175,31 +176,34 @@ def cell_labels(panel: int, rows: int, columns: np.ndarray, *, share: bool) -> n
 
 def _simulate(
     sweep: Sweep,
-    number: int,
+    numbers: range,
     points: Mapping[str, np.ndarray],
     labels: np.ndarray,
     seed: int,
     double: bool,
     advance: Callable[[float], None] | None,
 ) -> Responses:
-    """Return the responses with the first axis first."""
+    """Return the responses of some panels, (panels, first axis, second axis, runs)."""
     first, second = points
-    training = build_training(sweep, number)
     columns, shared = {second: points[second]}, {first: points[first]}
     if not sweep.share:
         grid = np.meshgrid(points[first], points[second], indexing="ij")
         columns, shared = {first: grid[0].ravel(), second: grid[1].ravel()}, {}
+    count = len(columns[second])
+    columns = {name: np.tile(array, len(numbers)) for name, array in columns.items()}
+    columns |= {name: np.repeat(array, count) for name, array in differing(sweep, numbers).items()}
     found = simulate(
-        training,
+        build_training(sweep, numbers[0]),
         columns,
         shared,
-        **resolve(sweep, number).run.model_dump(),
+        **resolve(sweep, numbers[0]).run.model_dump(),
         seed=seed,
         labels=labels,
         double=double,
         advance=advance,
     )
-    shape = (len(points[first]), len(points[second]), -1)
+    shape = (len(numbers), len(points[first]), len(points[second]), -1)
     if sweep.share:
-        return Responses(*(array.swapaxes(0, 1) for array in found))
+        turned = (len(numbers), len(points[second]), len(points[first]), -1)
+        return Responses(*(array.reshape(turned).swapaxes(1, 2) for array in found))
     return Responses(*(array.reshape(shape) for array in found))
