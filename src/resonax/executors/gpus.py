@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["GRAPHS", "visible_gpus", "workers_per_gpu"]
 
-# Options of XLA by which a GPU runs the loops of a program by itself, as CUDA graphs: the kernels of
-# a simulation are small, and to start them one by one takes longer than they do.
+# Options of XLA by which a GPU runs the loops of a program by itself, as CUDA graphs: kernels of a
+# simulation are small, and to start them one by one takes longer than they do.
 GRAPHS = "--xla_gpu_enable_command_buffer=+WHILE,+CONDITIONAL --xla_gpu_graph_min_graph_size=1"
 
 _SMALL = 2**26  # bytes of a task that leaves most of a GPU idle
