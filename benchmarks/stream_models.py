@@ -153,7 +153,8 @@ class Network:
             matrix = inputs.swapaxes(-1, -2) @ outputs
             parts += [matrix.reshape(*matrix.shape[:-2], -1), outputs.sum(-2)]
         runs = weights.shape[:-1]
-        parts = [np.broadcast_to(part, (*runs, part.shape[-1])) for part in parts]
+        if runs:
+            parts = [np.broadcast_to(part, (*runs, part.shape[-1])) for part in parts]
         return (error**2).mean(-1), np.concatenate(parts, axis=-1)
 
     def excess(self, weights: np.ndarray) -> np.ndarray:
@@ -206,6 +207,14 @@ class NumpyLearner:
         x, y = (np.concatenate(parts) for parts in zip(*batches, strict=True))
         mean = float((self.model.errors(weights, x, y) ** 2).mean())
         return mean if math.isfinite(mean) else math.inf
+
+    def losses(self, batches: Any) -> list[float]:
+        return self.losses_of(self.weights[None], batches)[0].tolist()
+
+    def losses_of(self, weights: np.ndarray, batches: Any) -> np.ndarray:
+        """Return the loss of each row of weights on each batch."""
+        x, y = (np.stack(parts) for parts in zip(*batches, strict=True))
+        return (self.model.errors(weights[:, None], x, y) ** 2).mean(-1)
 
     def mix(self, batches: Any, rng: np.random.Generator, like: Any = None) -> Any:
         like = batches if like is None else like

@@ -9,6 +9,13 @@ from typing import Any
 import numpy as np
 from stream_models import Model, NumpyLearner
 
+from resonax.guards import replay
+from resonax.guards.averaging import preferred, share
+from resonax.guards.calm import calm_steps
+from resonax.guards.learner import default_candidates
+from resonax.guards.replay import ReplayConfig, ReplayState
+from resonax.guards.rewind import act
+
 OWN = 0.95
 FIXED = ("0.95", "0.9", "0.85", "0.5")
 PLAIN = (*FIXED, "clipping", "reset", "Adam")
@@ -18,8 +25,6 @@ ROWS = 128  # least rows of the reservoir, as in `resonax.torch`
 
 def averaged(average: np.ndarray, weights: np.ndarray, count: int) -> np.ndarray:
     """Return the average of ``count`` weights."""
-    from resonax.guards.averaging import share
-
     return average + share(count) * (weights - average)
 
 
@@ -66,37 +71,67 @@ def guarded_run(
 ) -> tuple[np.ndarray, Any]:
     """Train one guarded run; excess errors of the weights and of those offered, and its state.
 
-    Offered is what did best on the reservoir when that was last looked at: the weights, their
-    average, or what was offered before.
+    Offered is what `preferred` found when that was last looked at: the average of the weights, the
+    weights, or what was offered before.
     """
-    from resonax.guards import replay
-    from resonax.guards.rewind import act
-
-    learner = NumpyLearner(model, start, lr, OWN)
-    state = replay.init(config)
+    learner, state = NumpyLearner(model, start, lr, OWN), replay.init(config)
     average = offered = learner.weights
-    count = 0
-    errors: list[list[Any]] = []
-    for step, batch in enumerate(batches):
-        state = replay.before_step(state, config, learner, batch)
-        used = config.candidates[state.place]
-        learner.set(used)
-        trained = replay.trained_on(state, config, learner, used, len(state.ladder.batches))
-        state, is_due = replay.after_step(state, config, learner, learner.step(trained))
+    batches, count, error = list(batches), 0, float(model.excess(offered))
+    path, given = [], []  # all weights, and the error of those offered
+    while len(path) < len(batches):
+        state, is_due, made = _advance(state, config, learner, batches)
+        average = _continued(average, made[:-1], count)
+        count += len(made) - 1
         if is_due:
             changes = len(state.decisions)
             state = act(state, config, learner)
             if len(state.decisions) > changes:
                 judged = learner.loss_of(average, state.reservoir)
                 count = count if judged < learner.loss(state.reservoir) else 0
+        average = _continued(average, [learner.weights], count)
         count += 1
-        average = averaged(average, learner.weights, count)
-        if is_looked_at(step + 1, config.spacing):
-            held = (offered, average, learner.weights)
-            offered = min(held, key=lambda one: learner.loss_of(one, state.reservoir))
-        if step % judged_every == 0:
-            errors.append([model.excess(learner.weights), model.excess(offered)])
-    return np.nan_to_num(np.array(errors), nan=np.inf), state
+        path += [*made[:-1], learner.weights]
+        given += [error] * (len(made) - 1)
+        if is_looked_at(state.step, config.spacing):
+            held = (average, learner.weights, offered)
+            offered = held[preferred(learner.losses_of(np.stack(held), state.reservoir))]
+            error = float(model.excess(offered))
+        given.append(error)
+    errors = [model.excess(np.stack(path[::judged_every])), given[::judged_every]]
+    return np.nan_to_num(np.stack(errors, axis=1), nan=np.inf), state
+
+
+def _advance(
+    state: ReplayState, config: ReplayConfig, learner: NumpyLearner, batches: list[Any]
+) -> tuple[ReplayState, bool, list[np.ndarray]]:
+    """Train until something is looked at; the state, whether something is due, all weights."""
+    state, spacing = replay.with_snapshot(state, config, learner), config.spacing
+    used, first = config.candidates[state.place], state.step
+    learner.set(used)
+    calm = calm_steps(state, config)
+    if used.is_mixed:  # nothing is due before the spacing or the wait ends
+        calm = min(spacing - first % spacing, max(state.hold - first, 1)) - 1
+    stop = first + 1
+    while stop <= first + calm and not is_looked_at(stop, spacing):
+        stop += 1
+    taken = batches[first:stop]
+    state = replay.with_batches(state, config, learner, taken)
+    losses, path = [], []
+    for back in range(len(taken) - 1, -1, -1):
+        count = len(state.ladder.batches) - back
+        losses.append(learner.step(replay.trained_on(state, config, learner, used, count)))
+        path.append(learner.weights)
+    state = replay.count_steps(state, config, losses)
+    return *replay.look(state, config, learner), path
+
+
+def _continued(average: np.ndarray, weights: list[np.ndarray], count: int) -> np.ndarray:
+    """Return the average of ``count`` weights and of those that follow."""
+    if not weights:
+        return average
+    shares = np.array([share(count + place) for place in range(1, len(weights) + 1)])
+    kept = np.append(np.cumprod(1 - shares[::-1])[::-1], 1.0)  # of each, by those after it
+    return kept[0] * average + (kept[1:] * shares) @ np.stack(weights)
 
 
 def is_looked_at(step: int, spacing: int) -> bool:
@@ -106,9 +141,6 @@ def is_looked_at(step: int, spacing: int) -> bool:
 
 def config_of(batch: int, seed: int, **options: Any) -> Any:
     """Return the guard's settings for batches of so many rows."""
-    from resonax.guards.learner import default_candidates
-    from resonax.guards.replay import ReplayConfig
-
     reservoir = max(16, -(-ROWS // batch))
     made = ReplayConfig(default_candidates(OWN), reservoir=reservoir, seed=seed)
     return replace(made, **options)

@@ -28,9 +28,11 @@ class Run(NamedTuple):
     guard: Guard
 
     def bits(self) -> list[Tensor]:
-        """Return weights, buffers, optimizer state and random numbers."""
+        """Return weights, buffers, optimizer state, random numbers, and what may be offered."""
         held = [one for state in self.optimizer.state.values() for one in state.values()]
-        tensors = (*self.model.parameters(), *self.model.buffers(), *held, torch.get_rng_state())
+        tensors = [*self.model.parameters(), *self.model.buffers(), *held, torch.get_rng_state()]
+        offer = self.guard.state_dict()["offer"]
+        tensors += [offer["count"], *offer["average"], *(offer["held"] or ())]
         return [torch.as_tensor(one).detach().clone() for one in tensors]
 
     def save(self) -> bytes:
@@ -64,7 +66,7 @@ def begin() -> Run:
         nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 10)
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.95)
-    return Run(model, optimizer, Guard(model, optimizer, spacing=16))
+    return Run(model, optimizer, Guard(model, optimizer, spacing=16, average=True))
 
 
 def load(saved: bytes) -> Run:

@@ -157,6 +157,31 @@ def test_the_average_is_offered_where_it_does_better_and_changes_no_weight():
     assert near < 0.5 * far
 
 
+def test_what_was_offered_before_is_kept_while_the_run_is_worse():
+    """Wrong outputs spoil the weights and their average, and not what is held."""
+    torch.manual_seed(0)
+    model = nn.Linear(5, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    guard = Guard(model, optimizer, "watch", instrument="replay", average=True)
+
+    def go_on(first: int, last: int, wrong: float) -> None:
+        for x, y in list(rows(last))[first:]:
+            guard.step(loss_of(model), x, y + wrong)
+
+    go_on(0, 320, wrong=0)
+    good = [one.detach().clone() for one in guard.offered().parameters()]
+    with pytest.warns(ResonanceWarning):
+        go_on(320, 352, wrong=30)
+    weights = [one.detach().clone() for one in model.parameters()]
+    kept = guard.offered()
+    assert kept is not model
+    assert kept is not guard.averaged
+    torch.testing.assert_close(list(kept.parameters()), good)
+    torch.testing.assert_close(list(model.parameters()), weights, rtol=0, atol=0)
+    guard.close()
+    assert guard.offered() is kept
+
+
 def test_the_report_says_prints_draws_and_gives_numbers():
     torch.manual_seed(0)
     model = nn.Linear(5, 1)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-__all__ = ["MOST_COPIES", "Candidate", "Learner", "default_candidates"]
+__all__ = ["MOST_COPIES", "Candidate", "Learner", "default_candidates", "mean_loss"]
 
 MOST_COPIES = 4  # of a learner that a replay holds, beyond those of the snapshots
 _MOMENTA = (0.99, 0.98, 0.95, 0.9, 0.85, 0.75, 0.5, 0.0)
@@ -55,6 +56,10 @@ class Learner(Protocol):
         """Return the mean loss on batches, without training; infinity if it is not finite."""
         ...
 
+    def losses(self, batches: Sequence[Any]) -> Sequence[float]:
+        """Return the loss on each batch, without training."""
+        ...
+
     def mix(
         self, batches: Sequence[Any], rng: np.random.Generator, like: Sequence[Any] | None = None
     ) -> Sequence[Any]:
@@ -68,6 +73,18 @@ class Learner(Protocol):
     def size(self, batch: Any) -> int:
         """Return the bytes that a batch takes."""
         ...
+
+
+def mean_loss(losses: Sequence[float]) -> float:
+    """Return the mean of losses; infinity if it is not finite.
+
+    Examples
+    --------
+    >>> mean_loss([1.0, 2.0]), mean_loss([1.0, math.nan])
+    (1.5, inf)
+    """
+    mean = sum(losses) / len(losses)
+    return mean if math.isfinite(mean) else math.inf
 
 
 def default_candidates(momentum: float, *, mix: bool = True) -> tuple[Candidate, ...]:

@@ -58,11 +58,12 @@ _DRAWN = 16  # recent batches whose rows a mixed batch is drawn from
 class ReplayConfig:
     """What a guard by replay may do; see `resonax.torch.Guard`.
 
-    ``explodes`` times the median reservoir loss of the snapshots is an alarm; a mean loss of
-    ``rises`` times the median before calls for a test. ``harm`` times the loss of mixed rows is
-    worth a change, and ``reach`` times it is good enough for a candidate. ``mixes`` is how often
-    rows are mixed before a change; a test that finds nothing stops earlier. A loss of ``beyond``
-    times the largest of these is harm whatever its p.
+    ``explodes`` times the median reservoir loss of the snapshots is an alarm, and so is ``spoils``
+    times that of the start of the run while it is among them; a mean loss of ``rises`` times the
+    median before calls for a test. ``harm`` times the loss of mixed rows is worth a change, and
+    ``reach`` times it is good enough for a candidate. ``mixes`` is how often rows are mixed before
+    a change; a test that finds nothing stops earlier. A loss of ``beyond`` times the largest of
+    these is harm whatever its p.
     """
 
     candidates: tuple[Candidate, ...]
@@ -75,6 +76,7 @@ class ReplayConfig:
     level: float = 0.01
     beyond: float = 3.0
     explodes: float = 10.0
+    spoils: float = 5.0
     rises: float = 3.0
     harm: float = 1.25
     reach: float = 1.1
@@ -216,7 +218,7 @@ def trained_on(
         return batches[count - 1]
     step = state.ladder.snapshots[0].step + count
     rng = np.random.default_rng([config.seed, 2, step])
-    chosen = rng.integers(count, size=min(_DRAWN, count))
+    chosen = rng.integers(count, size=min(_DRAWN, count)).tolist()
     return learner.mix([batches[place] for place in chosen], rng, [batches[count - 1]])[0]
 
 

@@ -189,7 +189,7 @@ class _Moment:
             harm=config.harm,
             beyond=config.beyond,
         )
-        if harm is None and rises.is_far(state, config, own):
+        if harm is None and rises.may_be_high(state, config, own):
             judged = self.judge_snapshots()
             if rises.is_high(state, config, own, judged):  # it rose slowly, in any order
                 return self.alarm(own, judged)

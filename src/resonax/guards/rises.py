@@ -14,7 +14,7 @@ import numpy as np
 
 from resonax.guards.replay import ReplayConfig, ReplayState
 
-__all__ = ["after_a_rise", "is_alarm", "is_far", "is_high", "is_tested"]
+__all__ = ["after_a_rise", "is_alarm", "is_high", "is_tested", "may_be_high"]
 
 
 def is_alarm(state: ReplayState, config: ReplayConfig, own: float, judged: Sequence[float]) -> bool:
@@ -38,18 +38,33 @@ def is_tested(state: ReplayState, config: ReplayConfig) -> bool:
     return state.rose > 0 and state.step == state.rose + 2 * config.spacing
 
 
-def is_far(state: ReplayState, config: ReplayConfig, own: float) -> bool:
+def may_be_high(state: ReplayState, config: ReplayConfig, own: float) -> bool:
+    """Return whether a test has to judge the snapshots to know if its loss `is_high`."""
+    return _is_far(state, config, own) or _has_start(state)
+
+
+def is_high(state: ReplayState, config: ReplayConfig, own: float, judged: Sequence[float]) -> bool:
+    """Return whether a loss is far above those of the snapshots.
+
+    That is of most of them; or of one of them and the least so far, which alone does not count: it
+    is of other rows, and they may have been easier; or of the first, while that is the start of the
+    run: then training has done worse than none, in whatever order.
+    """
+    limits = [config.explodes * float(np.median(judged))]
+    if _is_far(state, config, own):
+        limits.append(config.explodes * min(judged))
+    if _has_start(state):
+        limits.append(config.spoils * judged[0])
+    return not own <= min(limits)
+
+
+def _is_far(state: ReplayState, config: ReplayConfig, own: float) -> bool:
     """Return whether a loss is far above the least one of the tests so far."""
     return not own <= 3 * config.explodes * state.least
 
 
-def is_high(state: ReplayState, config: ReplayConfig, own: float, judged: Sequence[float]) -> bool:
-    """Return whether a loss is far above those of most snapshots, or of one and the least so far.
-
-    The least so far is of other rows, which may have been easier: it alone does not count.
-    """
-    is_above = not own <= config.explodes * float(np.median(judged))
-    return is_above or (is_far(state, config, own) and own > config.explodes * min(judged))
+def _has_start(state: ReplayState) -> bool:
+    return state.ladder.snapshots[0].step == 0
 
 
 def _lasts(state: ReplayState, config: ReplayConfig) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ import optax
 from jax import Array
 
 from resonax.checks import ArgumentError
-from resonax.guards.learner import MOST_COPIES, Candidate
+from resonax.guards.learner import MOST_COPIES, Candidate, mean_loss
 from resonax.jax import batches as kept
 from resonax.jax import hyperparameters
 from resonax.jax.batches import KeptBatch
@@ -33,7 +32,7 @@ class Saved(NamedTuple):
 
 
 class Programs(NamedTuple):
-    """The two compiled functions of a guard: a step of training, and the loss on batches."""
+    """The two compiled functions of a guard: a step of training, and the losses on batches."""
 
     train: Callable[..., tuple[Saved, Array]]
     judge: Callable[..., Array]
@@ -83,14 +82,12 @@ def compile_programs(
         return Saved(params, hyperparameters.write(opt_state, restored), model_state), loss
 
     @jax.jit
-    def judge(
-        saved: Saved, data: Any, key: Any, steps: Array | np.ndarray, weights: Array | np.ndarray
-    ) -> Array:
+    def judge(saved: Saved, data: Any, key: Any, steps: Array | np.ndarray) -> Array:
         def loss(batch: tuple[Any, Any]) -> Array:
             return _called(eval_fn, saved, saved.params, (batch[0], key, batch[1]))[0]
 
         each = jax.vmap if kept.byte_size(data) <= _JOINED else _mapped
-        return jnp.dot(each(loss)((data, steps)), weights)
+        return each(loss)((data, steps))
 
     return Programs(train, judge)
 
@@ -133,17 +130,17 @@ class JaxLearner:
 
     def loss(self, batches: Sequence[KeptBatch]) -> float:
         """Return the mean loss on batches."""
+        return mean_loss(self.losses(batches))
+
+    def losses(self, batches: Sequence[KeptBatch]) -> list[float]:
+        """Return the loss on each batch."""
         if len({kept.count_rows(one.data) for one in batches}) > 1:
-            mean = sum(self.loss([one]) for one in batches) / len(batches)
-        else:
-            count = 1 if len(batches) == 1 else max(self.judged, len(batches))
-            filled = [*batches, *[batches[0]] * (count - len(batches))]
-            data = kept.stacked([one.data for one in filled])
-            steps = np.array([one.step for one in filled])
-            weights = np.where(np.arange(count) < len(batches), 1 / len(batches), 0.0)
-            judge = self.programs.judge
-            mean = float(judge(self.saved, data, batches[0].key, steps, weights))
-        return mean if math.isfinite(mean) else math.inf
+            return [loss for one in batches for loss in self.losses([one])]
+        count = 1 if len(batches) == 1 else max(self.judged, len(batches))
+        filled = [*batches, *[batches[0]] * (count - len(batches))]
+        data, steps = kept.stacked([one.data for one in filled]), [one.step for one in filled]
+        judged = self.programs.judge(self.saved, data, batches[0].key, np.array(steps))
+        return np.asarray(judged)[: len(batches)].tolist()
 
     def mix(
         self,

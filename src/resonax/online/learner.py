@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from resonax.guards.learner import MOST_COPIES, Candidate
+from resonax.guards.learner import MOST_COPIES, Candidate, mean_loss
 from resonax.online import calls
 from resonax.online.calls import Call
 from resonax.online.libraries import Library
@@ -106,9 +106,12 @@ class CopiedLearner:
 
     def loss(self, batches: Sequence[Call]) -> float:
         """Return the mean loss on batches."""
+        return mean_loss(self.losses([calls.join(batches)]))
+
+    def losses(self, batches: Sequence[Call]) -> list[float]:
+        """Return the loss on each batch."""
         with np.errstate(all="ignore"):
-            losses = [self.loss_of(part) for part in calls.join(batches).parts]
-        return sum(losses) / len(losses)
+            return [mean_loss([self.loss_of(part) for part in one.parts]) for one in batches]
 
     def loss_of(self, part: tuple[Any, ...]) -> float:
         """Return the loss on one call's batch; infinity if it is not finite."""

@@ -1,44 +1,115 @@
-"""The average of a module's weights, and whether it does better than the module."""
+"""The average of a module's weights, and what a guard offers for prediction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from resonax.guards.averaging import share
-from resonax.torch.batches import KeptBatch
+from resonax.guards.averaging import LEAST, STRIDE, preferred, share
+from resonax.guards.learner import mean_loss
+from resonax.torch.batches import KeptBatch, byte_count
 from resonax.torch.learner import TorchLearner
+from resonax.torch.snapshots import copy_tensors
 
-__all__ = ["average_of", "does_better"]
-
-_LEAST = 8  # terms that count at least; they are some steps apart
+__all__ = ["Offer"]
 
 
-def average_of(model: torch.nn.Module) -> AveragedModel:
-    """Return an average of weights to come, in which later ones count more."""
+class Offer:
+    """The average of weights, the better of it and the weights when last looked at, and a choice.
+
+    Parameters
+    ----------
+    learner
+        Of the module.
+
+    Attributes
+    ----------
+    averaged
+        The average of the weights so far, in which later ones count more.
+    """
+
+    def __init__(self, learner: TorchLearner):
+        self._learner = learner
+        self.averaged = _average_of(learner.model)
+        self._held: AveragedModel | None = None
+        self._chosen: AveragedModel | None = None  # None is the module itself
+
+    def update(self) -> None:
+        """Take the weights as they are now."""
+        self.averaged.update_parameters(self._learner.model)
+
+    def restart(self) -> None:
+        """Begin a new average; what was offered before is still compared."""
+        self.averaged = _average_of(self._learner.model)
+
+    @torch.no_grad()
+    def look(self, batches: Sequence[KeptBatch]) -> tuple[AveragedModel | None, bool]:
+        """Return what to offer, None for the module, and whether the average beats the weights.
+
+        See `preferred`. Without batches that is what was offered when there were some.
+        """
+        if not batches:
+            return self._chosen, False
+        weights = self._learner.tensors()
+        now = [one.clone() for one in weights]
+        held = [] if self._held is None else [_tensors(self._held)]
+        three = [_tensors(self.averaged), now, *held]
+        judged = []
+        try:
+            for one in three:
+                copy_tensors(weights, one)
+                judged.append(self._learner.losses(batches))
+        finally:
+            copy_tensors(weights, now)
+        place = preferred(judged)
+        self._chosen = (self.averaged, None, self._held)[place]
+        if place < 2:
+            self._hold(three[place])
+        return self._chosen, mean_loss(judged[0]) < mean_loss(judged[1])
+
+    def _hold(self, tensors: Sequence[Tensor]) -> None:
+        if self._held is None:
+            self._held = _average_of(self._learner.model)
+        copy_tensors(_tensors(self._held), tensors)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the average and of what is held."""
+        return byte_count([_tensors(one) for one in (self.averaged, self._held) if one is not None])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of all tensors."""
+        held = None if self._held is None else [one.clone() for one in _tensors(self._held)]
+        return {
+            "count": int(self.averaged.n_averaged),
+            "average": [one.clone() for one in _tensors(self.averaged)],
+            "held": held,
+        }
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`."""
+        self.averaged.n_averaged.fill_(state["count"])
+        copy_tensors(_tensors(self.averaged), state["average"])
+        self._held = self._chosen = None
+        if state["held"] is not None:
+            self._hold(state["held"])
+
+
+def _tensors(averaged: AveragedModel) -> list[Tensor]:
+    return [*averaged.module.parameters(), *averaged.module.buffers()]
+
+
+def _average_of(model: torch.nn.Module) -> AveragedModel:
+    """Return an average of weights to come."""
 
     @torch.no_grad()
     def update(averages: Sequence[Tensor], weights: Sequence[Tensor], count: int | Tensor) -> None:
         for average, weight in zip(averages, weights, strict=True):
-            average.lerp_(weight, share(int(count) + 1, least=_LEAST))
+            average.lerp_(weight, share(int(count) + 1, least=LEAST // STRIDE))
 
     return AveragedModel(model, multi_avg_fn=update)  # pyright: ignore[reportArgumentType]
-
-
-def does_better(
-    averaged: AveragedModel, learner: TorchLearner, batches: Sequence[KeptBatch]
-) -> bool:
-    """Return whether the average has a lower loss on batches than the module itself."""
-    if not batches:
-        return False
-    now, average = learner.save(), averaged.module
-    own = learner.loss(batches)
-    learner.load(replace(now, tensors=[*average.parameters(), *average.buffers()]))
-    try:
-        return learner.loss(batches) < own
-    finally:
-        learner.load(now)

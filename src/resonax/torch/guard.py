@@ -183,7 +183,11 @@ class Guard:
         return self._inner.averaged
 
     def offered(self) -> torch.nn.Module:
-        """Return the model or `averaged`, whichever has the lower loss on past data."""
+        """Return what predicts best: `averaged`, the model, or what was offered before.
+
+        One gives way to the next only if that is better on past data by more than a standard error;
+        the guard looks at them after each test and change, too.
+        """
         return self._inner.offered() or self.model
 
     def step(self, loss_fn: Callable[..., Tensor], *batch: Any) -> Tensor:

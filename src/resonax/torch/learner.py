@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from resonax.checks import ArgumentError
-from resonax.guards.learner import Candidate
+from resonax.guards.learner import Candidate, mean_loss
 from resonax.guards.rows import row_summary
 from resonax.torch.batches import KeptBatch, byte_count, can_mix, mix_rows, tensors_of, with_tensors
 from resonax.torch.buffers import Buffers
@@ -153,22 +152,25 @@ class TorchLearner:
         self.scaler.step(self.optimizer)
         self.scaler.update()
 
-    @torch.no_grad()
     def loss(self, batches: Sequence[KeptBatch]) -> float:
         """Return the mean loss on batches in evaluation mode."""
+        if len(batches) > 1 and sum(one.size for one in batches) <= _JOINED:
+            batches = _joined(batches)
+        return mean_loss(self.losses(batches))
+
+    @torch.no_grad()
+    def losses(self, batches: Sequence[KeptBatch]) -> list[float]:
+        """Return the loss on each batch, of each of its parts, in evaluation mode."""
         random, modes = self.random_state(), [(one, one.training) for one in self.model.modules()]
         self.model.eval()
         try:
             self.set_random_state(batches[0].random)  # the same draws for all that is compared
-            if len(batches) > 1 and sum(one.size for one in batches) <= _JOINED:
-                batches = _joined(batches)
             losses = [batch.loss_fn(*part).detach() for batch in batches for part in batch.parts]
-            mean = float(sum(losses)) / len(losses)
+            return torch.stack([one.reshape(()) for one in losses]).tolist()
         finally:
             for module, mode in modes:
                 module.training = mode
             self.set_random_state(random)
-        return mean if math.isfinite(mean) else math.inf
 
     def mix(
         self,

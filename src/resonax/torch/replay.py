@@ -13,13 +13,14 @@ from torch.optim.swa_utils import AveragedModel
 from resonax.checks import ArgumentError
 from resonax.guards import ladder as ladders
 from resonax.guards import replay_run
+from resonax.guards.averaging import STRIDE
 from resonax.guards.calm import calm_steps
 from resonax.guards.learner import Candidate, default_candidates
 from resonax.guards.replay import ReplayConfig, ReplayState
 from resonax.guards.replay_report import ReplayReport
 from resonax.guards.replay_run import as_candidates
 from resonax.guards.report import Event
-from resonax.torch.average import average_of, does_better
+from resonax.torch.average import Offer
 from resonax.torch.batches import KeptBatch, byte_count, can_mix, copied, form_of, tensors_of
 from resonax.torch.events import EventLog
 from resonax.torch.learner import TorchLearner, checked_optimizer
@@ -27,7 +28,6 @@ from resonax.torch.replay_checkpoint import load_run, save_run, with_loss
 
 __all__ = ["ReplayInstrument"]
 
-_AVERAGE = 8  # steps between two terms of the average
 _SHOWN = "guard.step(lambda x, y: loss_fn(model(x), y), x, y)"
 
 
@@ -71,8 +71,9 @@ class ReplayInstrument:
         self._form: Any = None  # of the last batch
         self._size = 0  # its bytes
         self._is_loaded, self._is_stepping, self._is_pending = False, False, False
+        self._acted: tuple[bool, bool] | None = None  # what `_act` did, until all is finished
         self._ended: ReplayReport | None = None
-        self.averaged = average_of(model) if average else None
+        self._offer = Offer(self._learner) if average else None
 
     @property
     def momentum(self) -> float:
@@ -81,6 +82,10 @@ class ReplayInstrument:
     @property
     def setting(self) -> Candidate:
         return self._run.setting
+
+    @property
+    def averaged(self) -> AveragedModel | None:
+        return None if self._offer is None else self._offer.averaged
 
     @property
     def _state(self) -> ReplayState:
@@ -149,7 +154,7 @@ class ReplayInstrument:
         """Return how many steps are made before a look."""
         state, config = self._run.state, self._run.config
         calm = calm_steps(state, config)
-        return calm if self.averaged is None else min(calm, -(state.step + 1) % _AVERAGE)
+        return calm if self._offer is None else min(calm, -(state.step + 1) % STRIDE)
 
     def _count(self) -> None:
         """Count the steps so far; their losses are asked for here, at once."""
@@ -168,6 +173,14 @@ class ReplayInstrument:
         """
         if not self._is_pending:
             return
+        if self._acted is None:
+            self._acted = self._act()
+        if self._offer is not None:
+            self._average(self._offer, *self._acted)
+        self._acted, self._is_pending = None, False
+
+    def _act(self) -> tuple[bool, bool]:
+        """Do what is due; whether there was a test or a change, and whether the setting changed."""
         learner, before = self._learner, self._run
         if replay_run.is_pending(before):
             random = learner.random_state()
@@ -175,15 +188,21 @@ class ReplayInstrument:
                 self._run = replay_run.finish(before, learner)
             finally:
                 learner.set_random_state(random)  # the user's own random numbers go on as they were
-        self._is_pending = False
         for event in self._run.events[len(before.events) :]:
             self._say(event)
-        if self.averaged is None:
-            return
-        if self._run.state.place != before.state.place and self.offered() is None:
-            self.averaged = average_of(learner.model)
-        if before.state.step % _AVERAGE == 0:
-            self.averaged.update_parameters(learner.model)
+        now, then = self._run.state, before.state
+        is_judged = (now.tests, len(now.decisions)) != (then.tests, len(then.decisions))
+        return is_judged, now.place != then.place
+
+    def _average(self, offer: Offer, is_judged: bool, is_changed: bool) -> None:
+        """Look at what to offer after a test or a change; take the weights into the average."""
+        state = self._run.state
+        if is_judged:
+            _, is_better = offer.look(state.reservoir)
+            if is_changed and not is_better:
+                offer.restart()
+        if state.step % STRIDE == 0:
+            offer.update()
 
     def _say(self, event: Event) -> None:
         used = self.setting
@@ -223,28 +242,33 @@ class ReplayInstrument:
         self._run = replay_run.sized(self._run, sum(len(tensors_of(part)[0]) for part in parts))
 
     def offered(self) -> AveragedModel | None:
-        average, reservoir = self.averaged, self._state.reservoir
-        if average is None or not does_better(average, self._learner, reservoir):
-            return None
-        return average
+        reservoir = self._state.reservoir
+        return None if self._offer is None else self._offer.look(reservoir)[0]
 
     def report(self) -> ReplayReport:
         self._count()
-        return self._ended or replay_run.report(self._run, self._learner)
+        if self._ended is not None:
+            return self._ended
+        made = replay_run.report(self._run, self._learner)
+        more = 0 if self._offer is None else self._offer.size
+        return replace(made, memory=made.memory + more)
 
     def state_dict(self) -> dict[str, Any]:
         self._count()
-        return save_run(self._run, self._learner) | {"is_pending": self._is_pending}
+        offer = None if self._offer is None else self._offer.state_dict()
+        made = save_run(self._run, self._learner)
+        return made | {"is_pending": self._is_pending, "acted": self._acted, "offer": offer}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._run = load_run(state, self._run.config, self._learner)
         self._steps, self._bytes, self._form = [], self._run.state.ladder.size, None
         self._is_loaded, self._is_pending = True, state["is_pending"]
+        self._acted = state.get("acted")
+        if self._offer is not None and state.get("offer") is not None:
+            self._offer.load_state_dict(state["offer"])
 
     def copy_rest(self, other: ReplayInstrument) -> None:
         self._ended = other._ended
-        if self.averaged is not None and other.averaged is not None:
-            self.averaged.load_state_dict(other.averaged.state_dict())
 
     def end(self, *, quiet: bool) -> None:
         """Keep what was decided, and let go of snapshots and batches."""
@@ -253,6 +277,8 @@ class ReplayInstrument:
             event = Event(0, "unseen", text)
             self._log.warn(event, {"step": 0}, step=False)
             self._run = replace(self._run, events=(*self._run.events, event))
+        if self._offer is not None and not quiet:
+            self.offered()
         self._ended = self.report()
         emptied = replace(self._run.state, ladder=ladders.EMPTY, reservoir=(), marked=())
         self._run = replace(self._run, state=emptied)
