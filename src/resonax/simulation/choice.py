@@ -68,4 +68,9 @@ def run_networks(
         raise ArgumentError(f"lanes cannot train these networks: {reason}")
     from resonax.simulation.network import run_networks as run_jax
 
+    if {device.platform for device in grid.keys.devices()} == {"gpu"}:
+        from resonax.simulation.network_kernel import fits_kernel, step_in_kernels
+
+        if fits_kernel(training, grid, loop):
+            return run_jax(training, grid, loop, steps, window, advance, step_in_kernels)
     return run_jax(training, grid, loop, steps, window, advance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -12,30 +13,18 @@ import numpy as np
 from jax import Array
 
 from resonax.learners import Network
-from resonax.moments import Moments
 from resonax.programs import program
-from resonax.simulation.batches import (
-    CHOICE,
-    INPUT,
-    NOISE,
-    PROCESS,
-    Gaussian,
-    Law,
-    Mixture,
-    Needs,
-    needs_of,
-)
+from resonax.simulation.batches import INPUT
+from resonax.simulation.network_batches import Batch, draw_batches, draw_tests, target
 from resonax.simulation.position_form import init_state, update_weights
-from resonax.simulation.random_numbers import BEGINNING, normal_array, normals, uniform_array
+from resonax.simulation.random_numbers import BEGINNING, normal_array
 from resonax.simulation.schedule import BLOCK, Advance, Windowed, run_windows
 from resonax.simulation.training import Training
-from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, vmap_cells, walk
+from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, vmap_cells
 
 __all__ = [
-    "TEST",
-    "TEST_CHOICE",
-    "TEST_ROWS",
     "Layers",
+    "NetworkState",
     "apply_network",
     "first_layers",
     "first_normals",
@@ -45,36 +34,8 @@ __all__ = [
 ]
 
 _FEW_TERMS = 4  # up to which a product of small matrices costs more than its sums
-TEST_ROWS = 10  # fresh inputs from the stationary law, for the loss of each recorded step
-TEST, TEST_CHOICE = 4 * 2**20, 5 * 2**20  # the first of their slots
 
 Layers = tuple[tuple[Array, Array], ...]  # weights (in, out) and bias (out,) of each layer
-
-
-class _Numbers(NamedTuple):
-    """The random numbers of a step, with the paths first."""
-
-    input: Array
-    choice: Array
-    noise: Array
-
-
-class _Batch(NamedTuple):
-    """Inputs (rows, dim) and outputs (rows,)."""
-
-    inputs: Array
-    outputs: Array
-
-
-def _draw(grid: Grid, steps: Array, needs: Needs, slots: tuple[int, int, int]) -> _Numbers:
-    """Return the numbers of some steps, (steps, paths, count) each."""
-    counts = (needs.input, needs.choice, needs.noise)
-    kinds = (normal_array, uniform_array, normal_array)
-    drawn = (
-        kind(grid.keys, steps, first, count).swapaxes(0, 1)
-        for kind, first, count in zip(kinds, slots, counts, strict=True)
-    )
-    return _Numbers(*drawn)
 
 
 class NetworkState(NamedTuple):
@@ -88,11 +49,6 @@ class NetworkState(NamedTuple):
     def reset(self) -> NetworkState:
         """Return the same state at the beginning of a window."""
         return self._replace(total=jax.device_put(np.zeros(self.total.shape, self.total.dtype)))
-
-
-def target(inputs: Array) -> Array:
-    r"""Return :math:`\cos(\pi\lVert x\rVert)`."""
-    return jnp.cos(np.pi * jnp.sqrt(jnp.sum(inputs**2, axis=-1)))
 
 
 def _product(inputs: Array, weights: Array) -> Array:
@@ -133,23 +89,6 @@ def first_normals(grid: Grid, dim: int, hidden: tuple[int, ...]) -> Array:
     return normal_array(grid.keys, BEGINNING, INPUT, count)[:, 0]
 
 
-def _inputs(law: Law, standard: Array, choice: Array) -> Array:
-    """Return inputs of a law as an array (rows, dim)."""
-    if isinstance(law, Gaussian):
-        dim = len(law.mean)
-        return jnp.stack(law.mean) + jnp.stack(law.scale) * standard.reshape(-1, dim)
-    if isinstance(law, Moments) and not law.is_sampled:
-        return law.mean
-    standard = standard.reshape(-1, law.mean.shape[1])
-    if len(law.mean) == 1:
-        assert isinstance(law, Moments)
-        return law.mean[0] + standard @ law.root[0].T
-    which = jnp.sum(choice[:, None] > jnp.cumsum(law.weight)[:-1], axis=1)
-    if isinstance(law, Mixture):
-        return law.mean[which] + law.scale[which] * standard
-    return law.mean[which] + jnp.einsum("nij,nj->ni", law.root[which], standard)
-
-
 @functools.partial(program, static=("loop",))
 def begin_networks(training: Training, grid: Grid, *, loop: Loop) -> NetworkState:
     """Return the state of all cells before the first step."""
@@ -166,43 +105,12 @@ def begin_networks(training: Training, grid: Grid, *, loop: Loop) -> NetworkStat
     return NetworkState(begin_walk(training, grid, loop), layers, optimizer, total)
 
 
-def _batches(
-    training: Training, grid: Grid, loop: Loop, process: Any, steps: Array
-) -> tuple[Any, _Batch]:
-    """Return the state of the processes after some steps, and the batches of these."""
-    walks = training.process.step_normals if loop.ordered else 0
-    needs = needs_of(training.process.dim, loop.rows, process=walks, choice=loop.mixed)
-
-    def batch_of(values: Any, given: _Numbers, law: Law) -> _Batch:
-        inputs = _inputs(law, given.input, given.choice)
-        noise = jnp.sqrt(jnp.asarray(cell_at(training, values).noise)) * given.noise
-        return _Batch(inputs, target(inputs) + noise)
-
-    walked = normals(grid.keys, steps, PROCESS, needs.process)
-    process, laws = walk(training, grid, loop, process, steps, walked)
-    of_steps = 0 if loop.ordered else None
-    draw_batches = jax.vmap(vmap_cells(batch_of, grid, loop), in_axes=(0, of_steps))
-    return process, draw_batches(_draw(grid, steps, needs, (INPUT, CHOICE, NOISE)), laws)
-
-
-def _tests(training: Training, grid: Grid, loop: Loop, steps: Array) -> _Batch:
-    """Return fresh inputs from the stationary law for some steps, with targets without noise."""
-
-    def test_of(values: Any, given: _Numbers) -> _Batch:
-        inputs = _inputs(cell_at(training, values).process.stationary(), given.input, given.choice)
-        return _Batch(inputs, target(inputs))
-
-    needs = Needs(0, TEST_ROWS * training.process.dim, TEST_ROWS, 0)
-    given = _draw(grid, steps, needs, (TEST, TEST_CHOICE, NOISE))
-    return jax.vmap(vmap_cells(test_of, grid, loop))(given)
-
-
 def _step(
     training: Training,
     grid: Grid,
     loop: Loop,
     values: Any,
-    batch: _Batch,
+    batch: Batch,
     layers: Layers,
     state: Any,
 ) -> tuple[Any, Any]:
@@ -233,7 +141,7 @@ def step_networks(
 
     step = functools.partial(_step, training, grid, loop)
 
-    def one(state: NetworkState, now: tuple[_Batch, _Batch | None]) -> tuple[NetworkState, None]:
+    def one(state: NetworkState, now: tuple[Batch, Batch | None]) -> tuple[NetworkState, None]:
         batch, test = jax.tree.map(
             lambda leaf: _flat(jnp.broadcast_to(leaf, (paths, cells, *leaf.shape[2:]))), now
         )
@@ -247,11 +155,11 @@ def step_networks(
         # Batches are drawn for the block at once, and the loop stores what it is given: XLA would
         # fuse the draws with each of their uses, and recompute them there.
         steps = first + number * BLOCK + jnp.arange(BLOCK)
-        process, batches = _batches(training, grid, loop, state.process[0], steps)
+        process, batches = draw_batches(training, grid, loop, state.process[0], steps)
         state = state._replace(process=(process, state.process[1]))
 
         def measured(state: NetworkState) -> NetworkState:
-            tests = _tests(training, grid, loop, steps)
+            tests = draw_tests(training, grid, loop, steps)
             return jax.lax.scan(one, state, (batches, tests))[0]
 
         def plain(state: NetworkState) -> NetworkState:
@@ -285,12 +193,13 @@ def run_networks(
     steps: int,
     window: int,
     advance: Advance,
+    step: Callable[..., NetworkState] = step_networks,
 ) -> list[np.ndarray]:
     """Return the logarithms of the test loss at the start, and over windows in middle and end.
 
-    The loss at the start is that of the first 20 steps.
+    The loss at the start is that of the first 20 steps. ``step`` makes some blocks of steps.
     """
-    step_blocks = functools.partial(step_networks, training, grid, loop=loop)
+    step_blocks = functools.partial(step, training, grid, loop=loop)
     begin = functools.partial(begin_networks, training, grid, loop=loop)
     start = log_mean_loss(step_blocks(begin(), 0, 1, True), BLOCK)  # its state is donated
     measure = functools.partial(log_mean_loss, steps=window)

@@ -17,14 +17,8 @@ from resonax.learners import Network
 from resonax.programs import program
 from resonax.simulation.batches import CHOICE, INPUT, NOISE, Law, split
 from resonax.simulation.lane_laws import LawsAhead, law_form, law_table
-from resonax.simulation.network import (
-    TEST,
-    TEST_CHOICE,
-    TEST_ROWS,
-    first_layers,
-    first_normals,
-    log_mean_loss,
-)
+from resonax.simulation.network import first_layers, first_normals, log_mean_loss
+from resonax.simulation.network_batches import TEST, TEST_CHOICE, TEST_ROWS
 from resonax.simulation.position_form import init_state, update_weights
 from resonax.simulation.schedule import BLOCK, Advance, run_windows
 from resonax.simulation.training import Training
