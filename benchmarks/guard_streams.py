@@ -24,7 +24,7 @@ import numpy as np
 from stream_models import LR, NOISE, STREAMS, model_of, rows
 from stream_runs import AVERAGED, FIXED, PLAIN, config_of, guarded_run, numbers, plain_runs
 
-CHUNK = 32  # periods that are trained side by side
+CHUNK = 128  # periods that are trained side by side, on a GPU if there is one
 
 
 def plain(name: str, periods: list[int], seed: int) -> list[dict[str, Any]]:

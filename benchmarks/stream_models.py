@@ -1,6 +1,6 @@
-"""The streams of Experiments 3, 4 and 6, and models for them in plain NumPy.
+"""The streams of Experiments 3, 4 and 6, and models for them.
 
-All functions take runs side by side: leading axes of the weights are runs.
+Models take weights of NumPy or JAX, and runs side by side: leading axes of the weights are runs.
 """
 
 from __future__ import annotations
@@ -134,16 +134,18 @@ class Network:
         return made
 
     def errors(self, weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        xp = weights.__array_namespace__()
         *inner, (matrix, bias) = self.layers(weights)
         for one, shift in inner:
-            x = np.maximum(x @ one + shift, 0)
+            x = xp.maximum(x @ one + shift, 0)
         return (x @ matrix + bias)[..., 0] - y
 
     def gradient(self, weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[Any, np.ndarray]:
         """Return loss and gradient."""
+        xp = weights.__array_namespace__()
         (one, shift), (two, move), (three, bias) = self.layers(weights)
-        first = np.maximum(x @ one + shift, 0)
-        second = np.maximum(first @ two + move, 0)
+        first = xp.maximum(x @ one + shift, 0)
+        second = xp.maximum(first @ two + move, 0)
         error = (second @ three + bias)[..., 0] - y
         out = (2 / y.shape[-1]) * error[..., None]
         back = (out @ three.swapaxes(-1, -2)) * (second > 0)
@@ -154,23 +156,21 @@ class Network:
             parts += [matrix.reshape(*matrix.shape[:-2], -1), outputs.sum(-2)]
         runs = weights.shape[:-1]
         if runs:
-            parts = [np.broadcast_to(part, (*runs, part.shape[-1])) for part in parts]
-        return (error**2).mean(-1), np.concatenate(parts, axis=-1)
+            parts = [xp.broadcast_to(part, (*runs, part.shape[-1])) for part in parts]
+        return (error**2).mean(-1), xp.concatenate(parts, axis=-1)
 
     def excess(self, weights: np.ndarray) -> np.ndarray:
         return (self.errors(weights, self.fresh, self.truth) ** 2).mean(-1)
 
 
 class Model(Protocol):
-    """What is trained; leading axes of the weights are runs."""
+    """What is trained; leading axes of the weights are runs, arrays of NumPy or JAX."""
 
-    def errors(self, weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray: ...
+    def errors(self, weights: Any, x: Any, y: Any) -> Any: ...
 
-    def gradient(
-        self, weights: np.ndarray, x: np.ndarray, y: np.ndarray
-    ) -> tuple[Any, np.ndarray]: ...
+    def gradient(self, weights: Any, x: Any, y: Any) -> tuple[Any, Any]: ...
 
-    def excess(self, weights: np.ndarray) -> np.ndarray: ...
+    def excess(self, weights: Any) -> Any: ...
 
 
 def model_of(stream: Stream, seed: int) -> Linear | Network:

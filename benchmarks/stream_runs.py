@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from stream_models import Model, NumpyLearner
 
@@ -23,42 +25,69 @@ AVERAGED = "0.95, averaged"
 ROWS = 128  # least rows of the reservoir, as in `resonax.torch`
 
 
-def averaged(average: np.ndarray, weights: np.ndarray, count: int) -> np.ndarray:
-    """Return the average of ``count`` weights."""
-    return average + share(count) * (weights - average)
-
-
 def plain_runs(
     model: Model, start: np.ndarray, x: np.ndarray, y: np.ndarray, lr: float, judged: int = 1
 ) -> np.ndarray:
-    """Train all of `PLAIN` on data (steps, runs, batch, dim).
+    """Train all of `PLAIN` on data (steps, runs, batch, dim), with JAX.
 
-    Returns excess errors of the judged steps, (steps, methods, runs); the last method is the
-    average of the weights of the first.
+    Returns excess errors of the first of every ``judged`` steps, (steps, methods, runs); the last
+    method is the average of the weights of the first.
     """
-    weights = np.broadcast_to(start, (len(PLAIN), x.shape[1], len(start))).copy()
+    with jax.enable_x64(True):
+        steps = np.arange(1, len(x) + 1)
+        shares = np.array([share(count) for count in steps.tolist()])
+        inputs = [part.reshape(-1, judged, *part.shape[1:]) for part in (steps, shares, x, y)]
+        weights = np.broadcast_to(start, (len(PLAIN), x.shape[1], len(start)))
+        state = _begin(jnp.asarray(weights))
+
+        def step(state: _Plain, one: Any) -> tuple[_Plain, None]:
+            return _plain_step(model, lr, state, one), None
+
+        def block(state: _Plain, inputs: Any) -> tuple[_Plain, Any]:
+            first, _ = step(state, [part[0] for part in inputs])
+            error = model.excess(jnp.concatenate([first.weights, first.average[None]]))
+            return jax.lax.scan(step, first, [part[1:] for part in inputs])[0], error
+
+        _, errors = jax.jit(lambda *given: jax.lax.scan(block, *given))(state, inputs)
+        return np.nan_to_num(np.asarray(errors), nan=np.inf, posinf=np.inf)
+
+
+class _Plain(NamedTuple):
+    """State of all of `PLAIN`, (methods, runs, weights), and of Adam, the last of them."""
+
+    weights: Any
+    velocity: Any
+    mean: Any  # of the losses
+    adam: Any
+    square: Any
+    average: Any  # of the first
+
+
+def _begin(weights: Any) -> _Plain:
+    zeros = jnp.zeros_like(weights)
+    mean = jnp.full(weights.shape[:2], jnp.inf)
+    return _Plain(weights, zeros, mean, zeros[-1], zeros[-1], weights[0])
+
+
+def _plain_step(model: Model, lr: float, state: _Plain, inputs: Any) -> _Plain:
+    """Train all of `PLAIN` on one batch of each run."""
+    step, share, x, y = inputs
     momentum = np.array([float(m) if m in FIXED else OWN for m in PLAIN])[:, None, None]
     is_clipped = np.array([m == "clipping" for m in PLAIN])[:, None, None]
     is_reset = np.array([m == "reset" for m in PLAIN])[:, None]
-    velocity, square = np.zeros_like(weights), np.zeros_like(weights[-1])
-    adam, average = np.zeros_like(square), weights[0].copy()
-    mean, errors = np.full(weights.shape[:2], np.inf), []
-    for step in range(len(x)):
-        loss, grad = model.gradient(weights, x[step], y[step])
-        adam, square = 0.9 * adam + 0.1 * grad[-1], 0.999 * square + 0.001 * grad[-1] ** 2
-        norm = np.sqrt((grad**2).sum(-1, keepdims=True))
-        grad = np.where(is_clipped, grad / np.maximum(norm, 1), grad)
-        keep = np.where(is_reset & (loss > 10 * mean), 0.0, 1.0)[..., None]
-        mean = np.where(np.isinf(mean), loss, 0.99 * mean + 0.01 * loss)
-        velocity = momentum * keep * velocity + grad
-        change = -lr * velocity
-        rate = lr / (1 - 0.9 ** (step + 1))
-        change[-1] = -rate * adam / (np.sqrt(square / (1 - 0.999 ** (step + 1))) + 1e-8)
-        weights = weights + change
-        average = averaged(average, weights[0], step + 1)
-        if step % judged == 0:
-            errors.append(model.excess(np.concatenate([weights, average[None]])))
-    return np.nan_to_num(np.array(errors), nan=np.inf, posinf=np.inf)
+    loss, grad = model.gradient(state.weights, x, y)
+    adam = 0.9 * state.adam + 0.1 * grad[-1]
+    square = 0.999 * state.square + 0.001 * grad[-1] ** 2
+    norm = jnp.sqrt((grad**2).sum(-1, keepdims=True))
+    grad = jnp.where(is_clipped, grad / jnp.maximum(norm, 1), grad)
+    keep = jnp.where(is_reset & (loss > 10 * state.mean), 0.0, 1.0)[..., None]
+    mean = jnp.where(jnp.isinf(state.mean), loss, 0.99 * state.mean + 0.01 * loss)
+    velocity = momentum * keep * state.velocity + grad
+    rate = lr / (1 - 0.9**step)
+    last = -rate * adam / (jnp.sqrt(square / (1 - 0.999**step)) + 1e-8)
+    weights = state.weights + (-lr * velocity).at[-1].set(last)
+    average = state.average + share * (weights[0] - state.average)
+    return _Plain(weights, velocity, mean, adam, square, average)
 
 
 def guarded_run(
