@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import warnings
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,22 +45,25 @@ collect_ignore_glob = [
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give this run, its workers and the commands that they start one compilation cache.
+    """Give this run, its workers and the commands that they start one cache of compiled programs.
 
     It begins empty, so that nothing depends on what an earlier run compiled.
     """
     gc.disable()  # until all is imported
-    if hasattr(config, "workerinput"):  # a worker has the environment of its controller
-        return
-    home = Path(tempfile.mkdtemp(prefix="resonax-tests-"))
-    config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
-    os.environ |= {
-        "XDG_CACHE_HOME": str(home),
-        "MPLCONFIGDIR": str(home / "matplotlib"),
-        "JAX_COMPILATION_CACHE_DIR": str(home / "resonax" / "jax"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",  # others are made anew as fast
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
-    }
+    if not hasattr(config, "workerinput"):  # a worker has the environment of its controller
+        home = Path(tempfile.mkdtemp(prefix="resonax-tests-"))
+        config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
+        os.environ |= {
+            "XDG_CACHE_HOME": str(home),
+            "MPLCONFIGDIR": str(home / "matplotlib"),
+            "JAX_COMPILATION_CACHE_DIR": str(home / "resonax" / "jax"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",  # others are made anew as fast
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
+        }
+    from resonax.programs import keep_programs  # after jax has what it reads when it is loaded
+
+    # Where the commands keep them: what one test compiles, others and their processes load.
+    keep_programs(Path(os.environ["XDG_CACHE_HOME"]) / "resonax" / "programs", warnings.warn)
 
 
 def pytest_collection_finish() -> None:

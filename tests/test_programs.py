@@ -71,9 +71,10 @@ def test_a_second_process_traces_and_lowers_nothing_and_loads_nothing_large(tmp_
 def shelf(tmp_path):
     """Keep programs in a folder, and hear what went wrong."""
     told: list[str] = []
+    usual = programs._SHELF.folder, programs._SHELF.tell
     keep_programs(tmp_path, told.append)
     yield tmp_path, told
-    keep_programs(None, print)
+    keep_programs(*usual)
 
 
 def _double(tree, *, times=1):
