@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import math
 import pickle
@@ -16,7 +17,7 @@ from resonax.torch import Guard, ResonanceWarning
 from streams import switching
 
 mse = torch.nn.functional.mse_loss
-ROWS = list(switching(300, 6))
+ROWS = list(switching(190, 6))  # the momentum is lowered at the 97th
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +34,7 @@ def made(momentum=0.95, **options):
     return model, optimizer, Guard(model, optimizer, **options)
 
 
+@functools.cache
 def lost():
     """Where the run ends without a guard."""
     model, optimizer, guard = made()
@@ -177,7 +179,7 @@ def test_a_loss_of_many_passes_can_be_followed_by_step():
 
 def test_a_checkpoint_is_plain_and_a_guard_made_after_the_optimizer_knows_the_own_momentum():
     run = made(candidates=None)
-    for row in ROWS[:200]:
+    for row in ROWS[:150]:
         step(run, row)
     lowered = run[2].momentum
     assert lowered < 0.95
@@ -193,7 +195,7 @@ def test_a_checkpoint_is_plain_and_a_guard_made_after_the_optimizer_knows_the_ow
     assert guard.report().own_momentum == guard.momentum == 0.95  # of a guard that knows nothing
     guard.load_state_dict(states[2])
     assert guard.momentum == optimizer.param_groups[0]["momentum"] == lowered
-    for row in ROWS[200:]:
+    for row in ROWS[150:]:
         step(run, row)
         step((model, optimizer, guard), row)
     assert torch.equal(model.weight, run[0].weight)
