@@ -221,7 +221,7 @@ def noisy(params, model_state, batch, key):
 
 @functools.cache
 def noisy_guard():
-    guard = replay_guard(noisy, sgd(0.06), spacing=16, speak=False)
+    guard = replay_guard(noisy, sgd(0.06), spacing=16, average=True, speak=False)
     key = jax.random.key(0, impl="unsafe_rbg")  # the quickest to compile
     return guard, guard.init(start(), key=key, model_state={"mean": jnp.zeros(6)})
 
@@ -242,6 +242,25 @@ def test_updates_are_pure_and_a_pickled_state_goes_on_with_the_same_bits():
     loaded = pickle.loads(pickle.dumps(jax.device_get(middle)))
     assert not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(loaded.params))
     assert_same_bits(end, train(guard, loaded, rows[40:])[0])
+    one, other = (guard.offered(made)[1] for made in (end, again))
+    for mine, others in zip(leaves_of(one), leaves_of(other), strict=True):
+        np.testing.assert_array_equal(mine, others)
+
+
+def test_the_average_is_offered_where_it_does_better_and_kept_while_the_run_is_worse():
+    """Noise alone, of which the average has less; then outputs that are wrong."""
+    rows = list(switching_rows(448, period=1, seed=3))
+    guards = {one: replay_guard(squared, sgd(), "watch", average=one) for one in (False, True)}
+    ends = {one: train(guard, guard.init(start()), rows)[0] for one, guard in guards.items()}
+    assert_same_bits(ends[False], ends[True]._replace(offer=None))
+    state, found = guards[True].offered(ends[True])
+    assert jnp.linalg.norm(found.params["w"]) < 0.5 * jnp.linalg.norm(state.params["w"])
+    wrong = [(x, y + 30) for x, y in rows[:16]]
+    later, _ = train(guards[True], state, wrong)
+    _, kept = guards[True].offered(later)
+    np.testing.assert_array_equal(kept.params["w"], found.params["w"])
+    _, plain = guards[False].offered(ends[False])
+    np.testing.assert_array_equal(plain.params["w"], ends[False].params["w"])
 
 
 def test_a_replay_of_a_run_gives_its_bits_again():

@@ -38,6 +38,7 @@ __all__ = [
     "after_step",
     "before_step",
     "count_steps",
+    "has_judged",
     "init",
     "is_due",
     "is_marked",
@@ -260,6 +261,11 @@ def is_due(state: ReplayState, config: ReplayConfig) -> bool:
     returns = may_return(state, config)
     tests = state.step >= state.next_test and not config.candidates[state.place].is_mixed
     return returns or tests or has_risen(state, config)
+
+
+def has_judged(before: ReplayState, after: ReplayState) -> bool:
+    """Return whether there was a test or a change between two states."""
+    return (before.tests, len(before.decisions)) != (after.tests, len(after.decisions))
 
 
 def may_return(state: ReplayState, config: ReplayConfig) -> bool:

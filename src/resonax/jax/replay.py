@@ -13,13 +13,16 @@ from jax import Array
 
 from resonax.checks import ArgumentError
 from resonax.guards import replay_run
+from resonax.guards.averaging import STRIDE
 from resonax.guards.learner import Candidate, default_candidates
-from resonax.guards.replay import ReplayConfig, ReplayState
+from resonax.guards.replay import ReplayConfig, ReplayState, has_judged
 from resonax.guards.replay_report import ReplayReport
 from resonax.guards.replay_run import ReplayRun, announce, as_candidates
 from resonax.guards.report import Event
 from resonax.guards.window import Parts, Window
+from resonax.jax import average as averages
 from resonax.jax import hyperparameters
+from resonax.jax.average import Offer, Offered
 from resonax.jax.batches import KeptBatch, checked_like, copied, count_rows
 from resonax.jax.learner import JaxLearner, Saved, compile_programs
 
@@ -53,6 +56,7 @@ class ReplayGuardState(NamedTuple):
     model_state: Any
     key: Any
     run: ReplayRun
+    offer: Offer | None = None
 
     @property
     def setting(self) -> Candidate:
@@ -68,11 +72,12 @@ class ReplayInfo(NamedTuple):
 
 
 class ReplayGuard(NamedTuple):
-    """Three pure functions, see `replay_guard`."""
+    """Four pure functions, see `replay_guard`."""
 
     init: Callable[..., ReplayGuardState]
     update: Callable[[ReplayGuardState, Any], tuple[ReplayGuardState, ReplayInfo]]
     report: Callable[[ReplayGuardState], ReplayReport]
+    offered: Callable[[ReplayGuardState], tuple[ReplayGuardState, Offered]]
 
 
 def replay_guard(
@@ -87,6 +92,7 @@ def replay_guard(
     budget: float = 0.02,
     memory: int = 2**28,
     spacing: int = 32,
+    average: bool = False,
     speak: bool = True,
     seed: int = 0,
 ) -> ReplayGuard:
@@ -103,6 +109,7 @@ def replay_guard(
     - ``update(state, batch)`` makes one step of training, and what is due; it returns the next
       state and a `ReplayInfo`.
     - ``report(state)`` tells what was done.
+    - ``offered(state)`` returns the next state and what predicts best, see ``average``.
 
     Parameters
     ----------
@@ -129,6 +136,10 @@ def replay_guard(
         Bytes that kept batches may take.
     spacing
         Steps between snapshots.
+    average
+        Whether to average the parameters since the last change. Then ``offered`` is the average,
+        the parameters, or what was offered before: one gives way to the next only if that is better
+        on past data by more than a standard error.
     speak
         Whether an event is a line of the logger ``resonax``, or under ``watch`` a warning.
     seed
@@ -166,7 +177,8 @@ def replay_guard(
             made, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed
         )
         model_state = None if model_state is None else _as_arrays(model_state)
-        return ReplayGuardState(params, opt_state, model_state, key, replay_run.init(config))
+        offer = averages.init(params) if average else None
+        return ReplayGuardState(params, opt_state, model_state, key, replay_run.init(config), offer)
 
     def update(state: ReplayGuardState, batch: Any) -> tuple[ReplayGuardState, ReplayInfo]:
         run = replay_run.sized(state.run, count_rows(batch))
@@ -181,12 +193,30 @@ def replay_guard(
         events = run.events[len(state.run.events) :]
         if speak:
             announce(events)
-        return ReplayGuardState(*learner.saved, state.key, run), ReplayInfo(loss, events)
+        offer = None if state.offer is None else _averaged(state.offer, learner, state.run, run)
+        return ReplayGuardState(*learner.saved, state.key, run, offer), ReplayInfo(loss, events)
 
     def report(state: ReplayGuardState) -> ReplayReport:
         return replay_run.report(state.run, JaxLearner(programs, Saved(*state[:3])))
 
-    return ReplayGuard(init, update, report)
+    def offered(state: ReplayGuardState) -> tuple[ReplayGuardState, Offered]:
+        if state.offer is None:
+            return state, Offered(state.params, state.model_state)
+        learner = JaxLearner(programs, Saved(*state[:3]), state.run.config.reservoir)
+        offer, found, _ = averages.look(state.offer, learner, state.run.state.reservoir)
+        return state._replace(offer=offer), found
+
+    return ReplayGuard(init, update, report, offered)
+
+
+def _averaged(offer: Offer, learner: JaxLearner, before: ReplayRun, after: ReplayRun) -> Offer:
+    """Return the offer after a step; it is looked at after a test or a change."""
+    state = after.state
+    if has_judged(before.state, state):
+        offer, _, is_better = averages.look(offer, learner, state.reservoir)
+        if state.place != before.state.place and not is_better:
+            offer = averages.init(learner.saved.params)._replace(held=offer.held)
+    return averages.update(offer, learner.saved.params) if state.step % STRIDE == 0 else offer
 
 
 def _as_arrays(tree: Any) -> Any:

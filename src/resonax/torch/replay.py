@@ -16,7 +16,7 @@ from resonax.guards import replay_run
 from resonax.guards.averaging import STRIDE
 from resonax.guards.calm import calm_steps
 from resonax.guards.learner import Candidate, default_candidates
-from resonax.guards.replay import ReplayConfig, ReplayState
+from resonax.guards.replay import ReplayConfig, ReplayState, has_judged
 from resonax.guards.replay_report import ReplayReport
 from resonax.guards.replay_run import as_candidates
 from resonax.guards.report import Event
@@ -191,8 +191,7 @@ class ReplayInstrument:
         for event in self._run.events[len(before.events) :]:
             self._say(event)
         now, then = self._run.state, before.state
-        is_judged = (now.tests, len(now.decisions)) != (then.tests, len(then.decisions))
-        return is_judged, now.place != then.place
+        return has_judged(then, now), now.place != then.place
 
     def _average(self, offer: Offer, is_judged: bool, is_changed: bool) -> None:
         """Look at what to offer after a test or a change; take the weights into the average."""
