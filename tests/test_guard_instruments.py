@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from resonax import ArgumentError
+from resonax.guards.report import RunReport
 from resonax.torch import Guard, ResonanceWarning
 from streams import switching
 
@@ -106,6 +107,18 @@ def test_parts_of_a_batch_make_one_step(instrument):
         assert guard.report().step == 5
         ends.append(model.weight.detach().clone())
     torch.testing.assert_close(*ends)
+
+
+@BOTH
+def test_every_report_tells_the_same_of_a_run(instrument):
+    model, _, guard = line(instrument)
+    train(model, guard, switching(5, period=6))
+    report = guard.report()
+    names = [name for name in vars(RunReport) if not name.startswith("_")]
+    assert {"step", "momentum", "events", "plot"} <= set(names)
+    assert all(hasattr(report, name) for name in names)
+    assert str(report).startswith(f"step {report.step}, policy safe: momentum {report.momentum:g}")
+    assert report.to_dict()["step"] == report.step == 5
 
 
 @pytest.mark.parametrize(

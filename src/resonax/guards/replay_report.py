@@ -43,6 +43,11 @@ class ReplayReport(Result):
     events: tuple[Event, ...]
     log: DecisionLog | None = None
 
+    @property
+    def momentum(self) -> float:
+        """The momentum in use."""
+        return self.candidate.momentum
+
     def __str__(self) -> str:
         """Return the report in words."""
         what = "" if self.setting == self.own else f", changed from {self.own}"

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from resonax.guards.growth import BLOCK, MIN_BLOCKS, estimates
 from resonax.guards.guard import GuardConfig, GuardState, usual_count
 from resonax.guards.schedule import first_burst
 from resonax.objects import Result
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = [
     "Candidate",
     "Event",
     "GuardReport",
     "ResonanceWarning",
+    "RunReport",
     "change",
     "loss_lost",
     "numbers_of",
@@ -40,6 +45,51 @@ class Event:
     text: str
     momentum: float | None = None
     period: float | None = None
+
+
+class RunReport(Protocol):
+    """What the report of a guarded run tells, whatever its instrument; `str` of it is readable.
+
+    That of ``tangent`` is a `GuardReport`, with growth rates; that of ``replay`` a
+    `resonax.guards.replay_report.ReplayReport`, with decisions, work and memory.
+    """
+
+    @property
+    def step(self) -> int:
+        """Steps so far."""
+        ...
+
+    @property
+    def policy(self) -> str:
+        """The policy of the guard."""
+        ...
+
+    @property
+    def momentum(self) -> float:
+        """The momentum in use."""
+        ...
+
+    @property
+    def period(self) -> float | None:
+        """The rhythm that was found, in steps."""
+        ...
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What happened, in words."""
+        ...
+
+    def plot(self) -> Figure:
+        """Return a picture of it."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        ...
+
+    def save(self, path: str | Path) -> Path:
+        """Write it to a file."""
+        ...
 
 
 @dataclass(frozen=True)

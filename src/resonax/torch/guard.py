@@ -12,8 +12,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from resonax.checks import ArgumentError
 from resonax.guards.learner import Candidate
-from resonax.guards.replay_report import ReplayReport
-from resonax.guards.report import GuardReport
+from resonax.guards.report import RunReport
 from resonax.torch.batches import copied
 from resonax.torch.groups import check_module
 from resonax.torch.instruments import (
@@ -224,7 +223,7 @@ class Guard:
         """Discard what was observed since the last update, as of a step that a scaler skipped."""
         self._inner.forget()
 
-    def report(self) -> GuardReport | ReplayReport:
+    def report(self) -> RunReport:
         """Return what is known of the run; print it, plot it, or take ``to_dict()``."""
         return self._inner.report()
 

@@ -11,8 +11,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from resonax.checks import ArgumentError, suggest
 from resonax.guards.learner import Candidate
-from resonax.guards.replay_report import ReplayReport
-from resonax.guards.report import GuardReport
+from resonax.guards.report import RunReport
 
 __all__ = [
     "INSTRUMENTS",
@@ -115,7 +114,7 @@ class Instrument(Protocol):
         """Be told that the optimizer has made a step."""
         ...
 
-    def report(self) -> GuardReport | ReplayReport:
+    def report(self) -> RunReport:
         """Return what is known of the run."""
         ...
 
