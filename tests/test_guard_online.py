@@ -155,6 +155,24 @@ def test_watching_changes_nothing_and_global_random_numbers_go_on():
     assert ends[0][1] == ends[1][1]
 
 
+def test_an_earlier_copy_is_offered_while_the_model_is_worse():
+    """Wrong outputs spoil the model, and not the copy that is held."""
+    rng = np.random.default_rng(0)
+    model = SGDRegressor(learning_rate="constant", eta0=0.02)
+    guard = Guard(model)
+    assert guard.offered() is model
+    for _ in range(40):
+        x = rng.standard_normal((8, 2))
+        guard.learn(x, x[:, 0])
+    assert guard.offered() is model
+    good = model.coef_.copy()
+    for _ in range(8):
+        guard.learn(rng.standard_normal((8, 2)), np.full(8, 30.0))
+    spoilt = model.coef_.copy()
+    np.testing.assert_array_equal(guard.offered().coef_, good)
+    np.testing.assert_array_equal(model.coef_, spoilt)
+
+
 @pytest.mark.parametrize(
     "model",
     [

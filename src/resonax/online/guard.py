@@ -7,8 +7,9 @@ from typing import Any
 
 from resonax.checks import ArgumentError, check_whole
 from resonax.guards import replay_run
+from resonax.guards.averaging import preferred
 from resonax.guards.learner import Candidate, default_candidates
-from resonax.guards.replay import ReplayConfig, needs_snapshot
+from resonax.guards.replay import ReplayConfig, has_judged, needs_snapshot
 from resonax.guards.replay_report import ReplayReport
 from resonax.guards.replay_run import announce, as_candidates
 from resonax.online.calls import Call, count_rows
@@ -103,6 +104,7 @@ class Guard:
         self._run = replay_run.init(config)
         self._group: Group | None = None
         self._rows, self._is_pending = rows, False
+        self._held: Any = None  # the copy that was offered when that was last looked at
 
     @property
     def model(self) -> Any:
@@ -182,13 +184,40 @@ class Guard:
         """Do what is due after a step; what an exception interrupted is done before the next."""
         if not self._is_pending:
             return
-        learner = self._learner
+        learner, before = self._learner, self._run
         random = learner.random_state()
         try:
-            self._run = replay_run.finish(self._run, learner)
+            self._run = replay_run.finish(before, learner)
         finally:
             learner.set_random_state(random)  # the user's own random numbers go on as they were
         self._is_pending = False
+        if has_judged(before.state, self._run.state):
+            self._look()
+
+    def _look(self) -> bool:
+        """Return whether the model is offered, and not the copy that was before; hold which is."""
+        learner, reservoir = self._learner, self._run.state.reservoir
+        now, random, judged = learner.save(), learner.random_state(), []
+        try:
+            for one in (now,) if self._held is None else (now, self._held):
+                learner.load(one)
+                judged.append(learner.losses(reservoir))
+        finally:
+            learner.load(now)
+            learner.set_random_state(random)
+        is_now = preferred(judged) == 0
+        self._held = now if is_now else self._held
+        return is_now
+
+    def offered(self) -> Any:
+        """Return what predicts best: the model, or a copy of it as it was after an earlier test.
+
+        A copy is offered only if it is better on past data by more than a standard error. Models of
+        others cannot be averaged as those of `resonax.torch.Guard` are.
+        """
+        if not self._run.state.reservoir or self._look():
+            return self.model
+        return self._learner.copy_of(self._held)
 
     def report(self) -> ReplayReport:
         """Return what is known of the run; print it, plot it, or take ``to_dict()``."""

@@ -69,9 +69,13 @@ class CopiedLearner:
             return self.learnt.before
         return pickle.dumps(self.model, 5) if self.is_pickled else copy.deepcopy(self.model)
 
+    def copy_of(self, saved: Any) -> Any:
+        """Return the model as it was saved, an object of its own."""
+        return pickle.loads(saved) if self.is_pickled else copy.deepcopy(saved)
+
     def load(self, saved: Any) -> None:
         """Become a copy."""
-        made = pickle.loads(saved) if self.is_pickled else copy.deepcopy(saved)
+        made = self.copy_of(saved)
         if hasattr(self.model, "__dict__"):
             self.model.__dict__.clear()
             self.model.__dict__.update(made.__dict__)
