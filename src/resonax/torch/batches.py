@@ -89,8 +89,8 @@ def _mapped(function: Callable[[Tensor], Tensor], value: Any) -> Any:
 
 
 def form_of(parts: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    """Return shapes and types of the tensors of each part: batches of one form can be mixed."""
-    return [[(one.shape, one.dtype) for one in tensors_of(part)] for part in parts]
+    """Return what the tensors of each part are: batches of one form can be mixed."""
+    return [[(one.shape, one.dtype, one.device) for one in tensors_of(part)] for part in parts]
 
 
 def _rows(part: tuple[Any, ...]) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from resonax.guards import replay_run
-from resonax.torch.batches import KeptBatch, byte_count, copied
+from resonax.torch.batches import KeptBatch, byte_count
 from resonax.torch.replay import ReplayInstrument
 
 __all__ = ["DrivenReplay"]
@@ -45,12 +45,12 @@ class DrivenReplay(ReplayInstrument):
 
     def begin(self, loss_fn: Callable[..., Tensor], *part: Any) -> tuple[Any, ...]:
         """Take a part of a batch before its forward pass; return what to train on."""
-        self._check(loss_fn, (part,))
+        (form,) = self._check(loss_fn, (part,))
         if not self._parts:
             with self._replaying():
                 self._resume(loss_fn)
         self._kept = kept = self._start()._replace(loss_fn=loss_fn)
-        mine = kept._replace(parts=(copied(part),), size=kept.size + self._size)
+        mine = kept._replace(parts=(self._learner.copied(part, form),), size=kept.size + self._size)
         number, self._parts = len(self._parts), (*self._parts, *mine.parts)
         if not self.setting.is_mixed:
             return part

@@ -14,6 +14,7 @@ from resonax.guards.learner import Candidate, mean_loss
 from resonax.guards.rows import row_summary
 from resonax.torch.batches import KeptBatch, byte_count, can_mix, mix_rows, tensors_of, with_tensors
 from resonax.torch.buffers import Buffers
+from resonax.torch.copies import Copies, copy_alone
 from resonax.torch.groups import check_module
 from resonax.torch.hyperparameters import Hyperparameters, find_knob
 from resonax.torch.random_state import RandomState, RandomStates, devices_of
@@ -65,10 +66,26 @@ class TorchLearner:
         self.random = RandomStates(devices_of(model))
         self.holder = Holder(snapshots, model)
         self._buffers = Buffers(model)
+        self._copies = Copies()
 
     def largest_momentum(self) -> float:
         """Return the largest momentum of all groups; 0 for an optimizer without one."""
         return self.hyperparameters.largest_momentum(self.hyperparameters.own())
+
+    def copied(self, part: tuple[Any, ...], form: Any) -> tuple[Any, ...]:
+        """Return arguments with copies of their tensors, as loaders may fill one buffer again.
+
+        ``form`` is that of the tensors, see `form_of`.
+        """
+        if set(map(type, part)) == {Tensor}:  # as usual, and quicker
+            return tuple(self._copies.of(part, form))
+        return with_tensors(part, iter(self._copies.of(tensors_of(part), form)))
+
+    def alone(self, batch: KeptBatch) -> KeptBatch:
+        """Return a batch in memory of its own, without that of the batches around it."""
+        made = iter(copy_alone([*tensors_of(batch.parts), *batch.random.torch]))
+        parts = with_tensors(batch.parts, made)
+        return batch._replace(parts=parts, random=batch.random._replace(torch=tuple(made)))
 
     def keep(
         self, loss_fn: Callable[..., Tensor], parts: tuple[tuple[Any, ...], ...], size: int = 0

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from resonax.torch.copies import Copies
+
 __all__ = ["RandomState", "RandomStates", "devices_of"]
 
 _FIRST = 8  # steps at the start of which the loss is looked at
@@ -46,6 +48,7 @@ class RandomStates:
         self._size = sum(one.nbytes for one in self._read_torch())
         self.seen = 0, False  # steps so far, and whether one drew from numpy or Python
         self._now: RandomState | None = None
+        self._copies = Copies()
 
     def read(self) -> RandomState:
         """Return the states of all generators."""
@@ -54,8 +57,10 @@ class RandomStates:
     def write(self, states: RandomState) -> None:
         """Continue with earlier random numbers."""
         self._now = None
-        torch.set_rng_state(states.torch[0])
-        for device, state in zip(self._devices, states.torch[1:], strict=True):
+        # Copies: torch reads a state from the start of its memory, where others may lie before it.
+        first, *others = [one.clone() for one in states.torch]
+        torch.set_rng_state(first)
+        for device, state in zip(self._devices, others, strict=True):
             _generator(device).set_rng_state(state, *_named(device))
         if states.numpy is not None:
             key, *rest = states.numpy
@@ -77,7 +82,7 @@ class RandomStates:
         if draws_others or count < _FIRST or (count + 1) % _EVERY == 0:
             self._now = self.read()
         else:
-            self._now = RandomState(self._read_torch())
+            self._now = RandomState(tuple(self._copies.of(self._read_torch(), "states")))
         return self._now
 
     def begin(self, states: RandomState) -> None:

@@ -21,7 +21,7 @@ from resonax.guards.replay_report import ReplayReport
 from resonax.guards.replay_run import as_candidates
 from resonax.guards.report import Event
 from resonax.torch.average import Offer
-from resonax.torch.batches import KeptBatch, byte_count, can_mix, copied, form_of, tensors_of
+from resonax.torch.batches import KeptBatch, byte_count, can_mix, form_of, tensors_of
 from resonax.torch.events import EventLog
 from resonax.torch.learner import TorchLearner, checked_optimizer
 from resonax.torch.replay_checkpoint import load_run, save_run, with_loss
@@ -113,10 +113,10 @@ class ReplayInstrument:
     def step(self, loss_fn: Callable[..., Tensor], parts: Sequence[tuple[Any, ...]]) -> Tensor:
         self._is_stepping = True
         try:
-            self._check(loss_fn, parts)
+            form, learner = self._check(loss_fn, parts), self._learner
             self._resume(loss_fn)
-            given = (*parts[:-1], copied(parts[-1]))  # those before are copies already
-            kept, learner = self._learner.keep(loss_fn, given, self._size), self._learner
+            given = (*parts[:-1], learner.copied(parts[-1], form[-1]))  # those before are copies already
+            kept = learner.keep(loss_fn, given, self._size)
             if self._steps:  # no snapshot is due, and the batch is trained on as it came
                 loss = learner.step(kept)
             else:
@@ -162,8 +162,20 @@ class ReplayInstrument:
             batches, losses = zip(*self._steps, strict=True)
             is_known = isinstance(losses[0], float)
             numbers = losses if is_known else torch.stack(losses).tolist()
+            known = {id(one) for one in self._run.state.reservoir}
             self._run = replay_run.count(self._run, self._learner, batches, numbers)
+            self._part_reservoir(known)
         self._steps, self._bytes = [], self._run.state.ladder.size
+
+    def _part_reservoir(self, known: set[int]) -> None:
+        """Give batches that came to the reservoir memory of their own, as they stay longest."""
+        state = self._run.state
+        if all(id(one) in known for one in state.reservoir):
+            return
+        reservoir = tuple(
+            one if id(one) in known else self._learner.alone(one) for one in state.reservoir
+        )
+        self._run = replace(self._run, state=replace(state, reservoir=reservoir))
 
     def _finish(self) -> None:
         """Look at the run and do what is due after a step.
@@ -209,8 +221,8 @@ class ReplayInstrument:
         say = self._log.warn if event.kind == "resonance" else self._log.tell
         say(event, {"step": event.step, **numbers})
 
-    def _check(self, loss_fn: object, parts: Sequence[tuple[Any, ...]]) -> None:
-        """Raise `ArgumentError` for what cannot be trained on again.
+    def _check(self, loss_fn: object, parts: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return the form of a batch; raise `ArgumentError` for what cannot be trained on again.
 
         Those are batches whose rows cannot be told apart, or not be mixed with those before.
         """
@@ -221,7 +233,7 @@ class ReplayInstrument:
             )
         form = form_of(parts)
         if form == self._form:
-            return
+            return form
         if not all(form):
             raise ArgumentError(
                 f"a batch can be trained on again only if it is given to step: write {_SHOWN} in "
@@ -239,6 +251,7 @@ class ReplayInstrument:
             )
         self._form, self._size = form, byte_count(parts)
         self._run = replay_run.sized(self._run, sum(len(tensors_of(part)[0]) for part in parts))
+        return form
 
     def offered(self) -> AveragedModel | None:
         reservoir = self._state.reservoir
