@@ -73,7 +73,7 @@ class ReplayConfig:
     rungs: int = 4
     reservoir: int = 16
     memory: int = 2**28
-    budget: float = 0.02
+    budget: float = 0.01
     level: float = 0.01
     beyond: float = 3.0
     explodes: float = 10.0

@@ -89,7 +89,7 @@ def replay_guard(
     knob: str | None = None,
     candidates: Iterable[float | Candidate] | None = None,
     mix: bool = True,
-    budget: float = 0.02,
+    budget: float = 0.01,
     memory: int = 2**28,
     spacing: int = 32,
     average: bool = False,

@@ -44,7 +44,7 @@ class ReplayInstrument:
         *,
         candidates: Iterable[float | Candidate] | None = None,
         mix: bool = True,
-        budget: float = 0.02,
+        budget: float = 0.01,
         memory: int = 2**28,
         spacing: int = 32,
         average: bool = False,
