@@ -1,6 +1,6 @@
 """What a guard by replay costs while nothing is wrong: time and memory, on independent data.
 
-Run: python benchmarks/guard_cost.py [--device cuda] [--networks mlp residual]
+Run: python benchmarks/guard_cost.py [--device cuda] [--networks mlp residual attention]
     [--optimizers SGD Adam] [--blocks N] [--threads N] [--snapshots device cpu pinned] [--processor]
 
 Twins of one network of about a million parameters learn from the same batches in random order, one
@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 from digits import network as residual
+from network_tasks import Attention
 from torch import Tensor, nn
 
 BLOCK = 32  # steps, those of a snapshot
@@ -41,9 +42,23 @@ def mlp(seed: int = 0) -> nn.Module:
     )  # fmt: skip
 
 
+class Mean(nn.Module):
+    """The mean over places."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(dim=1)
+
+
+def attention(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    blocks = [Attention(128) for _ in range(5)]
+    return nn.Sequential(nn.Linear(16, 128), *blocks, Mean(), nn.Linear(128, 10))
+
+
 NETWORKS: dict[str, tuple[Callable[[int], nn.Module], tuple[int, ...]]] = {
     "mlp": (mlp, (256,)),
     "residual": (residual, (1, 8, 8)),
+    "attention": (attention, (16, 16)),
 }
 
 

@@ -115,7 +115,10 @@ class ReplayInstrument:
         try:
             form, learner = self._check(loss_fn, parts), self._learner
             self._resume(loss_fn)
-            given = (*parts[:-1], learner.copied(parts[-1], form[-1]))  # those before are copies already
+            given = (
+                *parts[:-1],
+                learner.copied(parts[-1], form[-1]),
+            )  # those before are copies already
             kept = learner.keep(loss_fn, given, self._size)
             if self._steps:  # no snapshot is due, and the batch is trained on as it came
                 loss = learner.step(kept)
