@@ -44,10 +44,10 @@ def test_memory_is_filled_again_and_copies_that_are_held_stay_as_they_are():
 )
 def test_what_somebody_else_holds_is_not_filled_again(kept):
     copies = Copies()
-    made(copies, 0)  # alone, as its form may not come again
-    held = kept(made(copies, 1)[0])
+    addresses(copies, 2)  # alone, as their form may not come again
+    held = kept(made(copies, 7)[0])
     addresses(copies, 300)
-    assert (torch.as_tensor(held) == 1).all()
+    assert (torch.as_tensor(held) == 7).all()
 
 
 def test_a_last_batch_of_another_shape_is_copied_by_itself():
