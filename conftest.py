@@ -59,6 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
             "JAX_COMPILATION_CACHE_DIR": str(home / "resonax" / "jax"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",  # others are made anew as fast
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
+            "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",  # a name for each operation, and no stack
         }
     from resonax.programs import keep_programs  # after jax has what it reads when it is loaded
 

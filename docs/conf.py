@@ -54,7 +54,7 @@ sphinx_gallery_conf = {
     "min_reported_time": 1e9,
     "reset_modules": (),
     "abort_on_example_error": True,
-    "parallel": 2,
+    "parallel": False,  # the tests run beside it
 }
 
 html_theme = "furo"

@@ -450,7 +450,8 @@ EDGES = {
     "period endless": SINUSOID + "--period 1e300",
     "inputs of 0": SINUSOID + "--amplitude 0 --variance 0",
     "inputs huge": SINUSOID + "--amplitude 1e6 --variance 1e12",
-    "swing huge": SINUSOID + "--swing 20",
+    "swing huge": SINUSOID + "--swing 14",
+    "swing that makes the flow stiff": SINUSOID + "--swing 20",
     "no noise": SINUSOID + "--noise 0",
     "phase huge": SINUSOID + "--phase 1e308",
     # A long period of two halves, of which the first or the second alone diverges.
@@ -469,6 +470,7 @@ LONG_ONES = (
     "a long time of growth last",
     "a slow rate",
     "period long",
+    "swing that makes the flow stiff",
 )
 
 
