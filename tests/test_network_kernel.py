@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,7 +12,7 @@ from resonax.learners import Network, heavy_ball, nesterov
 from resonax.processes import Switching
 from resonax.simulation import Training, network, network_kernel, simulate
 from resonax.simulation.network_batches import TEST_ROWS, Batch
-from resonax.simulation.position_form import init_state, update_weights
+from resonax.simulation.position_form import update_weights
 from resonax.simulation.schedule import BLOCK
 from resonax.simulation.walk import Loop
 
@@ -35,12 +34,11 @@ def on_a_cpu(monkeypatch):
 
 @pytest.mark.usefixtures("on_a_cpu")
 def test_each_program_of_a_kernel_trains_one_network():
-    optimizer = heavy_ball(0.02, 0.9)
-    paths, cells, steps, rows = 2, 2, 3, 6
+    optimizer, (paths, cells, steps, rows) = heavy_ball(0.02, 0.9), (2, 1, 2, 6)
     random = np.random.default_rng(0)
 
     def drawn(*shape):
-        return jnp.asarray(random.standard_normal(shape), jnp.float32)
+        return random.standard_normal(shape, np.float32)
 
     sizes = ((2, 20), (20, 20), (20, 1))
     layers = tuple(
@@ -48,18 +46,22 @@ def test_each_program_of_a_kernel_trains_one_network():
     )
     batches = Batch(drawn(steps, paths, 1, rows, 2), drawn(steps, paths, 1, rows))
     tests = Batch(drawn(steps, paths, 1, TEST_ROWS, 2), drawn(steps, paths, 1, TEST_ROWS))
-    scale = jnp.asarray([[1.0, 2.0], [3.0, 4.0]])
-    momenta = jnp.asarray([[0.8, 0.9], [0.95, 0.99]])
-    optimizers = jax.vmap(jax.vmap(lambda momentum: optimizer.at({"momentum": momentum})))(momenta)
-    state = layers, init_state(optimizer, layers), jnp.zeros((paths, cells))
-    pad = network_kernel._padded
-    loop = Loop(*[False] * len(Loop._fields))._replace(rows=rows)
-    train = jax.jit(lambda *given: network_kernel._train(*given, loop, 1))
-    found = train(
-        (optimizers, scale),
-        jax.tree.map(lambda leaf: pad(leaf, 2), state),
-        *jax.tree.map(lambda leaf: pad(leaf, 3, 16), (batches, tests)),
-    )
+    scale, momenta = np.float32([[1], [3]]), np.float32([[0.8], [0.99]])
+    state = layers, layers, np.zeros((paths, cells), np.float32)
+
+    def at(momentum):
+        return optimizer.at({"momentum": momentum})
+
+    @jax.jit
+    def train(momenta, scale, state, batches, tests):
+        pad, loop = network_kernel._padded, Loop(*[False] * len(Loop._fields))
+        return network_kernel._train(
+            (jax.vmap(jax.vmap(at))(momenta), scale),
+            jax.tree.map(lambda leaf: pad(leaf, 2), state),
+            *jax.tree.map(lambda leaf: pad(leaf, 3, 16), (batches, tests)),
+            loop._replace(rows=rows),
+            1,
+        )
 
     @jax.jit
     def alone(momentum, scale, state, batches, tests):
@@ -67,19 +69,19 @@ def test_each_program_of_a_kernel_trains_one_network():
         for step in range(steps):
             slope = jax.grad(network._loss)(weights, *(part[step] for part in batches))
             slope = jax.tree.map(lambda leaf: scale * leaf, slope)
-            one = optimizer.at({"momentum": momentum})
-            weights, memory = update_weights(one, slope, weights, memory, decays=False)
+            weights, memory = update_weights(at(momentum), slope, weights, memory, decays=False)
             total = total + network._loss(weights, *(part[step] for part in tests))
         return weights, memory, total
 
-    for path, cell in np.ndindex(paths, cells):
-        own = jax.tree.map(lambda leaf, at=(path, cell): leaf[at], state)
+    found = jax.tree.map(np.asarray, train(momenta, scale, state, batches, tests))
+    for path in range(paths):
+        own = jax.tree.map(lambda leaf, path=path: leaf[path, 0], state)
         given = jax.tree.map(lambda leaf, path=path: leaf[:, path, 0], (batches, tests))
-        wanted = alone(momenta[path, cell], scale[path, cell], own, *given)
+        wanted = alone(momenta[path, 0], scale[path, 0], own, *given)
         for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
-            mine = ours[path, cell]
+            mine = ours[path, 0]
             np.testing.assert_allclose(mine[tuple(map(slice, theirs.shape))], theirs, atol=1e-5)
-            assert float(jnp.abs(mine).sum()) == pytest.approx(float(jnp.abs(theirs).sum()), 1e-4)
+            assert np.abs(mine).sum() == pytest.approx(float(np.abs(theirs).sum()), 1e-4)
 
 
 @pytest.mark.slow

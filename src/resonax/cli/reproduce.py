@@ -67,6 +67,7 @@ def reproduce(
         libraries=_LIBRARIES,
         later=_LATER,
         describe=partial(describe_device, device),
+        meanwhile=_load_reports,
     )
     with holding(out, is_shared=work.part is not None):
         words = f"{count} of the paper's {len(EXPERIMENTS)} figures, {scale} scale, into {out}"
@@ -105,6 +106,17 @@ def _chosen(ids: tuple[str, ...], scale: str, networks: bool) -> list[Experiment
     if not found:
         raise ArgumentError("nothing is left to make: leave out --no-networks")
     return found
+
+
+def _load_reports() -> None:
+    """Load what is needed in the end."""
+    import xarray.backends
+    import zarr  # noqa: F401
+
+    import resonax.reports.claims
+    import resonax.reports.reproduction  # noqa: F401
+
+    xarray.backends.list_engines()
 
 
 def _finish(

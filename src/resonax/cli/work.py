@@ -120,6 +120,7 @@ def started(
     libraries: str = "",
     describe: Callable[[], Any] | None = None,
     later: str = "",
+    meanwhile: Callable[[], Any] | None = None,
 ) -> Iterator[Executor]:
     """Give the executor that was asked for; all that work call ``prepare`` first.
 
@@ -133,7 +134,7 @@ def started(
         ``cpu``, ``gpu`` or None.
     task_bytes
         What a task takes of the memory of a GPU, if it computes on one from begin to end.
-    prepare, libraries, later
+    prepare, libraries, later, meanwhile
         Those of `start_executor`.
     describe
         If given, some of several processes own the GPUs, and say what they are by this function.
@@ -163,5 +164,6 @@ def started(
         owners=owners if owners < count else 0,
         describe=describe,
         later=later,
+        meanwhile=meanwhile,
     ) as executor:
         yield executor

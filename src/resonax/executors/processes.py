@@ -189,11 +189,13 @@ def start_executor(
     owners: int = 0,
     describe: Callable[[], Any] | None = None,
     later: str = "",
+    meanwhile: Callable[[], Any] | None = None,
 ) -> Iterator[Workers | Serial]:
     """Give an executor of so many processes, or of this one; all that work call ``prepare`` first.
 
     The caller does so too, at the same time. Those that own a device call ``describe`` as well,
-    which begins to use it. The rest is that of `worker_processes`.
+    which begins to use it. ``meanwhile`` is called by this process when all others have a job. The
+    rest is that of `worker_processes`.
     """
     if processes < 2 and limit is None:
         prepare()
@@ -205,6 +207,7 @@ def start_executor(
         processes, libraries, devices=devices, limit=limit, owners=owners, later=later
     ) as workers:
         workers.prepare(prepare, describe)
+        workers.meanwhile = meanwhile
         prepare()
         yield workers
 

@@ -73,6 +73,7 @@ class Workers:
         self._functions: tuple[Callable[[], Any], ...] = ()  # that prepare a worker
         self._describe: Callable[[], Any] | None = None  # that an owner calls last
         self.idle: Callable[[], Any] | None = None  # that others call when there are no jobs
+        self.meanwhile: Callable[[], Any] | None = None  # called once here, when all have jobs
         self._owned: list[Any] = []  # what it returned
         self._workers: dict[Any, Worker] = {}
         self._unfit = 0  # workers in a row that ended before they could begin
@@ -146,6 +147,9 @@ class Workers:
                 elif self.idle and worker.place >= self.owners and not worker.has_idled:
                     worker.give(_prepare, [self.idle])
                     worker.is_preparing = worker.has_idled = True
+            if self.meanwhile:
+                self.meanwhile()
+                self.meanwhile = None
             busy = [worker for worker in self._workers.values() if worker.is_busy]
             if not waiting and all(worker.is_preparing for worker in busy):
                 return
