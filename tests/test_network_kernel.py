@@ -30,6 +30,7 @@ def on_a_cpu(monkeypatch):
     """Let a CPU compute what a kernel says."""
     call = functools.partial(network_kernel.pl.pallas_call, interpret=True)
     monkeypatch.setattr(network_kernel.pl, "pallas_call", call)
+    monkeypatch.setattr(network_kernel, "_PRECISION", jax.lax.Precision.HIGHEST)
 
 
 @pytest.mark.usefixtures("on_a_cpu")

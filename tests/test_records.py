@@ -339,7 +339,7 @@ def test_panels_that_a_gpu_simulates_as_one_and_theory_in_pieces_give_the_same_b
         panels=[
             {"name": "one"},
             {"name": "other", "process": {"kind": "ar2"}},
-            {"name": "stronger", "process": {"amplitude": 0.75}, "optimizer": {"lr": 0.02}},
+            {"name": "stronger", "process": {"amplitude": 0.75}, "train": {"reduction": "sum"}},
         ],
     )
     record = from_sweep(parse_sweep(table))

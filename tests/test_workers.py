@@ -150,6 +150,22 @@ def test_each_worker_sees_one_gpu():
     assert set(seen) == {"3", "GPU-5a"}
 
 
+def see_threads(job, advance):
+    from resonax.simulation.network_lanes import count_threads
+
+    return count_threads(), [os.environ[f"{name}_NUM_THREADS"] for name in ("OMP", "OPENBLAS")]
+
+
+def test_processes_share_the_cores(monkeypatch):
+    monkeypatch.setattr("resonax.executors.processes.count_cores", lambda: 6)
+    for name in ("OMP", "OPENBLAS"):
+        monkeypatch.delenv(f"{name}_NUM_THREADS", raising=False)
+    seen = []
+    with worker_processes(2) as workers:
+        workers.run(see_threads, [1], lambda *_: None, lambda _, found: seen.append(found) or [])
+    assert seen == [(3, ["3", "3"])]
+
+
 class DeviceJob(NamedTuple):
     on_device: bool
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["reproduce"]
 
 _LIBRARIES, _LATER = "resonax.cli.libraries", "resonax.cli.figure_libraries"
+_OWNED = "resonax.cli.device_libraries"
 
 
 def reproduce(
@@ -66,6 +67,7 @@ def reproduce(
         prepare=prepare,
         libraries=_LIBRARIES,
         later=_LATER,
+        owned=_OWNED,
         describe=partial(describe_device, device),
         meanwhile=_load_reports,
     )

@@ -28,7 +28,8 @@ __all__ = ["Work", "check_work", "started"]
 _PANEL = "Work"
 _CACHE = "RESONAX_CACHE"
 _MOST = 10_000
-_OWNERS = 4  # processes of a GPU: while one compiles or waits, others compute
+_OWNERS = 6  # processes of a GPU: while one compiles or waits, others compute
+_BESIDE = 4  # processes at least where there is a GPU: one figure has theory beside it
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def started(
     libraries: str = "",
     describe: Callable[[], Any] | None = None,
     later: str = "",
+    owned: str = "",
     meanwhile: Callable[[], Any] | None = None,
 ) -> Iterator[Executor]:
     """Give the executor that was asked for; all that work call ``prepare`` first.
@@ -134,7 +136,7 @@ def started(
         ``cpu``, ``gpu`` or None.
     task_bytes
         What a task takes of the memory of a GPU, if it computes on one from begin to end.
-    prepare, libraries, later, meanwhile
+    prepare, libraries, later, owned, meanwhile
         Those of `start_executor`.
     describe
         If given, some of several processes own the GPUs, and say what they are by this function.
@@ -151,10 +153,13 @@ def started(
         usual = len(gpus) * workers_per_gpu(task_bytes, gpus, count_cores())
     # Who chooses the platforms of jax does so for all processes.
     is_owned = bool(gpus) and describe is not None and "JAX_PLATFORMS" not in os.environ
-    if is_owned:  # also for one figure: its theory is computed beside it
-        usual = max(usual, min(_OWNERS, count_cores()))
+    owners = 0
+    if is_owned:
+        usual = max(usual, min(_BESIDE, count_cores()))
+        count = work.workers or usual
+        owners = len(gpus) * max(min(_OWNERS, count // (2 * len(gpus)) - 1), 1)
+        usual += owners // 2  # they wait for the GPU as long as they compute
     count = work.workers or usual
-    owners = len(gpus) * max(min(_OWNERS, count // (4 * len(gpus))), 1) if is_owned else 0
     with start_executor(
         count,
         prepare,
@@ -164,6 +169,7 @@ def started(
         owners=owners if owners < count else 0,
         describe=describe,
         later=later,
+        owned=owned,
         meanwhile=meanwhile,
     ) as executor:
         yield executor

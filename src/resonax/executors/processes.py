@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 _MOST = 16  # more would ask for more memory than they save time
-THREADS = ("PJRT_NPROC", "OPENBLAS_NUMTHREADS", "OMP_NUMTHREADS")  # of jax, NumPy and SciPy
+THREADS = ("PJRT_NPROC", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")  # of jax, NumPy and SciPy
 
 
 def count_cores() -> int:
@@ -174,6 +174,14 @@ def _load(module: str) -> None:
     importlib.import_module(module)
 
 
+def _describe(describe: Callable[[], Any], module: str) -> Any:
+    """Return what an owner says of its device; from then on it loads a module beside."""
+    found = describe()
+    if module:
+        threading.Thread(target=_load, args=(module,), daemon=True).start()
+    return found
+
+
 def _nothing() -> None:
     """Prepare nothing: a name, as it is sent to other processes."""
 
@@ -189,13 +197,14 @@ def start_executor(
     owners: int = 0,
     describe: Callable[[], Any] | None = None,
     later: str = "",
+    owned: str = "",
     meanwhile: Callable[[], Any] | None = None,
 ) -> Iterator[Workers | Serial]:
     """Give an executor of so many processes, or of this one; all that work call ``prepare`` first.
 
     The caller does so too, at the same time. Those that own a device call ``describe`` as well,
-    which begins to use it. ``meanwhile`` is called by this process when all others have a job. The
-    rest is that of `worker_processes`.
+    which begins to use it, and then load the module ``owned`` while they wait. ``meanwhile`` is
+    called by this process when all others have a job. The rest is that of `worker_processes`.
     """
     if processes < 2 and limit is None:
         prepare()
@@ -206,7 +215,7 @@ def start_executor(
     with worker_processes(
         processes, libraries, devices=devices, limit=limit, owners=owners, later=later
     ) as workers:
-        workers.prepare(prepare, describe)
+        workers.prepare(prepare, describe and partial(_describe, describe, owned))
         workers.meanwhile = meanwhile
         prepare()
         yield workers

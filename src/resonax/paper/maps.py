@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 from scipy.ndimage import maximum_filter, minimum_filter
 
 from resonax.paper.inference import LEVEL, agreement, mean_interval
@@ -15,6 +15,9 @@ from resonax.paper.sweep import paper_sweep
 from resonax.sweeps.experiment import Datasets, Experiment, Judge
 from resonax.sweeps.judgement import Case, Claim
 from resonax.sweeps.panels import read_panels
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = ["ar2_map", "sinusoid_map", "smaller_step"]
 

@@ -6,10 +6,9 @@ import jax
 import numpy as np
 
 from resonax.algebra import double_precision
-from resonax.figures.problem_setting import plot_problem_setting
 from resonax.processes import Sinusoid
 from resonax.results import Layout, Variable
-from resonax.sweeps.experiment import Experiment, compute_at_once
+from resonax.sweeps.experiment import Experiment, compute_at_once, drawn_by
 
 __all__ = ["compute_problem_setting", "problem_setting"]
 
@@ -81,7 +80,7 @@ def problem_setting(scale: str) -> Experiment:
         layout=_LAYOUT,
         compute=compute_at_once(compute_problem_setting),
         on_device=False,
-        draw=plot_problem_setting,
+        draw=drawn_by("resonax.figures.problem_setting:plot_problem_setting"),
         attributes={
             "amplitude": _AMPLITUDE,
             "period": _PERIOD,

@@ -12,7 +12,6 @@ import numpy as np
 from resonax.algebra import double_precision
 from resonax.checks import ArgumentError
 from resonax.dynamics import Map, Setting
-from resonax.figures.propositions import plot_propositions
 from resonax.learners import heavy_ball
 from resonax.moments import Moments
 from resonax.paper import trajectories as by_hand
@@ -27,7 +26,7 @@ from resonax.processes import AR2, Sinusoid, Square, Switching
 from resonax.programs import program
 from resonax.results import Layout, Variable
 from resonax.stability.criteria import rates
-from resonax.sweeps.experiment import Experiment, Judge, compute_at_once
+from resonax.sweeps.experiment import Experiment, Judge, compute_at_once, drawn_by
 
 __all__ = ["compute_propositions", "propositions"]
 
@@ -223,7 +222,7 @@ def propositions(scale: str) -> Experiment:
         layout=_layout(),
         compute=compute_at_once(partial(compute_propositions, samples=samples)),
         on_device=False,
-        draw=plot_propositions,
+        draw=drawn_by("resonax.figures.propositions:plot_propositions"),
         judges=(Judge(judge_gradient), Judge(judge_order), Judge(judge_floquet)),
         attributes={"samples": samples, "level": GRADIENT_LEVEL},
         paper="Prop. 1, Prop. 2, Thm. 1",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import xarray as xr
 
 from resonax.paper.inference import LEVEL, argmax_interval, count_bands, mean_interval, sides
 from resonax.paper.responses import DIVERGES, period_rates, run_areas
@@ -11,6 +12,9 @@ from resonax.paper.sweep import paper_sweep
 from resonax.sweeps.experiment import Datasets, Experiment, Judge
 from resonax.sweeps.judgement import Case, Claim
 from resonax.sweeps.panels import select_panel
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = ["single_sample", "square_samples"]
 

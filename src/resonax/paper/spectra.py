@@ -13,12 +13,11 @@ import scipy
 
 from resonax.algebra import double_precision
 from resonax.checks import ArgumentError
-from resonax.figures.spectra import plot_spectra
 from resonax.paper.spectra_judges import judge_spectral_peaks
 from resonax.processes import AR2, Process, Sinusoid, Spectrum, Square, Switching
 from resonax.programs import program
 from resonax.results import Layout, Variable
-from resonax.sweeps.experiment import Experiment, Judge, compute_at_once
+from resonax.sweeps.experiment import Experiment, Judge, compute_at_once, drawn_by
 
 __all__ = ["SIGNALS", "Signal", "compute_spectra", "spectra"]
 
@@ -187,7 +186,7 @@ def spectra(scale: str) -> Experiment:
         layout=_layout(),
         compute=compute_at_once(functools.partial(compute_spectra, steps=steps)),
         on_device=False,
-        draw=plot_spectra,
+        draw=drawn_by("resonax.figures.spectra:plot_spectra"),
         judges=(Judge(judge_spectral_peaks),),
         attributes={"steps": steps, "segment": _SEGMENT, "window": "hann"},
         paper="Appendix, details of the experiments",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 
 from resonax.paper.inference import Estimate, mean_interval
 from resonax.sweeps.experiment import Datasets
 from resonax.sweeps.judgement import Case, Claim
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = ["judge_spectral_peaks"]
 

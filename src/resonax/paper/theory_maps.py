@@ -14,14 +14,13 @@ import numpy as np
 
 from resonax.algebra import on_the_cpu
 from resonax.dynamics import Setting
-from resonax.figures.theory_maps import plot_theory_maps
 from resonax.labels import LABELS
 from resonax.learners import heavy_ball
 from resonax.processes import Sinusoid
 from resonax.results import Layout, Variable
 from resonax.stability import stability_map
 from resonax.stability.paths import lyapunov_rates
-from resonax.sweeps.experiment import Arrays, Datasets, Experiment, Judge, Part
+from resonax.sweeps.experiment import Arrays, Datasets, Experiment, Judge, Part, drawn_by
 from resonax.sweeps.judgement import Case, Claim
 
 __all__ = ["BEST_STEP", "LR", "theory_layout", "theory_maps"]
@@ -36,7 +35,7 @@ BEST_STEP = 0.001  # of the search for the momentum that converges fastest
 # lr 0.01; at another lr they are as long in terms of the weights' swing, 2 pi / sqrt(2 lr) steps.
 _BATCHES = (1, 4, 20)
 _PLACES = ((0.96, 22.0), (0.98, 30.0), (0.99, 30.0), (0.99, 100.0))
-_EXPONENT_SECONDS = 3.0  # for a step size
+_EXPONENT_SECONDS = 1.5  # for a step size
 _FINER = 4  # points of the zoomed period for each point of the momentum: the tongues are narrow
 
 
@@ -221,11 +220,11 @@ def theory_maps(scale: str) -> Experiment:
         layout=layout,
         compute=partial(_compute_zoomed, points),
         also=(
-            Part(partial(_compute_wide, points), (points**2 * 3e-4,) * len(LR)),
+            Part(partial(_compute_wide, points), (points**2 * 5e-4,) * len(LR)),
             Part(_compute_exponents, (_EXPONENT_SECONDS,) * len(LR)),
         ),
         on_device=False,
-        draw=plot_theory_maps,
+        draw=drawn_by("resonax.figures.theory_maps:plot_theory_maps"),
         judges=(Judge(judge_best_momentum),),
         paper="Appendix, numerical stability",
         cells=len(LR) * points**2 * (1 + _FINER),

@@ -59,7 +59,8 @@ def simulate(
         What is simulated; the numbers named below are replaced cell by cell.
     columns
         Numbers of each column, by name: arrays of one length. Every column has random numbers of
-        its own. A period of 0 stands for the same inputs in random order.
+        its own. A period of 0 stands for the same inputs in random order. ``summed`` is 1 where
+        the loss is summed over the batch, and 0 where it is the mean.
     shared
         Numbers that vary inside a column: arrays of one length. These cells share their random
         numbers, which leaves the law of each as it is and sharpens their comparison.

@@ -68,7 +68,7 @@ def gradients(training: Training, grid: Grid, loop: Loop, laws: Any, draws: Draw
         return tuple(map(tuple, rows)), tuple(noise)
 
     def gram(values: Any, rows: Any, noise: Any) -> tuple[Any, Any]:
-        scale = 2 * grid.scale(cell_at(training, values).batch)
+        scale = 2 * grid.scale(cell_at(training, values).batch, values)
         size = range(len(rows[0]))
         hessian = [scale * sum(row[i] * row[j] for row in rows) for i in size for j in range(i + 1)]
         pairs = list(zip(rows, noise, strict=True)) if loop.noisy else []
@@ -100,6 +100,7 @@ def _slope(
     grid: Grid,
     cell: Training,
     loop: Loop,
+    values: Any,
     gradient: Any,
     weights: tuple[Array, ...],
     unit: ArrayLike,
@@ -128,7 +129,7 @@ def _slope(
     if loop.batch_varies:  # of the rows drawn, this cell takes the first ``batch``
         batch = jnp.asarray(cell.batch)
         gaps = [jnp.where(number < batch, gap / batch, 0.0) for number, gap in enumerate(gaps)]
-    scale = 2 * grid.scale(cell.batch)
+    scale = 2 * grid.scale(cell.batch, values)
     pairs = list(zip(rows, gaps, strict=True))
     return [scale * sum(row[i] * gap for row, gap in pairs) for i in places]
 
@@ -146,7 +147,7 @@ def _cell_step(
 ) -> tuple[tuple[Array, ...], Any]:
     """Return weights and optimizer of one cell after one step."""
     cell = cell_at(training, values)
-    slope = _slope(grid, cell, loop, gradient, weights, unit)
+    slope = _slope(grid, cell, loop, values, gradient, weights, unit)
     if loop.dim_varies:  # weights of masked inputs are 0 and stay 0
         active = _active(values, cell.process.dim) or []
         slope = [*(g * on for g, on in zip(slope, active, strict=False)), *slope[len(active) :]]

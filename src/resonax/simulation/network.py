@@ -116,7 +116,7 @@ def _step(
 ) -> tuple[Any, Any]:
     """Return layers and optimizer of one cell after one step."""
     slope = jax.grad(_loss)(layers, *batch)
-    slope = jax.tree.map(lambda leaf: grid.scale(loop.rows) * leaf, slope)
+    slope = jax.tree.map(lambda leaf: grid.scale(loop.rows, values) * leaf, slope)
     optimizer = cell_at(training, values).optimizer
     return update_weights(optimizer, slope, layers, state, decays=loop.decays)
 

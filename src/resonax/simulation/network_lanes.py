@@ -61,7 +61,7 @@ def _begin(training: Training, grid: Grid, *, loop: Loop) -> tuple[_Start, Any, 
         layers = first_layers(given, dim, model.hidden)
         weights = jnp.concatenate([part.ravel() for layer in layers for part in layer])
         cell = cell_at(training, values)
-        slope = 2 * grid.scale(loop.rows) / loop.rows
+        slope = 2 * grid.scale(loop.rows, values) / loop.rows
         numbers = [*jax.tree.leaves(cell.optimizer), jnp.sqrt(cell.noise), slope]
         states = jax.tree.leaves(init_state(cell.optimizer, weights))
         return _Start(weights, states, jnp.stack([jnp.asarray(n, float) for n in numbers]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -26,9 +27,9 @@ class Grid(NamedTuple):
     keys: Array  # (paths, 2)
     summed: Array  # 1 where the loss is summed over the batch, 0 for its mean
 
-    def scale(self, batch: ArrayLike) -> Array:
-        """Return the factor of the gradient of the mean loss."""
-        return 1 + self.summed * (jnp.asarray(batch) - 1)
+    def scale(self, batch: ArrayLike, values: Mapping[str, Any]) -> Array:
+        """Return the factor of the gradient of the mean loss in a cell of some values."""
+        return 1 + values.get("summed", self.summed) * (jnp.asarray(batch) - 1)
 
 
 class Loop(NamedTuple):
@@ -48,8 +49,12 @@ class Loop(NamedTuple):
 
 
 def cell_at(training: Training, values: dict[str, Any]) -> Training:
-    """Return what one cell trains. ``dim`` is no number of it: inputs beyond it are masked."""
-    return training.at({name: number for name, number in values.items() if name != "dim"})
+    """Return what one cell trains.
+
+    ``dim`` is no number of it: inputs beyond it are masked. Nor is ``summed``: see `Grid.scale`.
+    """
+    apart = ("dim", "summed")
+    return training.at({name: number for name, number in values.items() if name not in apart})
 
 
 def vmap_cells(function: Any, grid: Grid, loop: Loop) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,7 +30,16 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-__all__ = ["Arrays", "Datasets", "Experiment", "Judge", "Part", "compute_at_once", "from_sweep"]
+__all__ = [
+    "Arrays",
+    "Datasets",
+    "Experiment",
+    "Judge",
+    "Part",
+    "compute_at_once",
+    "drawn_by",
+    "from_sweep",
+]
 
 Datasets = Mapping[str, "xr.Dataset"]  # results by the id of their experiment
 Arrays = dict[str, np.ndarray]
@@ -133,6 +143,15 @@ class Experiment:
     def parts(self) -> tuple[Compute, ...]:
         """All that computes variables of a task; the first may use the device."""
         return self.compute, *(part.compute for part in self.also)
+
+
+def drawn_by(name: str) -> Callable[[xr.Dataset], Figure]:
+    """Return the ``draw`` of an experiment, by its module and name: loaded where it is drawn."""
+    return partial(_draw, name)
+
+
+def _draw(name: str, dataset: xr.Dataset) -> Figure:
+    return pkgutil.resolve_name(name)(dataset)
 
 
 def compute_at_once(function: Callable[[int], Arrays]) -> Callable[..., Arrays]:

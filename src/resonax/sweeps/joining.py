@@ -17,17 +17,25 @@ _MOST = 1_000_000  # runs of cells that are simulated as one
 
 
 def panel_words(sweep: Sweep, panel: Panel) -> list[dict[str, Any]]:
-    """Return what shapes the compiled loop of a panel: all entries of its tables but fractions."""
+    """Return what shapes the compiled loop of a panel: all entries of its tables but fractions.
+
+    Whether a loss is summed is a number of the loop too.
+    """
     return [
-        {key: value for key, value in sorted(table.items()) if not isinstance(value, float)}
+        {
+            key: value
+            for key, value in sorted(table.items())
+            if not isinstance(value, float) and key != "reduction"
+        }
         for table in (sweep.merged(panel, name) for name in _TABLES)
     ]
 
 
 def _fractions(sweep: Sweep, panel: Panel) -> dict[str, float]:
     """Return the fractions of a panel's tables; none of them has the name of another."""
-    entries = (item for name in _TABLES for item in sweep.merged(panel, name).items())
-    return {key: value for key, value in entries if isinstance(value, float)}
+    entries = [item for name in _TABLES for item in sweep.merged(panel, name).items()]
+    summed = float(dict(entries).get("reduction") == "sum")
+    return {key: value for key, value in entries if isinstance(value, float)} | {"summed": summed}
 
 
 def differing(sweep: Sweep, numbers: Sequence[int]) -> dict[str, np.ndarray]:
@@ -59,7 +67,8 @@ def joined_tasks(sweep: Sweep, tasks: int) -> tuple[tuple[int, ...], ...]:
     alike: dict[str, list[int]] = {}
     for number, panel in enumerate(sweep.panels):
         # A loop without noise or decay is another one.
-        given = sorted((name, value > 0) for name, value in _fractions(sweep, panel).items())
+        fractions = _fractions(sweep, panel)
+        given = sorted((name, name == "summed" or fractions[name] > 0) for name in fractions)
         key = repr((panel_words(sweep, panel), given, panel.limits))
         alike.setdefault(key, []).append(number)
     return tuple(
@@ -71,7 +80,8 @@ def joined_tasks(sweep: Sweep, tasks: int) -> tuple[tuple[int, ...], ...]:
 
 def _can_vary(sweep: Sweep, numbers: Sequence[int]) -> bool:
     """Return whether all fractions in which panels differ may be numbers of a column."""
-    return set(differing(sweep, numbers)) <= set(build_training(sweep, numbers[0]).axes)
+    axes = {*build_training(sweep, numbers[0]).axes, "summed"}
+    return set(differing(sweep, numbers)) <= axes
 
 
 def _even(numbers: Sequence[int], most: int) -> Iterator[list[int]]:

@@ -86,9 +86,8 @@ def sweep_groups(sweep: Sweep) -> tuple[tuple[int, ...], ...]:
         return tuple((number,) for number in range(count))
     groups: dict[str, list[int]] = {}
     for start, panel in zip(range(0, count, each), sweep.panels, strict=True):
-        words = panel_words(sweep, panel)
-        words[3].pop("reduction", None)
-        groups.setdefault(repr((words, panel.limits)), []).extend(range(start, start + each))
+        key = repr((panel_words(sweep, panel), panel.limits))
+        groups.setdefault(key, []).extend(range(start, start + each))
     return tuple(tuple(numbers) for numbers in groups.values())
 
 

@@ -1,0 +1,6 @@
+"""Load what simulates on a GPU: for the processes that own one, while they wait for their jobs."""
+
+import resonax.simulation.network_kernel
+import resonax.sweeps.runner  # noqa: F401
+
+__all__: list[str] = []
