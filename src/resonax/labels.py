@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from importlib.metadata import PackageNotFoundError, version
 
 __all__ = ["CRITERIA", "LABELS", "axis_label", "plain", "versions"]
@@ -78,10 +79,12 @@ def plain(text: object, limit: int = 200) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions that a result depends on."""
-    found = {}
-    for package in ("resonax", "jax", "diffrax", "numpy"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:  # run from a source tree that was not installed
-            found[package] = "unknown"
-    return found
+    return {package: _version(package) for package in ("resonax", "jax", "diffrax", "numpy")}
+
+
+@functools.cache
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from a source tree that was not installed
+        return "unknown"

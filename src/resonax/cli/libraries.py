@@ -11,7 +11,6 @@ import zarr.codecs
 import zarr.storage
 
 import resonax.cli.running
-import resonax.figures.curves
 import resonax.paper.sweep
 import resonax.paper.switching_adam
 import resonax.paper.theory_maps

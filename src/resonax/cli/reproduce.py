@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["reproduce"]
 
-_LIBRARIES, _LATER = "resonax.cli.libraries", "resonax.cli.figure_libraries"
+# What processes load: all of them; or, beside a GPU, what theory needs, then what figures do, and
+# what those that own it need.
+_LIBRARIES = "resonax.cli.paper_libraries"
+_BESIDE, _LATER = "resonax.cli.libraries", "resonax.cli.figure_libraries"
 _OWNED = "resonax.cli.device_libraries"
 
 
@@ -66,6 +69,7 @@ def reproduce(
         device=device,
         prepare=prepare,
         libraries=_LIBRARIES,
+        beside=_BESIDE,
         later=_LATER,
         owned=_OWNED,
         describe=partial(describe_device, device),

@@ -119,6 +119,7 @@ def started(
     task_bytes: int | None = None,
     prepare: Callable[[], None],
     libraries: str = "",
+    beside: str = "",
     describe: Callable[[], Any] | None = None,
     later: str = "",
     owned: str = "",
@@ -138,6 +139,9 @@ def started(
         What a task takes of the memory of a GPU, if it computes on one from begin to end.
     prepare, libraries, later, owned, meanwhile
         Those of `start_executor`.
+    beside
+        In place of ``libraries`` where some processes own the GPUs: those beside them begin at
+        once with what needs less.
     describe
         If given, some of several processes own the GPUs, and say what they are by this function.
     """
@@ -160,13 +164,14 @@ def started(
         owners = len(gpus) * max(min(_OWNERS, count // (2 * len(gpus)) - 1), 1)
         usual += owners // 2  # they wait for the GPU as long as they compute
     count = work.workers or usual
+    owners = owners if owners < count else 0
     with start_executor(
         count,
         prepare,
-        libraries,
+        beside if owners else libraries,
         devices=gpus if len(gpus) > 1 else (),
         limit=work.task_limit,
-        owners=owners if owners < count else 0,
+        owners=owners,
         describe=describe,
         later=later,
         owned=owned,

@@ -120,15 +120,14 @@ def worker_processes(
         How many of them own a GPU, and do the jobs that say ``on_device``; if any, the others see
         none, do all other jobs, and are started when there are jobs.
     later
-        Names a module that loads what they need in the end: the same if there are no owners, else
-        they load it when they have nothing to do.
+        Names a module that those beside the owners load when they have nothing to do.
     """
     # Not forked from this process: one that has begun to use jax cannot be copied.
     alone: Any = multiprocessing.get_context("spawn")
     copied: Any = alone
     if libraries and sys.platform == "linux":
         copied = multiprocessing.get_context("forkserver")
-        copied.set_forkserver_preload([libraries] if owners or not later else [libraries, later])
+        copied.set_forkserver_preload([libraries])
     few: dict[str, str] = {name: str(max(count_cores() // count, 1)) for name in THREADS}
     if owners:
         few["JAX_PLATFORMS"] = "cpu"

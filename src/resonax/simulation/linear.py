@@ -35,7 +35,15 @@ from resonax.simulation.position_form import position_form
 from resonax.simulation.random_numbers import BEGINNING, normals, uniforms
 from resonax.simulation.schedule import BLOCK
 from resonax.simulation.training import Training
-from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, vmap_cells, walk
+from resonax.simulation.walk import (
+    Grid,
+    Loop,
+    begin_walk,
+    cell_at,
+    shuffled_laws,
+    vmap_cells,
+    walk,
+)
 
 __all__ = ["begin_linear", "gradients", "step_linear"]
 
@@ -245,6 +253,7 @@ def step_linear(
         choice=loop.mixed,
     )
     step_cells = _vmap_steps(training, grid, loop)
+    still = None if loop.ordered else shuffled_laws(training, grid, loop)
 
     def one(state: LinearState, gradient: Any, measured: bool) -> tuple[LinearState, None]:
         unit = jnp.exp2(jnp.minimum(-state.shift, 100.0)) if training.is_linear else 1.0
@@ -267,7 +276,7 @@ def step_linear(
     def block(number: Array, state: LinearState) -> LinearState:
         steps = first + number * BLOCK + jnp.arange(BLOCK)
         draws = draw(grid.keys, steps, needs)
-        process, laws = walk(training, grid, loop, state.process[0], steps, draws.process)
+        process, laws = walk(training, grid, loop, state.process[0], steps, draws.process, still)
         given = _prepared(loop, gradients(training, grid, loop, laws, draws))
         before = state._replace(process=(process, state.process[1]))
         # One branch for each block: on a GPU each is a transfer to the host.

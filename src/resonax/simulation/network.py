@@ -15,7 +15,7 @@ from jax import Array
 from resonax.learners import Network
 from resonax.programs import program
 from resonax.simulation.batches import INPUT
-from resonax.simulation.network_batches import Batch, draw_batches, draw_tests, target
+from resonax.simulation.network_batches import Batch, Laws, draw_batches, draw_tests, target
 from resonax.simulation.position_form import init_state, update_weights
 from resonax.simulation.random_numbers import BEGINNING, normal_array
 from resonax.simulation.schedule import BLOCK, Advance, Windowed, run_windows
@@ -139,6 +139,7 @@ def step_networks(
         **{name: jnp.tile(numbers, paths) for name, numbers in grid.shared.items()},
     }
 
+    laws = Laws.of(training, grid, loop)
     step = functools.partial(_step, training, grid, loop)
 
     def one(state: NetworkState, now: tuple[Batch, Batch | None]) -> tuple[NetworkState, None]:
@@ -155,11 +156,11 @@ def step_networks(
         # Batches are drawn for the block at once, and the loop stores what it is given: XLA would
         # fuse the draws with each of their uses, and recompute them there.
         steps = first + number * BLOCK + jnp.arange(BLOCK)
-        process, batches = draw_batches(training, grid, loop, state.process[0], steps)
+        process, batches = draw_batches(training, grid, loop, laws, state.process[0], steps)
         state = state._replace(process=(process, state.process[1]))
 
         def measured(state: NetworkState) -> NetworkState:
-            tests = draw_tests(training, grid, loop, steps)
+            tests = draw_tests(training, grid, loop, laws, steps)
             return jax.lax.scan(one, state, (batches, tests))[0]
 
         def plain(state: NetworkState) -> NetworkState:

@@ -23,9 +23,26 @@ from resonax.simulation.batches import (
 )
 from resonax.simulation.random_numbers import normal_array, normals, uniform_array
 from resonax.simulation.training import Training
-from resonax.simulation.walk import Grid, Loop, cell_at, vmap_cells, walk
+from resonax.simulation.walk import (
+    Grid,
+    Loop,
+    cell_at,
+    shuffled_laws,
+    stationary_laws,
+    vmap_cells,
+    walk,
+)
 
-__all__ = ["TEST", "TEST_CHOICE", "TEST_ROWS", "Batch", "draw_batches", "draw_tests", "target"]
+__all__ = [
+    "TEST",
+    "TEST_CHOICE",
+    "TEST_ROWS",
+    "Batch",
+    "Laws",
+    "draw_batches",
+    "draw_tests",
+    "target",
+]
 
 TEST_ROWS = 10  # fresh inputs from the stationary law, for the loss of each recorded step
 TEST, TEST_CHOICE = 4 * 2**20, 5 * 2**20  # the first of their slots
@@ -79,8 +96,21 @@ def _inputs(law: Law, standard: Array, choice: Array) -> Array:
     return law.mean[which] + jnp.einsum("nij,nj->ni", law.root[which], standard)
 
 
+class Laws(NamedTuple):
+    """What is the same in all steps: the law of tests, and that of inputs in random order."""
+
+    tested: Any
+    still: Any
+
+    @classmethod
+    def of(cls, training: Training, grid: Grid, loop: Loop) -> Laws:
+        """Return those of a grid."""
+        still = None if loop.ordered else shuffled_laws(training, grid, loop)
+        return cls(stationary_laws(training, grid, loop), still)
+
+
 def draw_batches(
-    training: Training, grid: Grid, loop: Loop, process: Any, steps: Array
+    training: Training, grid: Grid, loop: Loop, laws: Laws, process: Any, steps: Array
 ) -> tuple[Any, Batch]:
     """Return the state of the processes after some steps, and the batches of these."""
     walks = training.process.step_normals if loop.ordered else 0
@@ -92,19 +122,20 @@ def draw_batches(
         return Batch(inputs, target(inputs) + noise)
 
     walked = normals(grid.keys, steps, PROCESS, needs.process)
-    process, laws = walk(training, grid, loop, process, steps, walked)
+    process, law = walk(training, grid, loop, process, steps, walked, laws.still)
     of_steps = 0 if loop.ordered else None
     draw_all = jax.vmap(vmap_cells(batch_of, grid, loop), in_axes=(0, of_steps))
-    return process, draw_all(_draw(grid, steps, needs, (INPUT, CHOICE, NOISE)), laws)
+    return process, draw_all(_draw(grid, steps, needs, (INPUT, CHOICE, NOISE)), law)
 
 
-def draw_tests(training: Training, grid: Grid, loop: Loop, steps: Array) -> Batch:
+def draw_tests(training: Training, grid: Grid, loop: Loop, laws: Laws, steps: Array) -> Batch:
     """Return fresh inputs from the stationary law for some steps, with targets without noise."""
 
-    def test_of(values: Any, given: _Numbers) -> Batch:
-        inputs = _inputs(cell_at(training, values).process.stationary(), given.input, given.choice)
+    def test_of(values: Any, given: _Numbers, law: Law) -> Batch:
+        del values
+        inputs = _inputs(law, given.input, given.choice)
         return Batch(inputs, target(inputs))
 
     needs = Needs(0, TEST_ROWS * training.process.dim, TEST_ROWS, 0)
     given = _draw(grid, steps, needs, (TEST, TEST_CHOICE, NOISE))
-    return jax.vmap(vmap_cells(test_of, grid, loop))(given)
+    return jax.vmap(vmap_cells(test_of, grid, loop), in_axes=(0, None))(given, laws.tested)

@@ -20,7 +20,7 @@ from jax.experimental.pallas import triton
 from resonax.learners import Momentum, Network
 from resonax.programs import program
 from resonax.simulation.network import NetworkState
-from resonax.simulation.network_batches import TEST_ROWS, Batch, draw_batches, draw_tests
+from resonax.simulation.network_batches import TEST_ROWS, Batch, Laws, draw_batches, draw_tests
 from resonax.simulation.position_form import update_weights
 from resonax.simulation.schedule import BLOCK
 from resonax.simulation.training import Training
@@ -180,6 +180,7 @@ def step_in_kernels(
 
     over_cells = jax.vmap(one, in_axes=(None, 0))
     cells = jax.vmap(over_cells, in_axes=(0, None))(grid.columns, grid.shared)
+    laws = Laws.of(training, grid, loop)
     warps = max(_largest(training, loop.rows) // _ENTRIES, 1)
 
     def train(networks: Any, batches: Batch, tests: Batch | None) -> Any:
@@ -188,10 +189,10 @@ def step_in_kernels(
 
     def block(number: Array, before: tuple[Any, Any]) -> tuple[Any, Any]:
         steps = first + number * BLOCK + jnp.arange(BLOCK)
-        process, batches = draw_batches(training, grid, loop, before[0], steps)
+        process, batches = draw_batches(training, grid, loop, laws, before[0], steps)
 
         def measured(networks: Any) -> Any:
-            return train(networks, batches, draw_tests(training, grid, loop, steps))
+            return train(networks, batches, draw_tests(training, grid, loop, laws, steps))
 
         def plain(networks: Any) -> Any:
             return train(networks, batches, None)

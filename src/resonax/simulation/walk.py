@@ -16,7 +16,17 @@ from resonax.simulation.batches import PROCESS, split
 from resonax.simulation.random_numbers import BEGINNING, normals
 from resonax.simulation.training import Training
 
-__all__ = ["Grid", "Loop", "begin_walk", "cell_at", "has_diagonal_roots", "vmap_cells", "walk"]
+__all__ = [
+    "Grid",
+    "Loop",
+    "begin_walk",
+    "cell_at",
+    "has_diagonal_roots",
+    "shuffled_laws",
+    "stationary_laws",
+    "vmap_cells",
+    "walk",
+]
 
 
 class Grid(NamedTuple):
@@ -80,12 +90,18 @@ def has_diagonal_roots(process: Process) -> bool:
 
 
 def walk(
-    training: Training, grid: Grid, loop: Loop, state: Any, steps: Array, numbers: list[Array]
+    training: Training,
+    grid: Grid,
+    loop: Loop,
+    state: Any,
+    steps: Array,
+    numbers: list[Array],
+    still: Any = None,
 ) -> tuple[Any, Any]:
     """Return the state of the processes after some steps, and the laws of the inputs in each.
 
     The laws have leading axes (steps, paths, cells of a path or 1); the one law of shuffled
-    inputs, which is that of every step, has no axis of steps.
+    inputs, which is that of every step, has no axis of steps. It is ``still``, if that is known.
     """
     diagonal = has_diagonal_roots(training.process)
 
@@ -98,15 +114,29 @@ def walk(
         return vmap_cells(lambda v, n, s: law_of(v, n, s, step), grid, loop)(given, state)
 
     if not loop.ordered:
-        law = vmap_cells(
-            lambda values, _: split(cell_at(training, values).process.stationary(), diagonal),
-            grid,
-            loop,
-        )
-        return state, law([])
+        return state, shuffled_laws(training, grid, loop) if still is None else still
     if training.process.random_mean:
         return jax.lax.scan(one, state, (steps, numbers))
     return state, jax.vmap(lambda *now: one(state, now)[1])(steps, numbers)
+
+
+def shuffled_laws(training: Training, grid: Grid, loop: Loop) -> Any:
+    """Return the law of the inputs in random order, (paths, cells of a path or 1).
+
+    It may be the root of a matrix: a loop of many blocks takes it once, before the first.
+    """
+    diagonal = has_diagonal_roots(training.process)
+    law = vmap_cells(lambda values, _: split(_stationary(training, values), diagonal), grid, loop)
+    return law([])
+
+
+def stationary_laws(training: Training, grid: Grid, loop: Loop) -> Any:
+    """Return the same law with its roots, for what is tested."""
+    return vmap_cells(lambda values, _: _stationary(training, values), grid, loop)([])
+
+
+def _stationary(training: Training, values: Any) -> Any:
+    return cell_at(training, values).process.stationary()
 
 
 def begin_walk(training: Training, grid: Grid, loop: Loop) -> Any:
