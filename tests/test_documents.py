@@ -41,7 +41,11 @@ def test_there_are_commands():
     assert len(commands()) >= 4
 
 
-@pytest.mark.parametrize("command", commands())
+# The first verdict is that of the README, whose output is compared below.
+FIRST = next(line for line in commands() if line.startswith("resonax stability"))
+
+
+@pytest.mark.parametrize("command", [line for line in commands() if line != FIRST])
 def test_every_command_of_the_pages_runs(command, hourly, tmp_path, cli):
     # Coarser grids: what is tested is that the line works as written, not how long it takes.
     words = [re.sub(r":\d+(:log)?$", r":4\1", word) for word in shlex.split(command)]
@@ -56,8 +60,7 @@ def test_every_command_of_the_pages_runs(command, hourly, tmp_path, cli):
 def test_the_readme_shows_what_the_command_prints(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     readme = (ROOT / "README.md").read_text()
-    command = next(line for line in commands() if line.startswith("resonax stability"))
-    status, out, _ = cli(command.removeprefix("resonax "))
+    status, out, _ = cli(FIRST.removeprefix("resonax "))
     shown = re.search(r"```text\n(.*?)```", readme, re.S)
     assert shown is not None
     assert status == 0

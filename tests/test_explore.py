@@ -90,7 +90,7 @@ def test_a_verdict_is_that_of_the_library_and_of_its_code(ask, cli, paper, monke
         seen.append(setting)
         return same
 
-    same = rx.verdict(paper)
+    same = rx.verdict(paper, paths=8)
     for place in ("resonax.explore.theory.verdict", "resonax.stability.verdict"):
         monkeypatch.setattr(place, once)
     monkeypatch.setattr(rx, "verdict", once)

@@ -48,6 +48,10 @@ def _run(line: str, folder) -> dict:
     return {**json.loads(last), "answer": answer, "errors": found.stderr}
 
 
+def size_of(path) -> int:
+    return path.stat().st_size
+
+
 def _entries(folder) -> list:
     return [path for path in folder.rglob("*") if path.is_file()]
 
@@ -59,11 +63,11 @@ def test_a_second_process_traces_and_lowers_nothing_and_loads_nothing_large(tmp_
     assert not [name for name in second["events"] if name.startswith("/jax/core/compile")]
     for found in (first, second):
         assert not {name for name in HEAVY if name in found["modules"]}
-    for entry in _entries(tmp_path / "resonax" / "programs"):
+    for entry in sorted(_entries(tmp_path / "resonax" / "programs"), key=size_of)[:2]:
         entry.write_bytes(entry.read_bytes()[:-9])
     third = _run(LINE, tmp_path)
     assert third["answer"] == first["answer"]
-    assert len(third["errors"].splitlines()) == 1
+    assert len(third["errors"].splitlines()) == 1  # for both of them
     assert "damaged entries" in third["errors"]
 
 
