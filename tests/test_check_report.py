@@ -48,6 +48,12 @@ def calm() -> Check:
     return check(rows, lr=0.01, momentum=0.5, grid=4)
 
 
+@pytest.fixture(scope="module")
+def written(swinging) -> str:
+    """The page of that check, with its pictures."""
+    return render_check(swinging, f"resonax check {HOSTILE}")
+
+
 @pytest.fixture
 def bare(monkeypatch):
     """Leave the pictures out, where only words are looked at."""
@@ -64,8 +70,8 @@ def test_a_check_is_a_result_and_a_stored_one_is_drawn_again(swinging, tmp_path)
     assert HOSTILE not in hostile._repr_html_()
 
 
-def test_the_page_says_verdict_cause_and_every_remedy(swinging):
-    page = Page(render_check(swinging, f"resonax check {HOSTILE}"))
+def test_the_page_says_verdict_cause_and_every_remedy(swinging, written):
+    page = Page(written)
     assert swinging.verdict == "diverges"
     assert swinging.cause == "order"
     ids = page.values("id")
@@ -87,9 +93,8 @@ def test_the_page_says_verdict_cause_and_every_remedy(swinging):
     assert all(text in page.text for _, text in swinging.facts)
 
 
-def test_the_page_needs_nothing_else_and_escapes_names(swinging):
-    source = render_check(swinging, f"resonax check {HOSTILE}")
-    page = Page(source)
+def test_the_page_needs_nothing_else_and_escapes_names(written):
+    page = Page(written)
     assert {tag for tag, _ in page.elements}.isdisjoint({"script", "link", "iframe"})
     pictures = page.values("src")
     assert len(pictures) == 4
@@ -101,11 +106,11 @@ def test_the_page_needs_nothing_else_and_escapes_names(swinging):
     assert all(len(base64.b64decode(text.partition(",")[2])) > 5000 for text in pictures)
     assert all(len(attrs["alt"]) > 20 for tag, attrs in page.elements if tag == "img")
     assert set(page.values("href")) <= {f"#{name}" for name in page.values("id")}
-    assert not any(word in source for word in ("://", "url(", "@import", HOSTILE))
+    assert not any(word in written for word in ("://", "url(", "@import", HOSTILE))
     assert page.text.count(HOSTILE) == 2  # the columns and the command
 
 
-def test_where_it_converges_the_page_is_short(swinging, calm):
+def test_where_it_converges_the_page_is_short(written, calm):
     page = Page(render_check(calm))
     assert calm.verdict == "converges"
     assert "Training converges" in page.text
@@ -115,7 +120,7 @@ def test_where_it_converges_the_page_is_short(swinging, calm):
     assert "cause" not in page.values("id")
     assert "swing about" not in page.text
     assert len(page.values("src")) == 1
-    assert len(page.text) < 0.75 * len(Page(render_check(swinging)).text)
+    assert len(page.text) < 0.75 * len(Page(written).text)
 
 
 def test_what_does_not_exist_is_said(swinging, bare):
