@@ -95,6 +95,7 @@ def reproduce(
                     progress=progress,
                     finish=draw,
                     done=say_done,
+                    reads=True,
                 )
         if len(outcomes) < len(experiments):
             words = f"part {work.shard} is done; resonax status {out} says what is left"

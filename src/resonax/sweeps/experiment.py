@@ -140,6 +140,11 @@ class Experiment:
     sweep: Sweep | None = None
 
     @property
+    def dims(self) -> dict[str, tuple[str, ...]]:
+        """The dimensions of each variable."""
+        return {name: variable.dims for name, variable in self.layout.variables.items()}
+
+    @property
     def parts(self) -> tuple[Compute, ...]:
         """All that computes variables of a task; the first may use the device."""
         return self.compute, *(part.compute for part in self.also)

@@ -154,7 +154,7 @@ def _whole(computation: Computation, found: Mapping[tuple[int, int], Arrays]) ->
     whole = dict(found[0, 0])
     for number, part in enumerate(computation.experiment.also, start=1):
         pieces = [found[number, piece] for piece in range(part.pieces)]
-        whole |= join_arrays(pieces, computation.dims, part.along)
+        whole |= join_arrays(pieces, computation.experiment.dims, part.along)
     return whole
 
 

@@ -42,6 +42,7 @@ class Outcome:
 
     computation: Computation
     seconds: float | None
+    read: xr.Dataset | None = None  # all that is stored, if it was read already
 
     @property
     def experiment(self) -> Experiment:
@@ -51,7 +52,7 @@ class Outcome:
     @cached_property
     def dataset(self) -> xr.Dataset:
         """All that is stored, read when it is asked for."""
-        return self.computation.load()
+        return self.computation.load() if self.read is None else self.read
 
 
 @dataclass(frozen=True)
@@ -155,12 +156,7 @@ class Computation:
             self._discard()
             raise
         advance(share * (1.0 - told))
-        return dict(zip(numbers, split_arrays(found, self.dims, regions), strict=True))
-
-    @property
-    def dims(self) -> dict[str, tuple[str, ...]]:
-        """The dimensions of each variable."""
-        return {name: one.dims for name, one in self.experiment.layout.variables.items()}
+        return dict(zip(numbers, split_arrays(found, self.experiment.dims, regions), strict=True))
 
     def is_joined(self, numbers: Sequence[int]) -> bool:
         """Return whether tasks are computed as one."""
@@ -224,6 +220,7 @@ def run_experiments(
     progress: Callable[[str, float], None] | None = None,
     finish: Callable[[Computation], None] | None = None,
     done: Callable[[str], None] | None = None,
+    reads: bool = False,
 ) -> list[Outcome]:
     """Run experiments into stores below a folder, and return what is stored.
 
@@ -252,10 +249,20 @@ def run_experiments(
         to send it to other processes, if that has any. Those of a cluster leave it to this one.
     done
         Told the id of an experiment that is finished.
+    reads
+        Whether each is read as soon as it is finished, while the executor goes on with others.
     """
     executor = executor or Serial()
     is_remote = getattr(executor, "is_remote", False)
-    ledger = Ledger(progress or (lambda *_: None), done or (lambda _: None), shard is None)
+    read: dict[str, xr.Dataset] = {}
+
+    def finished(name: str) -> None:
+        if done:
+            done(name)
+        if reads:
+            read[name] = made[name].load()
+
+    ledger = Ledger(progress or (lambda *_: None), finished, shard is None)
     wanted = list(experiments)
     kind, _ = find_device(executor, device)
     is_owned = kind != "cpu" and getattr(executor, "owners", 0) > 0
@@ -289,4 +296,5 @@ def run_experiments(
         forget_signs(place, item.id)
         if finish and is_remote:
             finish(made[item.id])
-    return [Outcome(made[item.id], ledger.seconds.get(item.id)) for item in whole]
+    names = [item.id for item in whole]
+    return [Outcome(made[name], ledger.seconds.get(name), read.get(name)) for name in names]
