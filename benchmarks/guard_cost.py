@@ -3,18 +3,21 @@
 Run: python benchmarks/guard_cost.py [--device cuda] [--networks mlp residual attention]
     [--optimizers SGD Adam] [--blocks N] [--threads N] [--snapshots device cpu pinned] [--processor]
 
-Twins of one network of about a million parameters learn from the same batches in random order, one
-of them guarded, in turn for a block of 32 steps each, so that both meet the same noise of the
-machine. Printed are: the extra time of steps without a test, the median over blocks; how many plain
-steps the last test takes, with the judgements before it; how often a test comes in the long run;
-the sum of both, the extra time in calm running; and that of this whole run, with its first tests.
-Memory is what the guard reports, and by how much the peak of a process is higher with it (on a GPU:
-of the memory allocated there).
+Three twins of one network of about a million parameters learn from the same batches in random
+order, one of them guarded, in turn for a block of 32 steps each, so that all meet the same noise of
+the machine. Printed are: the extra time of steps without a test over the mean of the plain twins,
+and how much these differ, as it matters where weights lie in memory; how many plain steps the last
+test takes, with the judgements before it; how often a test comes in the long run; the sum of both,
+the extra time in calm running; and that of this whole run, with its first tests. The time of steps
+is the median over blocks for each place in a block, such as that of a snapshot, added up. Memory is
+what the guard reports, and by how much the peak of a process is higher with it (on a GPU: of the
+memory allocated there).
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -102,15 +105,22 @@ def trainer(
 
 def timed(
     step: Callable[[Tensor, Tensor], object], data: list[Any], device: str, clock: Clock
-) -> float:
+) -> list[float]:
+    """Return the time of each step; the last one waits for the device."""
     if device != "cpu":
         torch.cuda.synchronize()
-    begun = clock()
-    for x, y in data:
+    times = [clock()]
+    for place, (x, y) in enumerate(data, 1):
         step(x, y)
-    if device != "cpu":
-        torch.cuda.synchronize()
-    return clock() - begun
+        if device != "cpu" and place == len(data):
+            torch.cuda.synchronize()
+        times.append(clock())
+    return [after - before for before, after in itertools.pairwise(times)]
+
+
+def usual_block(blocks: list[list[float]], chosen: list[int]) -> float:
+    """Return the time of a usual block: the sum of the medians of its steps."""
+    return sum(statistics.median(blocks[k][place] for k in chosen) for place in range(BLOCK))
 
 
 def compare(
@@ -119,33 +129,34 @@ def compare(
     """Print the cost of a guard in one setting."""
     from resonax.guards.replay import ReplayState, next_test
 
-    (plain, _), (guarded, guard) = (
-        trainer(name, optimizer, device, given) for given in (None, options)
-    )
+    made = [trainer(name, optimizer, device, given) for given in (None, None, options)]
+    guard = made[2][1]
     stream = batches(NETWORKS[name][1], device)
-    times: tuple[list[float], list[float]] = ([], [])
+    times: tuple[list[list[float]], ...] = ([], [], [])
+    orders = list(itertools.permutations(range(3)))  # each comes after each of the others
     for place in range(blocks):
         data = [next(stream) for _ in range(BLOCK)]
-        for turn in (0, 1) if place % 2 else (1, 0):
-            times[turn].append(timed((plain, guarded)[turn], data, device, clock))
+        for turn in orders[place % len(orders)]:
+            times[turn].append(timed(made[turn][0], data, device, clock))
     report = guard.report()
     config, judged = report.log.config, report.log.judged
     tests = [one.step // BLOCK - 1 for one in judged if len(one.losses) > 1]
     near = {(one.step - 1) // BLOCK for one in judged}
-    ratios = [two / one for one, two in zip(*times, strict=True)]
-    steps = statistics.median(one for k, one in enumerate(ratios) if k >= WARM and k not in near)
-    usual = statistics.median(times[0][WARM:])
+    calm = [k for k in range(WARM, blocks) if k not in near]
+    one, two, steps = (usual_block(each, calm) for each in times)
+    usual = (one + two) / 2
     last = tests[-1]  # of the longest stretch
-    test = sum(times[1][last - 1 : last + 1]) / usual * BLOCK - 2 * BLOCK * steps
+    test = (sum(map(sum, times[2][last - 1 : last + 1])) - 2 * steps) / usual * BLOCK
     gap = next_test(ReplayState(step=10**9), config, config.spacing << config.rungs) - 10**9
     stretch = judged[-1].step - judged[-1].oldest
-    whole = sum(times[1][WARM:]) / sum(times[0][WARM:]) - 1
+    plain, guarded = (sum(map(sum, each)) for each in (times[0] + times[1], times[2]))
+    extra = steps / usual - 1
     print(
         f"{name}, {optimizer}, {device}{_shown(options)}: {usual / BLOCK * 1e3:.2f} ms a step\n"
-        f"  steps without a test {steps - 1:+.1%}; a test of {stretch} steps takes {test:.0f} of "
-        f"them, one in {gap}: {test / gap:+.1%}\n"
-        f"  in calm running {steps - 1 + test / gap:+.1%}; this run of {blocks * BLOCK} steps "
-        f"{whole:+.0%}, with {len(tests)} tests; {len(report.events)} events"
+        f"  steps without a test {extra:+.1%} (plain twins differ by {abs(two / one - 1):.1%}); "
+        f"a test of {stretch} steps takes {test:.0f} of them, one in {gap}: {test / gap:+.1%}\n"
+        f"  in calm running {extra + test / gap:+.1%}; this run of {blocks * BLOCK} steps "
+        f"{2 * guarded / plain - 1:+.0%}, with {len(tests)} tests; {len(report.events)} events"
     )
 
 

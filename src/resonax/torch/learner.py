@@ -142,20 +142,25 @@ class TorchLearner:
 
     def _train(self, batch: KeptBatch) -> Tensor:
         self._buffers.keep()
-        total = None
         try:
-            for part in batch.parts:
-                loss = _checked(batch.loss_fn(*part))
-                (loss if self.scaler is None else self.scaler.scale(loss)).backward()
-                total = loss.detach() if total is None else total + loss.detach()
+            first, *others = batch.parts
+            total = self._differentiate(batch.loss_fn, first)
+            for part in others:
+                total = total + self._differentiate(batch.loss_fn, part)
         except BaseException:
             self._buffers.restore()
             self.optimizer.zero_grad()
             self.random.write(batch.random)
             raise
-        assert total is not None
         self._update()
-        return total.reshape(()) if total.ndim else total
+        return total
+
+    def _differentiate(self, loss_fn: Callable[..., Tensor], part: tuple[Any, ...]) -> Tensor:
+        """Add the gradients of the loss of a part, whose graph is gone before the update."""
+        loss = _checked(loss_fn(*part))
+        (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+        kept = loss.detach()
+        return kept.reshape(()) if kept.ndim else kept
 
     def _update(self) -> None:
         if self.scaler is None:
