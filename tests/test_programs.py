@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import ClassVar
 
 import jax
@@ -227,6 +228,32 @@ print(len(made))
     runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert sorted(run.communicate()[0].strip() for run in runs) == ["0", "0", "1"]
     assert len(_entries(tmp_path)) == 1  # and no lock is left
+
+
+def test_no_other_process_waits_while_a_program_runs(tmp_path, monkeypatch):
+    held = []
+
+    @contextmanager
+    def alone(path):
+        held.append(path)
+        yield
+        held.remove(path)
+
+    def total(x):
+        return 2 * x
+
+    def load(*_):  # it was made while this process waited
+        assert held
+        return lambda x: held or 2 * x
+
+    total.__module__, total.__qualname__ = "resonax.somewhere", "total"
+    monkeypatch.setattr(programs, "_alone", alone)
+    monkeypatch.setattr(programs, "_load", load)
+    keep_programs(tmp_path, print)
+    try:
+        assert program(total)(21.0) == 42.0
+    finally:
+        keep_programs(None, print)
 
 
 def test_the_compilation_cache_is_off_until_the_last_thread_has_compiled():
