@@ -120,6 +120,11 @@ class Traced:
         """Return what the owner of a GPU says of it."""
         return self._executor.owned()
 
+    def dismiss(self) -> None:
+        """Let its processes end."""
+        if dismiss := getattr(self._executor, "dismiss", None):
+            dismiss()
+
     def run(self, function: Any, jobs: Any, advance: Any, then: Any) -> None:
         """Do jobs, and note what each took."""
 

@@ -97,14 +97,16 @@ def reproduce(
                     done=say_done,
                     reads=True,
                 )
-        if len(outcomes) < len(experiments):
-            words = f"part {work.shard} is done; resonax status {out} says what is left"
-            show_line(words, Console())
-            return
-        command = " ".join(["resonax reproduce", *ids, f"--scale {scale} --seed {seed}"])
-        if not networks:
-            command += " --no-networks"
-        _finish(outcomes, out, scale, seed, name, command, began, as_json)
+            if dismiss := getattr(executor, "dismiss", None):
+                dismiss()  # processes end while this one judges
+            if len(outcomes) < len(experiments):
+                words = f"part {work.shard} is done; resonax status {out} says what is left"
+                show_line(words, Console())
+                return
+            command = " ".join(["resonax reproduce", *ids, f"--scale {scale} --seed {seed}"])
+            if not networks:
+                command += " --no-networks"
+            _finish(outcomes, out, scale, seed, name, command, began, as_json)
 
 
 def _chosen(ids: tuple[str, ...], scale: str, networks: bool) -> list[Experiment]:

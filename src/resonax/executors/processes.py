@@ -203,7 +203,7 @@ def start_executor(
 
     The caller does so too, at the same time. Those that own a device call ``describe`` as well,
     which begins to use it, and then load the module ``owned`` while they wait. ``meanwhile`` is
-    called by this process when all others have a job. The rest is that of `worker_processes`.
+    called by this process beside the first jobs. The rest is that of `worker_processes`.
     """
     if processes < 2 and limit is None:
         prepare()

@@ -8,6 +8,7 @@ Some may own a device: these do the jobs that say ``on_device``, and the others 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -73,7 +74,7 @@ class Workers:
         self._functions: tuple[Callable[[], Any], ...] = ()  # that prepare a worker
         self._describe: Callable[[], Any] | None = None  # that an owner calls last
         self.idle: Callable[[], Any] | None = None  # that others call when there are no jobs
-        self.meanwhile: Callable[[], Any] | None = None  # called once here, when all have jobs
+        self.meanwhile: Callable[[], Any] | None = None  # called once here, beside the first jobs
         self._owned: list[Any] = []  # what it returned
         self._workers: dict[Any, Worker] = {}
         self._unfit = 0  # workers in a row that ended before they could begin
@@ -138,6 +139,9 @@ class Workers:
         """Do some jobs, and those that follow from them; an error of a job is raised here."""
         waiting = deque(jobs)
         self.start(first=len(self._workers))  # those that have not been started yet
+        if self.meanwhile:
+            threading.Thread(target=self.meanwhile, daemon=True).start()
+            self.meanwhile = None
         while True:
             for worker in self._workers.values():
                 if worker.is_busy:
@@ -147,9 +151,6 @@ class Workers:
                 elif self.idle and worker.place >= self.owners and not worker.has_idled:
                     worker.give(_prepare, [self.idle])
                     worker.is_preparing = worker.has_idled = True
-            if self.meanwhile:
-                self.meanwhile()
-                self.meanwhile = None
             busy = [worker for worker in self._workers.values() if worker.is_busy]
             if not waiting and all(worker.is_preparing for worker in busy):
                 return
@@ -212,10 +213,14 @@ class Workers:
         for worker in self._workers.values():
             worker.process.kill()  # as a process that is stopped hears nothing else
 
-    def close(self) -> None:
-        """Let the workers end, and wait for that."""
+    def dismiss(self) -> None:
+        """Let the workers end: there are no more jobs."""
         for worker in self._workers.values():
             worker.pipe.close()
+
+    def close(self) -> None:
+        """Let the workers end, and wait for that."""
+        self.dismiss()
         for worker in self._workers.values():
             worker.process.join(_PATIENCE)
             worker.process.kill()
