@@ -143,7 +143,8 @@ class Workers:
             threading.Thread(target=self.meanwhile, daemon=True).start()
             self.meanwhile = None
         while True:
-            for worker in self._workers.values():
+            # First those that have loaded what others would have to load now.
+            for worker in sorted(self._workers.values(), key=lambda one: not one.has_idled):
                 if worker.is_busy:
                     continue
                 if (job := self._next(waiting, worker.place)) is not None:
