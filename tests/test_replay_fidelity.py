@@ -270,6 +270,29 @@ def test_random_numbers_of_others_are_kept_once_the_loss_draws_them():
     assert [one.random.python is not None for one in kept[-2:]] == [True, True]
 
 
+def test_random_numbers_of_torch_are_kept_once_the_loss_draws_them():
+    model = nn.Linear(5, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    learner = TorchLearner(model, optimizer)
+    kept, saved = [], None
+    for step, (x, y) in enumerate(rows(140)):
+        torch.rand(2)  # the loop draws always, the loss from step 70 on
+        loss = noisy_loss(model) if step >= 70 else (lambda x, y: mse_loss(model(x), y))
+        if step == 128:
+            saved = learner.save()
+        kept.append(learner.keep(loss, ((x, y),)))
+        learner.step(kept[-1])
+    has = [one.random.torch is not None for one in kept]
+    assert has == [True] * 8 + [False] * 55 + [True] + [False] * 63 + [True] * 13
+    end, drawn = all_of(model, optimizer), torch.get_rng_state()
+    torch.manual_seed(7)
+    learner.load(saved)
+    for batch in kept[128:]:
+        learner.step(batch)
+    assert_same(all_of(model, optimizer), end)
+    assert torch.equal(torch.get_rng_state(), drawn)
+
+
 def test_a_knob_that_is_not_there_is_refused_in_a_sentence():
     model = network()
     adam = torch.optim.Adam(model.parameters())

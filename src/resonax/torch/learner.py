@@ -83,9 +83,11 @@ class TorchLearner:
 
     def alone(self, batch: KeptBatch) -> KeptBatch:
         """Return a batch in memory of its own, without that of the batches around it."""
-        made = iter(copy_alone([*tensors_of(batch.parts), *batch.random.torch]))
-        parts = with_tensors(batch.parts, made)
-        return batch._replace(parts=parts, random=batch.random._replace(torch=tuple(made)))
+        made = iter(copy_alone(tensors_of((batch.parts, batch.random.torch))))
+        return batch._replace(
+            parts=with_tensors(batch.parts, made),
+            random=batch.random._replace(torch=with_tensors(batch.random.torch, made)),
+        )
 
     def keep(
         self, loss_fn: Callable[..., Tensor], parts: tuple[tuple[Any, ...], ...], size: int = 0

@@ -21,9 +21,9 @@ _WORDS = 2500  # bytes of a state of the Mersenne Twister
 
 
 class RandomState(NamedTuple):
-    """States of the generators of torch, and of those of numpy and Python where they are kept."""
+    """States of the generators of torch, numpy and Python, where they are kept."""
 
-    torch: tuple[Tensor, ...]  # of the CPU, and of each device
+    torch: tuple[Tensor, ...] | None = None  # of the CPU, and of each device
     numpy: tuple[Any, ...] | None = None
     python: tuple[Any, ...] | None = None
 
@@ -37,16 +37,18 @@ def devices_of(model: torch.nn.Module) -> list[torch.device]:
 class RandomStates:
     """The generators that a loss may draw from.
 
-    Those of torch are kept for every step. To read those of numpy and Python takes as long as a
-    step of a small network: they are kept in the first steps and from time to time, and for every
-    step once the loss is seen to draw from them.
+    To read all of them takes as long as a step of a small network. Those of torch, and those of
+    numpy and Python, are kept in the first steps and from time to time, and for every step once the
+    loss is seen to draw from them. So the steps of a loss that begins to draw later are made again
+    with other numbers until it is seen, some dozens of them.
     """
 
     def __init__(self, devices: Iterable[torch.device]):
         self._devices = list(devices)
         self._readers = [torch.default_generator.get_state, *map(_reader, self._devices)]
         self._size = sum(one.nbytes for one in self._read_torch())
-        self.seen = 0, False  # steps so far, and whether one drew from numpy or Python
+        # Steps so far; whether one drew from torch, and whether one drew from numpy or Python.
+        self.seen = 0, False, False
         self._now: RandomState | None = None
         self._copies = Copies()
 
@@ -57,11 +59,12 @@ class RandomStates:
     def write(self, states: RandomState) -> None:
         """Continue with earlier random numbers."""
         self._now = None
-        # Copies: torch reads a state from the start of its memory, where others may lie before it.
-        first, *others = [one.clone() for one in states.torch]
-        torch.set_rng_state(first)
-        for device, state in zip(self._devices, others, strict=True):
-            _generator(device).set_rng_state(state, *_named(device))
+        if states.torch is not None:
+            # Copies: torch reads a state from the start of its memory, where others may lie.
+            first, *others = [one.clone() for one in states.torch]
+            torch.set_rng_state(first)
+            for device, state in zip(self._devices, others, strict=True):
+                _generator(device).set_rng_state(state, *_named(device))
         if states.numpy is not None:
             key, *rest = states.numpy
             words = np.frombuffer(key, np.uint32)
@@ -73,17 +76,21 @@ class RandomStates:
     def size_of(self, states: RandomState) -> int:
         """Return the bytes of states."""
         others = (states.numpy is not None) + (states.python is not None)
-        return self._size + _WORDS * others
+        return self._size * (states.torch is not None) + _WORDS * others
 
     def before_step(self) -> RandomState:
         """Return the states to keep for the step that comes."""
-        count, draws_others = self.seen
-        self.seen = count + 1, draws_others
-        if draws_others or count < _FIRST or (count + 1) % _EVERY == 0:
-            self._now = self.read()
-        else:
-            self._now = RandomState(tuple(self._copies.of(self._read_torch(), "states")))
-        return self._now
+        count, draws, draws_others = self.seen
+        self.seen = count + 1, draws, draws_others
+        is_looked_at = count < _FIRST or (count + 1) % _EVERY == 0
+        made = RandomState()
+        if draws or is_looked_at:
+            states = tuple(self._copies.of(self._read_torch(), "states"))
+            made = made._replace(torch=states)
+        if draws_others or is_looked_at:
+            made = made._replace(numpy=_read_numpy(), python=_read_python())
+        self._now = made
+        return made
 
     def begin(self, states: RandomState) -> None:
         """Begin a step as it was; the states are in place already if they were read just now."""
@@ -91,11 +98,15 @@ class RandomStates:
             self.write(states)
 
     def end(self, states: RandomState) -> None:
-        """Look whether a step has drawn random numbers of numpy or Python."""
-        count, draws_others = self.seen
-        if states.numpy is not None and states is self._now and not draws_others:
-            kept = states.numpy, states.python
-            self.seen = count, (_read_numpy(), _read_python()) != kept
+        """Look whether a step has drawn random numbers, where that is not known."""
+        count, draws, draws_others = self.seen
+        if states is self._now:
+            if states.torch is not None and not draws:
+                pairs = zip(states.torch, self._read_torch(), strict=True)
+                draws = not all(torch.equal(*pair) for pair in pairs)
+            if states.python is not None and not draws_others:
+                draws_others = (_read_numpy(), _read_python()) != (states.numpy, states.python)
+            self.seen = count, draws, draws_others
         self._now = None
 
     def _read_torch(self) -> tuple[Tensor, ...]:

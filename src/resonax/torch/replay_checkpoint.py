@@ -19,7 +19,7 @@ from resonax.torch.snapshots import Saved
 
 __all__ = ["load_run", "save_run", "with_loss"]
 
-_FORMAT = 4
+_FORMAT = 5
 
 
 def _missing(*_: Any) -> Any:
