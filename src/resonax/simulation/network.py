@@ -194,13 +194,14 @@ def run_networks(
     steps: int,
     window: int,
     advance: Advance,
-    step: Callable[..., NetworkState] = step_networks,
+    step: Callable[..., NetworkState] | None = None,
 ) -> list[np.ndarray]:
     """Return the logarithms of the test loss at the start, and over windows in middle and end.
 
-    The loss at the start is that of the first 20 steps. ``step`` makes some blocks of steps.
+    The loss at the start is that of the first 20 steps. ``step`` makes some blocks of steps, as
+    `step_networks` does by default.
     """
-    step_blocks = functools.partial(step, training, grid, loop=loop)
+    step_blocks = functools.partial(step or step_networks, training, grid, loop=loop)
     begin = functools.partial(begin_networks, training, grid, loop=loop)
     start = log_mean_loss(step_blocks(begin(), 0, 1, True), BLOCK)  # its state is donated
     measure = functools.partial(log_mean_loss, steps=window)
