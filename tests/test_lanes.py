@@ -28,7 +28,7 @@ from resonax.learners import Transform, make_optimizer
 from resonax.moments import Moments
 from resonax.paper.catalogue import catalogue
 from resonax.registry import KINDS
-from resonax.simulation import Training, choice, lane_laws, network, simulate
+from resonax.simulation import Training, choice, lane_laws, network_batches, simulate
 from resonax.simulation import random_numbers as of_jax
 from resonax.simulation.batches import split
 from resonax.simulation.position_form import init_state, update_weights
@@ -226,7 +226,7 @@ def test_inputs_of_every_form_of_law_are_those_of_jax(components, root):
 
     real = {"law": table, "normal": normal, "uniform": uniform, "found": found}
     run_code(write, rows, real)
-    draw = jax.jit(jax.vmap(network._inputs))
+    draw = jax.jit(jax.vmap(network_batches._inputs))
     one = jax.tree.map(lambda leaf: leaf[:, 0], parts)
     wanted = draw(one, normal.transpose(2, 0, 1).reshape(LANES, -1), uniform.T)
     np.testing.assert_allclose(found, np.transpose(wanted, (1, 2, 0)), rtol=1e-5, atol=1e-6)
