@@ -265,6 +265,40 @@ def answer(check, number):
     return number
 
 
+_counts: list[int] = []
+
+
+def count(check, number):
+    """Return how often it was called: what a lane of the desk calls."""
+    _counts.append(number)
+    return len(_counts)
+
+
+def test_what_depends_on_the_question_alone_is_computed_once():
+    async def main():
+        desk, here = Desk(lambda: None), f"{__name__}:count"
+
+        async def asked(number: int, keeps: bool = True) -> int:
+            return int(await desk.do("map", here, {"lr": number}, client="a", keeps=keeps))
+
+        assert [await asked(one) for one in (1, 2, 1, 2)] == [1, 2, 1, 2]
+        assert await asked(1, keeps=False) == 3
+        assert await asked(1) == 1
+        assert [await asked(one) for one in range(3, 66)] == list(range(4, 67))  # 64 are kept
+        assert await asked(1) == 1
+        assert await asked(2) == 67  # it was the oldest
+        older = asyncio.ensure_future(desk.do("verdict", f"{__name__}:wait_for_drop", client="a"))
+        await asyncio.to_thread(_busy.wait)
+        desk._latest["a", here] = desk._latest.pop(("a", f"{__name__}:wait_for_drop"))
+        assert await asked(1) == 1
+        with pytest.raises(Superseded):  # an answer that is known replaces what waits, too
+            await older
+        desk.close()
+
+    _busy.clear()
+    asyncio.run(main())
+
+
 def test_a_newer_request_replaces_an_older_one():
     async def main():
         desk, here = Desk(lambda: None), f"{__name__}:wait_for_drop"

@@ -37,15 +37,17 @@ async def body_of(request: Request) -> Any:
         ) from None
 
 
-async def computed(request: Request, lane: str, name: str, *given: Any) -> Response:
-    """Answer with what a function of `work` returns."""
+async def computed(
+    request: Request, lane: str, name: str, *given: Any, keeps: bool = False
+) -> Response:
+    """Answer with what a function of `work` returns; ``keeps`` as in `Desk.do`."""
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
     desk = request.app.state.desk
-    found = await desk.do(lane, name, *given, client=client_of(request), gone=gone)
+    found = await desk.do(lane, name, *given, client=client_of(request), gone=gone, keeps=keeps)
     return Response(found, media_type="application/json")
 
 

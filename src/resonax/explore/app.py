@@ -96,25 +96,30 @@ async def _setting(request: Request) -> dict[str, Any]:
     return asked_setting(take(await body_of(request), ("setting",))["setting"])
 
 
+async def _known(request: Request, lane: str, name: str, *given: Any) -> Response:
+    """Answer what theory says: the same to the same question, so that it is computed once."""
+    return await computed(request, lane, name, *given, keeps=True)
+
+
 async def _verdict(request: Request) -> Response:
-    return await computed(request, "verdict", f"{_THEORY}:judge", await _setting(request))
+    return await _known(request, "verdict", f"{_THEORY}:judge", await _setting(request))
 
 
 async def _spectrum(request: Request) -> Response:
-    return await computed(request, "beside", f"{_BESIDE}:find_spectrum", await _setting(request))
+    return await _known(request, "beside", f"{_BESIDE}:find_spectrum", await _setting(request))
 
 
 async def _safe(request: Request) -> Response:
-    return await computed(request, "beside", f"{_BESIDE}:find_safe", await _setting(request))
+    return await _known(request, "beside", f"{_BESIDE}:find_safe", await _setting(request))
 
 
 async def _runs(request: Request) -> Response:
     asked = asked_runs(await body_of(request))
-    return await computed(request, "beside", f"{_BESIDE}:follow_runs", *asked)
+    return await _known(request, "beside", f"{_BESIDE}:follow_runs", *asked)
 
 
 async def _map(request: Request) -> Response:
-    return await computed(request, "map", f"{_THEORY}:make_map", *asked_map(await body_of(request)))
+    return await _known(request, "map", f"{_THEORY}:make_map", *asked_map(await body_of(request)))
 
 
 def _nothing() -> None:

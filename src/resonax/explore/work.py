@@ -22,6 +22,7 @@ __all__ = ["Desk", "Ticket"]
 
 _LANES = ("map", "verdict", "beside")
 _MOST = 64  # requests that may wait in a lane
+_KEPT = 64  # answers that are given again
 _LOADING = threading.Lock()
 
 
@@ -74,6 +75,7 @@ class Desk:
         }
         self._wanted: dict[str, set[Ticket]] = {lane: set() for lane in _LANES}
         self._latest: dict[tuple[str, str], Ticket] = {}
+        self._answers: dict[tuple[str, str], bytes] = {}  # the one that was last asked for last
 
     async def do(
         self,
@@ -82,6 +84,7 @@ class Desk:
         *given: Any,
         client: str = "",
         gone: Callable[[], Awaitable[None]] | None = None,
+        keeps: bool = False,
     ) -> bytes:
         """Return what ``name(check, *given)`` returns, as JSON.
 
@@ -97,11 +100,16 @@ class Desk:
             Who asks: a newer request of the same client for the same function replaces this one.
         gone
             Returns when nobody waits for the answer any more.
+        keeps
+            Whether the answer depends on nothing but what is given: it is then given again.
         """
         ticket, key, wanted = Ticket(), (client, name), self._wanted[lane]
         if client and (older := self._latest.pop(key, None)) is not None:
             older.drop()
             wanted.discard(older)
+        question = (name, json.dumps(given, sort_keys=True)) if keeps else None
+        if question in self._answers:
+            return self._keep(question, self._answers[question])
         if len(wanted) >= _MOST:
             raise RequestError("Too many requests wait: try again in a moment.", 503)
         wanted.add(ticket)
@@ -115,7 +123,7 @@ class Desk:
                 await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
                 if not work.done():
                     raise Superseded
-            return await work
+            return self._keep(question, await work)
         except asyncio.CancelledError:
             if work.cancelled() and not _is_cancelling():
                 raise Superseded from None
@@ -128,6 +136,15 @@ class Desk:
                 leaving.cancel()
             if self._latest.get(key) is ticket:
                 del self._latest[key]
+
+    def _keep(self, question: tuple[str, str] | None, answer: bytes) -> bytes:
+        """Keep the answer to a question, if it is one to be kept; the oldest goes for it."""
+        if question is not None:
+            self._answers.pop(question, None)
+            self._answers[question] = answer
+            if len(self._answers) > _KEPT:
+                del self._answers[next(iter(self._answers))]
+        return answer
 
     def warm_up(self, lane: str, name: str) -> None:
         """Let a lane call ``name(check)`` when it is free, for what it loads and compiles."""
