@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import weakref
 
 import pytest
 import torch
+from torch.nn.functional import mse_loss
 
+from resonax.torch import Guard
 from resonax.torch.batches import form_of
 from resonax.torch.copies import Copies
 
@@ -72,6 +75,21 @@ def test_the_order_of_a_tensor_in_memory_stays():
 def test_copies_begin_where_tensors_of_their_own_would():
     copies = Copies()
     assert all(one.data_ptr() % 64 == 0 for k in range(40) for one in made(copies, k))
+
+
+def test_a_guard_that_is_closed_lets_go_of_the_memory_of_its_batches():
+    model = torch.nn.Linear(5, 1)
+    guard = Guard(model, torch.optim.Adam(model.parameters()), instrument="replay")
+    ends = []
+    for _ in range(40):
+        batch = torch.randn(3, 5), torch.randn(3, 1)
+        guard.step(lambda x, y: mse_loss(model(x), y), *batch)
+        kept = guard._inner._steps[-1:]
+        ends += [weakref.ref(one) for kept, _ in kept for one in kept.parts[0]]
+    del kept
+    assert sum(one() is not None for one in ends) > 40
+    guard.close()
+    assert not any(one() is not None for one in ends)
 
 
 def test_copies_can_be_saved():

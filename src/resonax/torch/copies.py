@@ -48,6 +48,10 @@ class Copies:
             self._slots = self._next_slots(tensors)
         return _filled(self._slots.pop(), tensors) if self._slots else copy_alone(tensors)
 
+    def clear(self) -> None:
+        """Let go of all memory; copies that somebody holds stay."""
+        self._blocks, self._slots = [], []
+
     def _next_slots(self, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
         """Return places for copies; none where a block makes no sense."""
         if not all(map(_is_plain, tensors)):
@@ -55,7 +59,8 @@ class Copies:
         blocks = self._blocks
         free = next((place for place, one in enumerate(blocks) if one.is_free()), None)
         if free is None:
-            self._blocks = [*blocks[-_MOST:], _Block(tensors)]
+            known = [] if _sharing is None else blocks[-_MOST:]
+            self._blocks = [*known, _Block(tensors)]
         else:  # somebody keeps those before it longer than the guard does
             self._blocks = [*blocks[free + 1 :], blocks[free]]
         return self._blocks[-1].slots[::-1]

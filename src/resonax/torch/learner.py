@@ -81,6 +81,11 @@ class TorchLearner:
             return tuple(self._copies.of(part, form))
         return with_tensors(part, iter(self._copies.of(tensors_of(part), form)))
 
+    def clear(self) -> None:
+        """Let go of memory that is kept for more batches."""
+        self._copies.clear()
+        self.random.clear()
+
     def alone(self, batch: KeptBatch) -> KeptBatch:
         """Return a batch in memory of its own, without that of the batches around it."""
         made = iter(copy_alone(tensors_of((batch.parts, batch.random.torch))))

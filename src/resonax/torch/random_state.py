@@ -109,6 +109,10 @@ class RandomStates:
             self.seen = count, draws, draws_others
         self._now = None
 
+    def clear(self) -> None:
+        """Let go of memory that is kept for more states."""
+        self._copies.clear()
+
     def _read_torch(self) -> tuple[Tensor, ...]:
         return tuple([read() for read in self._readers])
 

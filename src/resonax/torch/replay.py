@@ -297,3 +297,4 @@ class ReplayInstrument:
         self._ended = self.report()
         emptied = replace(self._run.state, ladder=ladders.EMPTY, reservoir=(), marked=())
         self._run = replace(self._run, state=emptied)
+        self._learner.clear()
