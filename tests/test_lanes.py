@@ -32,8 +32,8 @@ from resonax.simulation import Training, choice, lane_laws, network_batches, sim
 from resonax.simulation import random_numbers as of_jax
 from resonax.simulation.batches import split
 from resonax.simulation.position_form import init_state, update_weights
+from resonax.sweeps.computation import Computation
 from resonax.sweeps.devices import describe_device
-from resonax.sweeps.runner import Computation
 
 LANES = 8
 

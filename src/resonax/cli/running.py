@@ -24,7 +24,7 @@ from resonax.results import Place, Remote, clear, locked, make_folder
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from resonax.sweeps.runner import Computation
+    from resonax.sweeps.computation import Computation
 
 __all__ = ["draw", "figure_path", "holding", "progress_bars", "save_figures", "say_done"]
 

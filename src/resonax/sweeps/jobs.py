@@ -16,8 +16,8 @@ from resonax.sweeps.heartbeat import signs_of_life
 from resonax.sweeps.regions import join_arrays
 
 if TYPE_CHECKING:
+    from resonax.sweeps.computation import Computation
     from resonax.sweeps.experiment import Arrays, Experiment, Part
-    from resonax.sweeps.runner import Computation
 
 __all__ = ["Failure", "Job", "Ledger", "TasksFailed", "do", "seconds_of"]
 
@@ -213,6 +213,8 @@ class Ledger:
             parts[job.part or 0, job.piece] = arrays
             if len(parts) == 1 + sum(part.pieces for part in job.computation.experiment.also):
                 del self._found[job.id, task]
+                if not job.computation.path.exists():
+                    job.computation.open(())
                 stored = job.of((task,))._replace(part=None, piece=0, on_device=False)
                 follow.append(stored._replace(found={task: _whole(job.computation, parts)}))
         return follow
@@ -241,7 +243,8 @@ class Ledger:
         if not job.tasks:
             return [job]
         job = job._replace(tasks=tuple(n for n in job.tasks if not self._has_failed(job, n)))
-        pending = [task for task in job.tasks if not job.computation.is_finished(task)]
+        is_there = job.computation.path.exists()
+        pending = [n for n in job.tasks if not (is_there and job.computation.is_finished(n))]
         made = (len(job.tasks) - len(pending)) / job.computation.tasks
         self.progress(job.id, made - self._told.pop(job.number, 0.0))
         if (

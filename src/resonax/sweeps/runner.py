@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import logging
-import pickle
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from resonax.checks import ArgumentError
-from resonax.executors.executor import Advance, Executor, Serial
-from resonax.labels import versions
-from resonax.results import Place, Store, as_place
+from resonax.executors.executor import Executor, Serial
+from resonax.results import Place, as_place
+from resonax.sweeps.computation import Computation
 from resonax.sweeps.devices import find_device
-from resonax.sweeps.experiment import Arrays, Experiment
+from resonax.sweeps.experiment import Experiment
 from resonax.sweeps.heartbeat import forget_signs
 from resonax.sweeps.jobs import Job, Ledger, TasksFailed, do
-from resonax.sweeps.regions import cut_region, is_box, join_regions, split_arrays
 from resonax.sweeps.sharing import schedule, schedule_parts, shard_tasks
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Computation", "Outcome", "run_experiments"]
+__all__ = ["Outcome", "run_experiments"]
 
-_LOG = logging.getLogger("resonax")
 _PIECES = 4  # that a worker of a cluster gets of the work, or more
-
-
-@lru_cache(maxsize=64)
-def _unpack(packed: bytes) -> Computation:
-    """Return a computation that was sent here, the same one for all of its jobs."""
-    return Computation(*pickle.loads(packed))
 
 
 @dataclass(frozen=True)
@@ -53,159 +42,6 @@ class Outcome:
     def dataset(self) -> xr.Dataset:
         """All that is stored, read when it is asked for."""
         return self.computation.load() if self.read is None else self.read
-
-
-@dataclass(frozen=True)
-class Computation:
-    """An experiment and the store it goes to, ``<folder>/<id>.zarr``.
-
-    One process opens it, and then any may make some of the tasks that are missing. The bits of a
-    result depend on seed, precision and device, which are part of its specification.
-    """
-
-    experiment: Experiment
-    folder: Place
-    seed: int
-    device: str
-    double: bool
-
-    @property
-    def path(self) -> Place:
-        """Where the results are."""
-        return self.folder / f"{self.experiment.id}.zarr"
-
-    @cached_property
-    def _specification(self) -> dict[str, Any]:
-        """All that the numbers depend on."""
-        found = {
-            **self.experiment.specification,
-            "seed": self.seed,
-            "precision": "double" if self.double else "single",
-            "device": self.device,
-        }
-        if self.experiment.networks:
-            from resonax.simulation import network_loop
-
-            found["networks"] = network_loop(self.device)
-        return found
-
-    @cached_property
-    def tasks(self) -> int:
-        """How many tasks there are."""
-        return self.experiment.layout.count()
-
-    @cached_property
-    def _packed(self) -> bytes:
-        """What a worker needs of it, made once: the costs of all tasks are not of it."""
-        also = tuple(part._replace(seconds=()) for part in self.experiment.also)
-        experiment = replace(self.experiment, groups=(), seconds=(), judges=(), also=also)
-        return pickle.dumps((experiment, self.folder, self.seed, self.device, self.double))
-
-    def __reduce__(self) -> Any:
-        return _unpack, (self._packed,)
-
-    @cached_property
-    def _store(self) -> Store:
-        return Store.at(self.path, self.experiment.layout, self._specification, versions())
-
-    def open(self, among: Iterable[int] | None = None) -> tuple[int, ...]:
-        """Make the store or take it up; return the tasks, ``among`` some, that are missing."""
-        words = {"title": self.experiment.title, "paper": self.experiment.paper}
-        attributes = {**self.experiment.attributes, **words}
-        layout = self.experiment.layout
-        store = Store.open(self.path, layout, self._specification, attributes, versions())
-        missing = store.missing(among)
-        if damaged := len(store.marked().intersection(missing)):
-            share = f"{damaged} of {self.tasks} tasks"
-            _LOG.warning("%s: %s damaged or missing, computed again", self.path, share)
-        return tuple(missing)
-
-    def marked(self) -> set[int]:
-        """Return the tasks that were stored once, by one listing, without a look at the numbers."""
-        return self._store.marked()
-
-    def is_finished(self, number: int) -> bool:
-        """Return whether a task is stored, whoever made it."""
-        return self._store.is_finished(self._store.tasks[number])
-
-    def compute(
-        self, numbers: Sequence[int], part: int, advance: Advance, piece: int = 0, pieces: int = 1
-    ) -> dict[int, Arrays]:
-        """Return some variables of tasks: those that one of their parts computes.
-
-        Several tasks must be such as `is_joined` says; of a single one it may be a piece of the
-        part. ``advance`` is told the share of the whole experiment that was just finished.
-        """
-        parts, told = self.experiment.parts, 0.0
-        share = len(numbers) / self.tasks / len(parts) / pieces
-
-        def tell(done: float) -> None:
-            nonlocal told
-            told += done
-            advance(share * done)
-
-        regions = [self._store.tasks[number].region for number in numbers]
-        region = join_regions(regions)
-        if pieces > 1:
-            along = self.experiment.also[part - 1].along
-            size = len(self.experiment.layout.coords[along])
-            region = cut_region(region, along, size, piece, pieces)
-        try:
-            found = parts[part](region, self.seed, self.double, tell)
-        except ArgumentError:  # what only the computation can tell
-            self._discard()
-            raise
-        advance(share * (1.0 - told))
-        return dict(zip(numbers, split_arrays(found, self.experiment.dims, regions), strict=True))
-
-    def is_joined(self, numbers: Sequence[int]) -> bool:
-        """Return whether tasks are computed as one."""
-        if not any(set(numbers) <= set(group) for group in self.experiment.joined):
-            return False
-        return is_box([self._store.tasks[number].region for number in numbers])
-
-    def store(self, number: int, found: Arrays) -> None:
-        """Store the variables of a task, unless another process has done so by now."""
-        if not self.is_finished(number):
-            self._store.write(self._store.tasks[number], found)
-
-    def make(self, number: int, advance: Advance) -> None:
-        """Compute and store a task, unless it is stored.
-
-        A task that is stored by now is left alone: another process may have made it, or this one
-        before it was told to do its job again.
-        """
-        if self.is_finished(number):
-            advance(1 / self.tasks)
-            return
-        found: Arrays = {}
-        for part in range(len(self.experiment.parts)):
-            found |= self.compute([number], part, advance)[number]
-        self._store.write(self._store.tasks[number], found)
-
-    def _discard(self) -> None:
-        """Remove a store without any result: it would refuse the sweep once that is corrected."""
-        if not self._store.marked():
-            self._store.remove()
-
-    def count_growing(self) -> tuple[int, int]:
-        """Return how many cells have a rate above 0, and how many have a rate, part by part."""
-        grow = cells = 0
-        for rate in self._store.parts("rate"):
-            grow += int((rate > 0).sum())
-            cells += int((rate == rate).sum())  # not nan
-        return grow, cells
-
-    def load(self, names: Iterable[str] | None = None, most: int | None = None) -> xr.Dataset:
-        """Return what is stored, with the labels of its panels; it must be complete.
-
-        ``names`` and ``most`` are those of `Store.load`: of many results, what is needed.
-        """
-        dataset, labels = self._store.load(names, most), self.experiment.labels
-        if labels:
-            words = [labels.get(str(name), str(name)) for name in dataset.panel.values]
-            dataset = dataset.assign_coords(label=("panel", words))
-        return dataset
 
 
 def run_experiments(
@@ -273,8 +109,10 @@ def run_experiments(
     own = shard_tasks(wanted, *shard) if shard else {}
     jobs: list[Job] = []
     for name, computation in made.items():
-        missing = set(computation.open(own.get(name)))
-        marked = computation.marked()
+        if is_owned and shard is None and not computation.path.exists():
+            missing, marked = set(range(computation.tasks)), set()  # made when there is a result
+        else:
+            missing, marked = set(computation.open(own.get(name))), computation.marked()
         ledger.progress(name, len(marked - missing) / computation.tasks)
         ledger.left[name] = len(missing)
         job = Job(computation, (), None if is_remote else finish, on_device=kind != "cpu")
