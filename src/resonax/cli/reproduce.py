@@ -23,7 +23,10 @@ from resonax.results import Place
 from resonax.sweeps.devices import check_device, describe_device, find_device
 
 if TYPE_CHECKING:
-    from resonax.sweeps.experiment import Experiment
+    import xarray as xr
+
+    from resonax.sweeps.experiment import Experiment, Judge
+    from resonax.sweeps.judgement import Claim
     from resonax.sweeps.runner import Outcome
 
 __all__ = ["reproduce"]
@@ -82,6 +85,13 @@ def reproduce(
             from resonax.sweeps.runner import run_experiments
 
             experiments = _chosen(ids, scale, networks)
+            data: dict[str, xr.Dataset] = {}
+            judged: dict[Judge, Claim] = {}
+
+            def read(name: str, dataset: xr.Dataset) -> None:  # judge what can be judged by now
+                data[name] = dataset
+                judge(experiments, data, judged)
+
             _, name = find_device(executor, device)
             with progress_bars() as progress:
                 outcomes = run_experiments(
@@ -95,10 +105,10 @@ def reproduce(
                     progress=progress,
                     finish=draw,
                     done=say_done,
-                    reads=True,
+                    read=read,
                 )
             if dismiss := getattr(executor, "dismiss", None):
-                dismiss()  # processes end while this one judges
+                dismiss()  # processes end while this one writes the report
             if len(outcomes) < len(experiments):
                 words = f"part {work.shard} is done; resonax status {out} says what is left"
                 show_line(words, Console())
@@ -106,7 +116,8 @@ def reproduce(
             command = " ".join(["resonax reproduce", *ids, f"--scale {scale} --seed {seed}"])
             if not networks:
                 command += " --no-networks"
-            _finish(outcomes, out, scale, seed, name, command, began, as_json)
+            claims = judge(experiments, data, judged)
+            _finish(outcomes, claims, out, scale, seed, name, command, began, as_json)
 
 
 def _chosen(ids: tuple[str, ...], scale: str, networks: bool) -> list[Experiment]:
@@ -122,14 +133,16 @@ def _load_reports() -> None:
     import xarray.backends
     import zarr  # noqa: F401
 
-    import resonax.reports.claims
-    import resonax.reports.reproduction  # noqa: F401
+    import resonax.reports.claims  # noqa: F401
+    from resonax.reports.reproduction import Report, render
 
     xarray.backends.list_engines()
+    render(Report((), (), "smoke", 0, "", {}, 0.0, ""))  # reads the templates, too
 
 
 def _finish(
     outcomes: list[Outcome],
+    claims: list[Claim],
     out: Place,
     scale: str,
     seed: int,
@@ -138,13 +151,11 @@ def _finish(
     began: float,
     as_json: bool,
 ) -> None:
-    """Judge the claims, write the report, and say where everything is."""
+    """Write the claims and the report, and say where everything is."""
     from resonax.labels import versions
     from resonax.reports.claims import plain_claims, write_claims
     from resonax.reports.reproduction import Report, Section, write_report
 
-    experiments = [outcome.experiment for outcome in outcomes]
-    claims = judge(experiments, {one.experiment.id: one.dataset for one in outcomes})
     page = write_report(
         Report(
             sections=tuple(

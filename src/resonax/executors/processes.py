@@ -7,7 +7,8 @@ that would be left behind.
 
 Libraries take seconds to load. Where processes can be forked, one that does nothing else loads them
 once, and all workers are copies of it: jax is loaded there, but not yet used, which is safe. The
-cores are shared out too: each process has as many threads as there are cores for it.
+cores are shared out too: each process has as many threads as there are cores for it, and one where
+others own a GPU.
 
 Processes that share a GPU take turns on it, and each takes a while to begin to use it. So some may
 own one: they are started at once, by themselves, and load only what they need. The others see
@@ -48,6 +49,9 @@ __all__ = [
 
 _MOST = 16  # more would ask for more memory than they save time
 THREADS = ("PJRT_NPROC", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")  # of jax, NumPy and SciPy
+# NumPy and SciPy start as many threads as there are cores when they are loaded, and these spin for
+# a while: those of several processes would keep all cores from loading anything.
+_QUIET: dict[str, str] = dict.fromkeys(THREADS[1:], "1")
 
 
 def count_cores() -> int:
@@ -129,15 +133,15 @@ def worker_processes(
         copied = multiprocessing.get_context("forkserver")
         copied.set_forkserver_preload([libraries])
     few: dict[str, str] = {name: str(max(count_cores() // count, 1)) for name in THREADS}
-    if owners:
-        few["JAX_PLATFORMS"] = "cpu"
+    if owners:  # one thread each, however many there are: programs are kept by their threads
+        few = {**dict.fromkeys(THREADS, "1"), "JAX_PLATFORMS": "cpu"}
 
     def start(place: int) -> Worker:
         is_owner, own = place < owners, {}
         if devices and is_owner == bool(owners):
             own = {"CUDA_VISIBLE_DEVICES": devices[place % len(devices)]}
         # A worker that is half started would complain.
-        given = {"XLA_FLAGS": GRAPHS} if is_owner else few
+        given = {"XLA_FLAGS": GRAPHS, **_QUIET} if is_owner else few
         with defer_interrupts(), _environment(given), _blocked_interrupts():
             return _start(alone if is_owner else copied, place, own)
 
@@ -149,7 +153,8 @@ def worker_processes(
         if owners and copied is not alone:  # it loads libraries while this process goes on
             with defer_interrupts(), _environment(few), _blocked_interrupts():
                 forkserver.ensure_running()
-        yield workers
+        with _environment(_QUIET if owners else {}):  # this process does not compute either
+            yield workers
     except BaseException:
         workers.end()
         raise

@@ -135,23 +135,27 @@ class Workers:
                 return job
         return None
 
+    def _hand_out(self, function: Do, waiting: deque[Job]) -> None:
+        """Give jobs to the workers that have none; first to those that have loaded more."""
+        for worker in sorted(self._workers.values(), key=lambda one: not one.has_idled):
+            if worker.is_busy:
+                continue
+            if (job := self._next(waiting, worker.place)) is not None:
+                worker.give(function, job)
+            elif self.idle and worker.place >= self.owners and not worker.has_idled:
+                worker.give(_prepare, [self.idle])
+                worker.is_preparing = worker.has_idled = True
+
     def run(self, function: Do, jobs: Sequence[Job], advance: Tell, then: Then) -> None:
         """Do some jobs, and those that follow from them; an error of a job is raised here."""
         waiting = deque(jobs)
-        self.start(first=len(self._workers))  # those that have not been started yet
+        self._hand_out(function, waiting)  # owners begin while the others are started
         if self.meanwhile:
             threading.Thread(target=self.meanwhile, daemon=True).start()
             self.meanwhile = None
+        self.start(first=len(self._workers))  # those that have not been started yet
         while True:
-            # First those that have loaded what others would have to load now.
-            for worker in sorted(self._workers.values(), key=lambda one: not one.has_idled):
-                if worker.is_busy:
-                    continue
-                if (job := self._next(waiting, worker.place)) is not None:
-                    worker.give(function, job)
-                elif self.idle and worker.place >= self.owners and not worker.has_idled:
-                    worker.give(_prepare, [self.idle])
-                    worker.is_preparing = worker.has_idled = True
+            self._hand_out(function, waiting)
             busy = [worker for worker in self._workers.values() if worker.is_busy]
             if not waiting and all(worker.is_preparing for worker in busy):
                 return

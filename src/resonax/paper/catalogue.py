@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from resonax.checks import suggest
 
 if TYPE_CHECKING:
-    from resonax.sweeps.experiment import Datasets, Experiment
+    from resonax.sweeps.experiment import Datasets, Experiment, Judge
     from resonax.sweeps.judgement import Claim
 
 __all__ = ["EXPERIMENTS", "IN_PARTS", "SCALES", "catalogue", "check_names", "judge"]
@@ -69,11 +69,18 @@ def catalogue(ids: tuple[str, ...] = (), scale: str = "smoke") -> list[Experimen
     return [(resolve_name(entry) if isinstance(entry, str) else entry)(scale) for entry in chosen]
 
 
-def judge(experiments: Sequence[Experiment], data: Datasets) -> list[Claim]:
-    """Return every claim on these experiments for which the results are there."""
-    return [
-        one.function(data)
-        for experiment in experiments
-        for one in experiment.judges
-        if all(name in data for name in (experiment.id, *one.also))
-    ]
+def judge(
+    experiments: Sequence[Experiment], data: Datasets, judged: dict[Judge, Claim] | None = None
+) -> list[Claim]:
+    """Return every claim on these experiments for which the results are there.
+
+    ``judged`` keeps what it returns, and a claim that is in it already is not judged again.
+    """
+    judged = {} if judged is None else judged
+    found = []
+    for experiment in experiments:
+        for one in experiment.judges:
+            if one not in judged and all(name in data for name in (experiment.id, *one.also)):
+                judged[one] = one.function(data)
+            found += [judged[one]] if one in judged else []
+    return found

@@ -31,7 +31,6 @@ class Outcome:
 
     computation: Computation
     seconds: float | None
-    read: xr.Dataset | None = None  # all that is stored, if it was read already
 
     @property
     def experiment(self) -> Experiment:
@@ -41,7 +40,7 @@ class Outcome:
     @cached_property
     def dataset(self) -> xr.Dataset:
         """All that is stored, read when it is asked for."""
-        return self.computation.load() if self.read is None else self.read
+        return self.computation.load()
 
 
 def run_experiments(
@@ -56,7 +55,7 @@ def run_experiments(
     progress: Callable[[str, float], None] | None = None,
     finish: Callable[[Computation], None] | None = None,
     done: Callable[[str], None] | None = None,
-    reads: bool = False,
+    read: Callable[[str, xr.Dataset], None] | None = None,
 ) -> list[Outcome]:
     """Run experiments into stores below a folder, and return what is stored.
 
@@ -85,18 +84,18 @@ def run_experiments(
         to send it to other processes, if that has any. Those of a cluster leave it to this one.
     done
         Told the id of an experiment that is finished.
-    reads
-        Whether each is read as soon as it is finished, while the executor goes on with others.
+    read
+        Told the id of an experiment that is finished and all that is stored of it, in this process,
+        while the executor goes on with others.
     """
     executor = executor or Serial()
     is_remote = getattr(executor, "is_remote", False)
-    read: dict[str, xr.Dataset] = {}
 
     def finished(name: str) -> None:
         if done:
             done(name)
-        if reads:
-            read[name] = made[name].load()
+        if read:
+            read(name, made[name].load())
 
     ledger = Ledger(progress or (lambda *_: None), finished, shard is None)
     wanted = list(experiments)
@@ -129,10 +128,9 @@ def run_experiments(
     if ledger.failures:
         raise TasksFailed(sorted(ledger.failures))
     is_whole = {name: len(one.marked()) == one.tasks for name, one in made.items()}
-    whole = [item for item in wanted if is_whole[item.id]]
-    for item in whole:
-        forget_signs(place, item.id)
+    whole = [item.id for item in wanted if is_whole[item.id]]
+    for name in whole:
+        forget_signs(place, name)
         if finish and is_remote:
-            finish(made[item.id])
-    names = [item.id for item in whole]
-    return [Outcome(made[name], ledger.seconds.get(name), read.get(name)) for name in names]
+            finish(made[name])
+    return [Outcome(made[name], ledger.seconds.get(name)) for name in whole]
