@@ -43,7 +43,7 @@ docs: $(VENV)/.test
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyrefly check --output-format min-text
 	$(BIN)/lint-imports
 
 test-slow: $(VENV)/.test

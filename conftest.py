@@ -16,7 +16,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "docs" / "extensions"))
 
-from quick_compilation import quick_compilation  # pyright: ignore[reportMissingImports]
+from quick_compilation import quick_compilation
 
 os.environ.setdefault("XLA_FLAGS", quick_compilation())  # the slow tests compile as users do
 # Two workers have a core each: threads of BLAS or of torch would fight for it. Both read this when

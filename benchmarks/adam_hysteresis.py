@@ -28,7 +28,7 @@ WINDOW, WINDOWS, SHOWN = 1000, 30, (0, 1, 2, 4, 9, 19, 29)
 
 def train(problem: Problem, start: Branch, runs: int, seed: int) -> np.ndarray:
     """Return the mean square of the error in each window, (windows, runs), from a level."""
-    optimizer = problem.optimizer.transform()  # pyright: ignore[reportAttributeAccessIssue]
+    optimizer = problem.optimizer.transform()
     weights = problem.size
 
     def run(key: Any) -> Any:
@@ -39,7 +39,7 @@ def train(problem: Problem, start: Branch, runs: int, seed: int) -> np.ndarray:
         def step(carry: Any, index: Any) -> tuple[tuple, Any]:
             error, state, place = carry
             place, law = problem.process.draw_step(jax.random.fold_in(walk, index), place, index)
-            (row,) = problem.model.apply(law.sample(jax.random.fold_in(draw, index), (1,)))  # pyright: ignore[reportAttributeAccessIssue]
+            (row,) = problem.model.apply(law.sample(jax.random.fold_in(draw, index), (1,)))  # pyrefly: ignore[missing-attribute]
             noise = jax.random.normal(jax.random.fold_in(noise_key, index))
             residual = row @ error - jnp.sqrt(problem.noise) * noise
             moves, state = optimizer.update(2 * residual * row, state, error)

@@ -22,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -72,7 +73,7 @@ def make_stream(seed: int, index: int, most: int = MOST) -> Stream:
     epochs = max(1, min(epochs, MOST // rows))
     lr = float(np.exp(rng.uniform(np.log(0.003), np.log(0.03))))
     momentum = float(rng.choice(MOMENTA))
-    kwargs: dict = {}
+    kwargs: dict[str, Any] = {}
     if family in ("iid", "heavy"):
         columns = int(rng.choice([1, 2, 5]))
         if rng.random() < 0.5:  # near the largest step size of independent rows
@@ -103,7 +104,8 @@ def make_stream(seed: int, index: int, most: int = MOST) -> Stream:
         momentum = float(rng.choice([0.9, 0.95, 0.97]))
         make = _switching(int(rng.integers(3, 31)), int(rng.choice([1, 2, 5])))
     elif family == "trend":
-        make, kwargs = _trend(float(rng.uniform(0.5, 3))), {"stationary": False}
+        make = _trend(float(rng.uniform(0.5, 3)))
+        kwargs = {"stationary": False}
     else:
         make = _heteroscedastic(float(rng.uniform(0.3, 1.2)), float(rng.uniform(5, 200)))
     return Stream(family, rows, epochs, lr, momentum, make, **kwargs)

@@ -74,10 +74,9 @@ class Trial:
 
     def start(self) -> int:
         """Start the command in a copy of this process; return its number."""
-        number = os.fork()
+        number, status = os.fork(), 1
         if number:
             return number
-        status = 1
         try:
             os.setsid()
             self.run()
@@ -87,8 +86,7 @@ class Trial:
             status = 2
         except BaseException as error:
             print(f"  {type(error).__name__}: {error}", file=sys.stderr)
-        finally:
-            os._exit(status)
+        os._exit(status)
 
     def count_begun(self) -> int:
         """Return how many tasks were begun."""

@@ -55,7 +55,7 @@ def text() -> dict[str, np.ndarray]:
 def recordings() -> dict[str, np.ndarray]:
     """Return inputs of each recording with the target as the last column."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-    from recordings import RECORDINGS  # pyright: ignore[reportMissingImports]
+    from recordings import RECORDINGS
 
     made = {name: make() for name, make in RECORDINGS.items()}
     return {f"recording {name}": np.column_stack(both) for name, both in made.items()}
@@ -70,7 +70,7 @@ def stored() -> dict[str, np.ndarray]:
 
 def main() -> None:
     whole = digits() | text() | recordings()
-    np.savez_compressed(sys.argv[1], **{key: whole[key] for key in sorted(whole)})  # pyright: ignore
+    np.savez_compressed(sys.argv[1], **{key: whole[key] for key in sorted(whole)})  # pyrefly: ignore[bad-argument-type]
     print(f"{Path(sys.argv[1]).stat().st_size / 2**20:.1f} MiB")
 
 

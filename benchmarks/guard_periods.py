@@ -296,7 +296,7 @@ def main() -> None:
             found[name] = sweep(name, steps, seeds, periods[name])
             if store is not None:
                 rows = {f"{a}/{b}": np.stack(c) for a, d in found.items() for b, c in d.items()}
-                np.savez(store, **rows)  # pyright: ignore[reportArgumentType]
+                np.savez(store, **rows)  # pyrefly: ignore[bad-argument-type]
         judge(name, found[name], periods[name])
     if options.figure:
         draw(options.figure, {name: found[name] for name in options.names}, periods)

@@ -190,7 +190,7 @@ def recording(name: str, path: str | None) -> np.ndarray:
         inputs = np.load(path)[name]
     else:
         sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-        from recordings import RECORDINGS  # pyright: ignore[reportMissingImports]
+        from recordings import RECORDINGS
 
         inputs = RECORDINGS[name]()[0][:ROWS]
     spread = inputs.std(axis=0)
@@ -314,9 +314,10 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.write_sets:
         sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-        from recordings import RECORDINGS  # pyright: ignore[reportMissingImports]
+        from recordings import RECORDINGS
 
-        np.savez(asked.write_sets, **{name: RECORDINGS[name]()[0][:ROWS] for name in SETS})
+        rows: Any = {name: RECORDINGS[name]()[0][:ROWS] for name in SETS}
+        np.savez(asked.write_sets, **rows)
         return
     problems, orders, trained = (50, 1_000_000, 20) if asked.full else (6, 6_000, 2)
     parts, good = asked.parts.split(","), True

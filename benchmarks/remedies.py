@@ -26,7 +26,7 @@ def nlms(step: float = 0.05) -> optax.GradientTransformationExtraArgs:
         power = 2 * jnp.sum(rows**2)
         return jax.tree.map(lambda g: -step * g / (1e-6 + power), updates), state
 
-    return optax.GradientTransformationExtraArgs(lambda _: (), update)  # pyright: ignore
+    return optax.GradientTransformationExtraArgs(lambda _: (), update)  # pyrefly: ignore[bad-argument-type]
 
 
 def reset_on_spike(lr: float, momentum: float) -> optax.GradientTransformationExtraArgs:
@@ -45,7 +45,7 @@ def reset_on_spike(lr: float, momentum: float) -> optax.GradientTransformationEx
     def init(params: Any) -> Any:
         return optax.tree.zeros_like(params), jnp.asarray(jnp.inf)
 
-    return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore
+    return optax.GradientTransformationExtraArgs(init, update)  # pyrefly: ignore[bad-argument-type]
 
 
 def methods(lr: float) -> dict[str, optax.GradientTransformationExtraArgs]:

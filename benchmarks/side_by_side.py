@@ -88,7 +88,7 @@ def train(
     ``judge`` is called after each step with a function of inputs, (runs, ...) to (runs, ...).
     """
     device = data[0].device
-    weights, buffers = stack_module_state([model.to(device) for model in models])  # pyright: ignore
+    weights, buffers = stack_module_state([model.to(device) for model in models])
     weights = {key: one.detach() for key, one in weights.items()}
     name, lr, own = optimizer
     momenta = torch.tensor([float(m) if m[0] == "0" else own for m in methods], device=device)

@@ -58,7 +58,7 @@ def _hear(event: str, duration_secs: float, **_: Any) -> None:
 @functools.cache
 def watch() -> None:
     """Note imports, and what jax says of tracing and compiling, from now on."""
-    loader: Any = importlib._bootstrap  # pyright: ignore[reportAttributeAccessIssue]
+    loader: Any = importlib._bootstrap
     load, depth = loader._find_and_load, [0]
 
     def timed(*arguments: Any) -> Any:
@@ -155,7 +155,7 @@ def child(given: argparse.Namespace, out: Path) -> None:
     from resonax.cli import work
 
     if given.owners:
-        work._OWNERS = given.owners  # pyright: ignore[reportAttributeAccessIssue]
+        work._OWNERS = given.owners
     start, traced = work.start_executor, []
 
     @contextlib.contextmanager
@@ -164,7 +164,7 @@ def child(given: argparse.Namespace, out: Path) -> None:
             traced.append(Traced(executor))
             yield traced[0]
 
-    work.start_executor = start_traced  # pyright: ignore[reportAttributeAccessIssue]
+    work.start_executor = start_traced  # pyrefly: ignore[bad-assignment]
     command.reproduce(
         tuple(given.ids),
         scale=given.scale,

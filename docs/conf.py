@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
-from quick_compilation import quick_compilation  # pyright: ignore[reportMissingImports]
+from quick_compilation import quick_compilation
 
 os.environ.setdefault("XLA_FLAGS", quick_compilation())
 

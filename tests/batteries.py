@@ -38,7 +38,7 @@ def pass_battery(result: Result, folder: Path) -> None:
     is_map = name == "StabilityMap"
     again = rx.load(result.save(folder / f"result{'.nc' if is_map else '.json'}"))
     if is_map:
-        assert again.identical(result._dataset)  # pyright: ignore[reportAttributeAccessIssue]
+        assert again.identical(result._dataset)
         again = again.resonax
     else:
         same(result, again)

@@ -213,7 +213,7 @@ def test_violent_growth_is_never_mistaken_for_rest():
     X = X.copy()
     X[::50, 1] = 50.0
     lrs = np.geomspace(0.01, 1e4, 30)
-    optimizer = Momentum(lrs, np.full(30, 0.9))  # pyright: ignore[reportArgumentType]
+    optimizer = Momentum(lrs, np.full(30, 0.9))
     found = subject(X, None, optimizer).measure()
     for values in (found.rate, found.low, found.high):
         assert np.isfinite(values).all()

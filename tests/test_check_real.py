@@ -55,7 +55,7 @@ def subject(X: np.ndarray, intercept_lr: float | None) -> Subject:
     recording = Recording(X.astype(np.float32), None, ("x",) * X.shape[1], None, "array", ())
     model = principal_axes(Linear(), recording.inputs, intercept_lr)
     momenta, lrs = (axis.ravel() for axis in np.meshgrid(MOMENTA, LRS, indexing="ij"))
-    optimizer = Momentum(lrs, momenta)  # pyright: ignore[reportArgumentType]
+    optimizer = Momentum(lrs, momenta)
     return Subject(optimizer, model, recording=recording)
 
 

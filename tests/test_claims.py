@@ -348,7 +348,7 @@ def spectra(random: np.random.Generator, parts: int, each: int, shift: float = 0
     rows = []
     for panel in SIGNALS:
         name, period = panel.process.name, panel.period
-        floor = panel.process.variance  # pyright: ignore[reportAttributeAccessIssue]
+        floor = panel.process.variance
         if name == "switching":
             mean = np.sinc(frequency * period) ** 2 + 1e-4
         else:  # lines, or a peak of some width

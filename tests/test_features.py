@@ -227,7 +227,7 @@ def test_polynomial_features_are_all_monomials():
 
 WRONG = {
     "degree must be at least 1 and at most 8": lambda: rx.Polynomial(0),
-    "degree must be": lambda: rx.Polynomial(2.5),  # pyright: ignore[reportArgumentType]
+    "degree must be": lambda: rx.Polynomial(2.5),
     "degree must be lower for 5 inputs": lambda: rx.Polynomial(8).second(make_law(5, 1)),
     "dim must be at most 4": lambda: Features.second(rx.Linear(), make_law(8, 1)),
     "frequencies must be a table": lambda: rx.Fourier.of(np.array([1.0, 2.0])),

@@ -135,7 +135,7 @@ def test_gauss_newton_of_a_linear_model_is_the_hessian_and_nothing_is_compiled_t
     state = optimizer.init(params)
     for x, y in zip(np.asarray(rows), np.asarray(targets), strict=True):
         params, state = step(params, state, x, y)
-    assert step._cache_size() == 1  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
+    assert step._cache_size() == 1
     other = train(optimizer, rows, targets)[1]
     rates = [[row.rate for row in report(each).candidates] for each in (state, other)]
     assert rates[0] == pytest.approx(rates[1], rel=1e-2)

@@ -363,7 +363,7 @@ def test_what_cannot_be_analysed_is_refused_by_name():
     with pytest.raises(ArgumentError, match=r"Adam cannot be analysed.*torch\.optim\.SGD.*replay"):
         Guard(model, torch.optim.Adam(model.parameters()), instrument="tangent")
     with pytest.raises(ArgumentError, match=r"model must be a torch\.nn\.Module, got function"):
-        Guard(lambda x: x, torch.optim.SGD(model.parameters(), 0.1))  # pyright: ignore
+        Guard(lambda x: x, torch.optim.SGD(model.parameters(), 0.1))
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     for wrong, match in (
         ({"policy": "save"}, "did you mean 'safe'"),

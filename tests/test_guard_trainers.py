@@ -189,7 +189,7 @@ def by_transformers(
     trainer = transformers.Trainer(
         model,
         settings,
-        train_dataset=[{"x": x, "labels": y} for x, y in rows],  # pyright: ignore
+        train_dataset=[{"x": x, "labels": y} for x, y in rows],
         data_collator=first,
         optimizers=(optimizer(model), None),
     )
@@ -390,7 +390,7 @@ def test_transformers_begins_anew_after_an_error(tmp_path):
     trainer = transformers.Trainer(
         model,
         arguments(tmp_path, num_train_epochs=1),
-        train_dataset=[{"x": x, "labels": y} for x, y in ROWS[:20]],  # pyright: ignore
+        train_dataset=[{"x": x, "labels": y} for x, y in ROWS[:20]],
         data_collator=first,
         optimizers=(sgd(model), None),
     )
@@ -422,7 +422,7 @@ def test_a_transformer_and_a_loss_that_the_trainer_makes(tmp_path):
     trainer = transformers.Trainer(
         model,
         settings,
-        train_dataset=[{"input_ids": row, "labels": row} for row in rows],  # pyright: ignore
+        train_dataset=[{"input_ids": row, "labels": row} for row in rows],
         optimizers=(sgd(model), None),
     )
     callback = resonax.torch.transformers.GuardCallback(

@@ -68,7 +68,7 @@ def test_constant_curvature_with_momentum_solves_the_closure():
 def test_rmsprop_enters_the_whole_gradient_into_its_velocity():
     rmsprop = Transform.of(optax.rmsprop, {"lr": LR, "decay": 0.99, "momentum": 0.9, "eps": 0.0})
     frozen = adaptive_form(rmsprop).freeze(np.array([4.0]))
-    assert (float(frozen.lr[0]), frozen.momentum) == (pytest.approx(LR / 2), 0.9)  # pyright: ignore[reportIndexIssue]
+    assert (float(frozen.lr[0]), frozen.momentum) == (pytest.approx(LR / 2), 0.9)
 
 
 def test_a_fixed_mean_square_gives_the_noise_floor_of_heavy_ball():
@@ -185,7 +185,7 @@ def test_amsgrad_is_bounded_and_others_are_refused():
     amsgrad = Transform.of(optax.amsgrad, {"lr": LR, "beta1": 0.5, "beta2": 0.999})
     assert "upper bound" in _notes(adaptive_form(amsgrad), 2.0, ())[0]
     with pytest.raises(ArgumentError, match="a level is predicted for adam"):
-        level(constant(heavy_ball(LR, 0.5)))  # pyright: ignore[reportArgumentType]
+        level(constant(heavy_ball(LR, 0.5)))
     with pytest.raises(ArgumentError, match="repeats or switches"):
         level(Problem(AR2(period=20), adam(LR)))
 
@@ -202,11 +202,11 @@ def test_the_band_ends_where_the_ratio_crosses():
 def test_a_map_of_levels_has_distances_and_a_picture():
     stream = Switching(period=8, amplitude=1.0, variance=0.2, dim=2)
     problem = Problem(stream, adam(0.02), noise=0.1)
-    found = stability_map(problem, "level", beta1=[0.8, 0.9], period=[1.0, 8.0])  # pyright: ignore[reportArgumentType]
+    found = stability_map(problem, "level", beta1=[0.8, 0.9], period=[1.0, 8.0])
     assert found.distance.dims == ("beta1", "period")
     assert (np.diff(found.distance.values, axis=1) > 0).all()  # the switching period is worse
     assert found.resonax.summary()["largest"] == pytest.approx(float(found.distance.max()))
     assert found.resonax.plot().axes[0].get_ylabel() == "momentum of Adam β₁"
     heavy = Problem(stream, heavy_ball(0.01, 0.9))
     with pytest.raises(ArgumentError, match="a level is predicted for adam"):
-        stability_map(heavy, "level", momentum=[0.8, 0.9], period=[1.0, 8.0])  # pyright: ignore[reportArgumentType]
+        stability_map(heavy, "level", momentum=[0.8, 0.9], period=[1.0, 8.0])

@@ -152,7 +152,7 @@ def by_lightning(folder: Path, settings: Settings = ONCE, **options) -> GuardedR
         enable_model_summary=False,
     )
     module = Digits(settings)
-    loader = torch.utils.data.DataLoader(ROWS[: settings.rows], batch_size=None)  # pyright: ignore
+    loader = torch.utils.data.DataLoader(ROWS[: settings.rows], batch_size=None)
     torch.manual_seed(2)
     trainer.fit(module, loader, ckpt_path=settings.resume)
     assert "training_step" not in vars(module)
@@ -199,7 +199,7 @@ def by_transformers(folder: Path, settings: Settings = ONCE, **options) -> Guard
     trainer = transformers.Trainer(
         model,
         arguments,
-        train_dataset=[{"x": x, "labels": y} for x, y in ROWS[: settings.rows]],  # pyright: ignore
+        train_dataset=[{"x": x, "labels": y} for x, y in ROWS[: settings.rows]],
         data_collator=first,
         optimizers=(optimizer, decay(optimizer) if settings.decays else None),
     )
@@ -341,4 +341,4 @@ def test_lightning_needs_a_loss_and_automatic_optimization():
             enable_model_summary=False,
         )  # fmt: skip
         with pytest.raises(ArgumentError, match=match):
-            trainer.fit(module, torch.utils.data.DataLoader(ROWS, batch_size=None))  # pyright: ignore
+            trainer.fit(module, torch.utils.data.DataLoader(ROWS, batch_size=None))

@@ -80,7 +80,7 @@ def test_a_missing_extra_and_a_server_that_is_no_scheduler_are_sentences(monkeyp
 
 def test_what_is_no_executor_is_said():
     with pytest.raises(ArgumentError, match="a Dask Client, or have `workers` and `run`, got int"):
-        as_executor(3)  # pyright: ignore[reportArgumentType]
+        as_executor(3)
 
 
 def test_gpus_that_a_queue_has_given_are_those_that_are_shared_out():

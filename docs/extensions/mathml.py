@@ -27,5 +27,5 @@ def _block(writer: Any, node: nodes.math_block) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the renderer."""
-    app.add_html_math_renderer("mathml", (_inline, None), (_block, None))  # pyright: ignore
+    app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -34,7 +34,7 @@ def least(momentum: float, lookahead: bool) -> float:
     def growth(step: float) -> float:
         return radius(step, momentum, lookahead) - 1 - 1e-9
 
-    return float(brentq(growth, 1e-5, 8.0))  # pyright: ignore[reportArgumentType]
+    return float(brentq(growth, 1e-5, 8.0))
 
 
 def main() -> None:

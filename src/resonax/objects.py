@@ -87,7 +87,7 @@ class Result:
 
     def summary(self) -> dict[str, Any]:
         """Return what is worth a glance, by name: by default all fields that are plain."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # pyright: ignore[reportArgumentType]
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # pyrefly: ignore[bad-argument-type]
         return {
             name: value for name, value in values.items() if isinstance(value, str | int | float)
         }

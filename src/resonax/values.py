@@ -27,7 +27,7 @@ def value(cls: C) -> C:
     jax rebuilds a value without calling it, so that ``__post_init__`` checks what people give,
     not what transformations put in its place.
     """
-    made = dataclass(frozen=True)(cls)
+    made: Any = dataclass(frozen=True)(cls)
     inner = [item.name for item in fields(made) if not item.metadata.get("static")]
     outer = [item.name for item in fields(made) if item.metadata.get("static")]
 
@@ -54,7 +54,7 @@ class Varied:
     @property
     def axes(self) -> tuple[str, ...]:
         """Names of the numbers that may vary."""
-        flowing = (item for item in fields(self) if not item.metadata.get("static"))  # pyright: ignore[reportArgumentType]
+        flowing = (item for item in fields(self) if not item.metadata.get("static"))  # pyrefly: ignore[bad-argument-type]
         return tuple(item.name for item in flowing if item.name in RANGES)
 
     def at(self, values: Mapping[str, Any]) -> Self:
@@ -62,4 +62,4 @@ class Varied:
         for name in values:
             if name not in self.axes:
                 raise suggest("axis", name, self.axes)
-        return replace(self, **values)  # pyright: ignore[reportArgumentType]
+        return replace(self, **values)  # pyrefly: ignore[bad-specialization]

@@ -47,7 +47,7 @@ def asked_check(
     """
     _, numbers = check_optimizer(given, "check", place)
     basis, loss = features_of(given, place), given.get("loss", "squared")
-    asked = {"momentum": 0.0, **numbers, "loss": loss}
+    asked: dict[str, Any] = {"momentum": 0.0, **numbers, "loss": loss}
     asked |= {name: given.get(name, usual) for name, usual in _NUMBERS.items()}
     asked["optimizer"] = given.get("optimizer", "heavy_ball")
     check_asked(**asked)

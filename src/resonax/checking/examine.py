@@ -75,7 +75,7 @@ def examine(
             *notes_of(subject, on_rows, on_more, rows),
             *series.notes_on(remedies),
         ),
-        dataset=dataset if learner is None else dataset(),  # pyright: ignore[reportArgumentType]
+        dataset=dataset if learner is None else dataset(),  # pyrefly: ignore[bad-argument-type]
     )
 
 

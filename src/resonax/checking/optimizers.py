@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from resonax.learners import Momentum
 from resonax.registry import KINDS, without_zeros
@@ -21,8 +22,8 @@ def build_optimizer(
 ) -> tuple[Momentum, float | None, str]:
     """Return the optimizer, the step size of a bias without momentum, and its name."""
     if isinstance(given, Momentum):
-        rest = {name: number for name, number in rest.items() if number}
-        return replace(given, lr=lr, momentum=momentum, **rest), intercept_lr, "momentum"
+        numbers: dict[str, Any] = {name: number for name, number in rest.items() if number}
+        return replace(given, lr=lr, momentum=momentum, **numbers), intercept_lr, "momentum"
     if given == "river" and intercept_lr is None:
         intercept_lr = _RIVER_INTERCEPT_LR
     kind = KINDS["optimizer"][given]

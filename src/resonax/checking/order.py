@@ -263,7 +263,8 @@ class _Search:
                 velocity = updates.momentum * velocity - updates.alpha * gradient
                 weights = weights + updates.kappa * velocity - updates.beta * gradient
                 if step % _RESCALE == 0 or step == len(word):
-                    size = max(float(np.hypot(*map(np.linalg.norm, (weights, velocity)))), _TINY)
+                    lengths = np.linalg.norm(weights), np.linalg.norm(velocity)
+                    size = max(float(np.hypot(*lengths)), _TINY)
                     weights, velocity, log = weights / size, velocity / size, log + np.log(size)
             logs.append(log)
         half = epochs // 2

@@ -57,7 +57,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
         }
         command(**made, **options)
 
-    wrapper.__signature__ = inspect.Signature(  # pyright: ignore[reportAttributeAccessIssue]
+    wrapper.__signature__ = inspect.Signature(  # pyrefly: ignore[missing-attribute]
         [item.replace(kind=item.KEYWORD_ONLY) for item in parameters]
     )
     wrapper.__annotations__ = {item.name: item.annotation for item in parameters}

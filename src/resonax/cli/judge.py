@@ -73,7 +73,7 @@ def stability_command(
         for note in (*reached.notes, *notes):
             show_line(f"note: {note}.", console)
         return
-    found = verdict(setting, paths=paths, steps=steps, seed=seed)  # pyright: ignore[reportArgumentType]
+    found = verdict(setting, paths=paths, steps=steps, seed=seed)  # pyrefly: ignore[bad-argument-type]
     if as_json:
         print(json.dumps(found.to_dict(), allow_nan=False))
         return
@@ -129,7 +129,7 @@ def map_command(
 
     cells = math.prod(len(array) for array in axes.values())
     with progress(f"{criterion} map", cells) as advance:
-        dataset = stability_map(setting, criterion, advance=advance, **axes)  # pyright: ignore[reportArgumentType]
+        dataset = stability_map(setting, criterion, advance=advance, **axes)  # pyrefly: ignore[bad-argument-type]
     if out is not None:
         save_dataset(dataset, out)
     if plot is not None:

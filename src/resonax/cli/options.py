@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 _STREAM, _LEARNER, _DATA = "Stream", "Learner", "Data"
-_METAVARS = {axis: "NUMBER", whole_axis: "NUMBER", number: "NUMBER", whole: "NUMBER"}
+_ONE_NUMBER = (axis, whole_axis, number, whole)
 
 
 def option(
@@ -64,7 +64,8 @@ def option(
 ) -> Any:
     """Declare an option: of a ``kind`` of numbers, or with ``names`` that a shell can complete."""
     if kind is not None:
-        rest = {"metavar": _METAVARS.get(kind, "NUMBERS"), "parser": parser(kind, name), **rest}
+        metavar = "NUMBER" if kind in _ONE_NUMBER else "NUMBERS"
+        rest = {"metavar": metavar, "parser": parser(kind, name), **rest}
     if names is not None:
         rest = {"metavar": "NAME", "autocompletion": completing(names), **rest}
     return typer.Option(name, rich_help_panel=panel, help=text, **rest)

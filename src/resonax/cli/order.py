@@ -77,7 +77,7 @@ def order_command(
         basis=basis,
         seed=seed,
         stage=lambda name, steps: progress(name, steps, "rows"),
-        **{"momentum": 0.0, **numbers},  # pyright: ignore[reportArgumentType]
+        **{"momentum": 0.0, **numbers},  # pyrefly: ignore[bad-argument-type]
     )
     if out is not None:
         from resonax.results import replacing

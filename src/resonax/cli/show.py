@@ -121,7 +121,7 @@ def show_map(dataset: xr.Dataset, paths: list[Path], console: Console) -> None:
 
 def _largest(values: xr.DataArray) -> str:
     place = values.argmax(...)
-    return ", ".join(f"{name} {float(values[name][place[name]]):g}" for name in values.dims)  # pyright: ignore[reportCallIssue,reportArgumentType]
+    return ", ".join(f"{name} {float(values[name][place[name]]):g}" for name in values.dims)
 
 
 def _show_levels(distance: xr.DataArray, console: Console) -> None:

@@ -95,7 +95,9 @@ class Dask:
     ) -> None:
         if client.asynchronous:
             raise ArgumentError("executor must be a Client that is not asynchronous")
-        self._client: Any = client  # whose methods pyright takes for those of an asynchronous one
+        self._client: Any = (
+            client  # whose methods type checkers take for those of an asynchronous one
+        )
         self._prepare, self._begin, self._limit = prepare, begin, limit
         self._own: Client | None = None  # one that took the place of the client
         self._address = client.scheduler.address if client.scheduler else ""

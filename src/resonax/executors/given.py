@@ -29,9 +29,9 @@ def as_executor(given: Executor | concurrent.futures.Executor | Client) -> Execu
     if "distributed.client.Client" in kinds:  # known by name: Dask is loaded only if it is used
         from resonax.executors.dask import Dask
 
-        return Dask(given)  # pyright: ignore[reportArgumentType]
+        return Dask(given)  # pyrefly: ignore[bad-argument-type]
     if isinstance(getattr(given, "workers", None), int) and callable(getattr(given, "run", None)):
-        return given  # pyright: ignore[reportReturnType]
+        return given  # pyrefly: ignore[bad-return]
     raise ArgumentError(
         "executor must be one of concurrent.futures, a Dask Client, or have `workers` and `run`, "
         f"got {type(given).__name__}"

@@ -62,8 +62,8 @@ def build_app(site: Site) -> Starlette:
     opened: list[bool] = []
 
     async def schema(_: Request) -> Response:
-        data, results = site.data, site.results
-        return JSONResponse(describe(data and data.name, results and results.name))
+        names = [path.name if path else None for path in (site.data, site.results)]
+        return JSONResponse(describe(*names))
 
     app = Starlette(
         routes=[

@@ -60,7 +60,7 @@ def _one_form(name: str, value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     if name in ("batch", "dim"):
-        return int(value) if isinstance(value, float) and value.is_integer() else value
+        return int(value) if value % 1 == 0 else value
     try:
         return float(value)
     except OverflowError:

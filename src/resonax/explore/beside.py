@@ -64,10 +64,10 @@ def _bands(check: Check, problem: Problem) -> tuple[list[dict[str, float]] | Non
     if isinstance(process, Iid):
         return None, "Independent inputs have no rhythm."
     if process.random_mean:
-        strength = math.sqrt(2) * float(process.amplitude)  # pyright: ignore[reportAttributeAccessIssue]
+        strength = math.sqrt(2) * float(process.amplitude)  # pyrefly: ignore[missing-attribute]
         if isinstance(process, Switching):
             strength *= math.sqrt(process.dim)
-        moving = Sinusoid(22.0, strength, process.variance, dim=process.dim)  # pyright: ignore[reportAttributeAccessIssue]
+        moving = Sinusoid(22.0, strength, process.variance, dim=process.dim)  # pyrefly: ignore[missing-attribute]
         problem = replace(problem, process=moving)
     found = rates(problem, {"period": _PERIODS}, "map", check)
     known = np.where(np.isfinite(found), found, -1.0)

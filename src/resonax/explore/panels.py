@@ -73,7 +73,7 @@ def panel_table(dataset: Any, panel: Panel) -> dict[str, Any]:
     array = panel.values(dataset)
     *rest, x = (str(dim) for dim in array.dims)
     label = _WORDS.get(panel.variable, panel.variable.replace("_", " "))
-    told = {"name": panel.name, "title": panel.name, "label": label, "log": False}
+    told: dict[str, Any] = {"name": panel.name, "title": panel.name, "label": label, "log": False}
     told["x"] = _axis(array, x)
     if len(rest) == 1 and array.sizes[rest[0]] >= _MANY:
         return told | {"kind": "heatmap", "y": _axis(array, rest[0]), "z": array.values}

@@ -118,7 +118,7 @@ def make_map(
 ) -> dict[str, Any]:
     """Return the growth rate over two axes, rows along y."""
     values = {axis["name"]: points(axis) for axis in (y, x)}
-    dataset = stability_map(_problem(asked), criterion, advance=check, **values)  # pyright: ignore[reportArgumentType]
+    dataset = stability_map(_problem(asked), criterion, advance=check, **values)  # pyrefly: ignore[bad-argument-type]
     quantity = "distance" if criterion == "level" else "rate"
     found = dataset[quantity]
     lists = {axis["name"]: values[axis["name"]].tolist() for axis in (y, x)}

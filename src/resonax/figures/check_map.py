@@ -52,7 +52,7 @@ def draw_map(figure: Figure | SubFigure, check: Checked) -> None:
     bar.ax.yaxis.set_minor_locator(NullLocator())
     bar.ax.axhline(0, color="black", linewidth=1.4)
     bar.set_label("← halves in … steps      doubles in … steps →")
-    bar.outline.set_linewidth(0.5)  # pyright: ignore[reportCallIssue]
+    bar.outline.set_linewidth(0.5)
 
 
 def _draw_order_proof(axes: Axes, lrs: np.ndarray, depth: np.ndarray) -> None:

@@ -35,7 +35,7 @@ def _interval(panel: xr.Dataset, log: bool) -> tuple[np.ndarray, np.ndarray, np.
         return tuple(
             array / np.log(10)
             for array in (panel.log_response.values, logs.min(axis=-1), logs.max(axis=-1))
-        )  # pyright: ignore[reportReturnType]
+        )
     kept = np.isfinite(logs)  # a run that overflowed has no place on the axis: the title counts it
     runs = np.exp(np.where(kept, logs, 0.0))
     count = np.maximum(kept.sum(axis=-1), 2)
@@ -121,10 +121,10 @@ def _legend(
         words = bands[0][0]
     marks.append(Patch(color="0.45", alpha=0.3, lw=0, label=words))
     if _PREDICTED_WORDS in curves:
-        look: Any = {"color": "0.45", "lw": 0.8, "linestyle": "--"}
-        marks.append(Line2D([], [], **look, label=_PREDICTED_WORDS))
+        dashed: Any = {"color": "0.45", "lw": 0.8, "linestyle": "--"}
+        marks.append(Line2D([], [], **dashed, label=_PREDICTED_WORDS))
     if any(line.get_marker() == "D" for axes in grid.flat for line in axes.lines):
-        look = {"color": "0.45", "linestyle": "", "marker": "D", "markersize": 4.5}
+        look: Any = {"color": "0.45", "linestyle": "", "marker": "D", "markersize": 4.5}
         marks.append(Line2D([], [], **look, label="random order"))
     title = "variance v of the mean" if name == "amplitude" else axis_words(name)
     spare = list(grid.flat)[panels:]

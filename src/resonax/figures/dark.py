@@ -71,7 +71,7 @@ def darken(figure: Figure) -> None:
     their own, which stand out from any ground.
     """
     for part in (figure, *figure.findobj(Axes)):
-        part.set_facecolor(PAPER)  # pyright: ignore[reportAttributeAccessIssue]
+        part.set_facecolor(PAPER)
     kept: set[Any] = set()
     for axes in figure.findobj(Axes):
         assert isinstance(axes, Axes)
@@ -84,7 +84,7 @@ def darken(figure: Figure) -> None:
         if artist not in kept and not artist.get_path_effects():
             _repaint(artist)
     for axes in figure.findobj(Axes):  # ticks that are yet to be made, too
-        axes.tick_params(which="both", color=_LIGHT, labelcolor=_LIGHT)  # pyright: ignore[reportAttributeAccessIssue]
+        axes.tick_params(which="both", color=_LIGHT, labelcolor=_LIGHT)
 
 
 def _repaint(artist: Any) -> None:

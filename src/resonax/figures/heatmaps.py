@@ -150,7 +150,7 @@ def plot_heatmaps(dataset: xr.Dataset) -> Figure:
         for axes in grid[:, 0]:
             axes.set_ylabel(axis_words(vertical))
         bar = figure.colorbar(
-            image,  # pyright: ignore[reportArgumentType]
+            image,  # pyrefly: ignore[bad-argument-type]
             ax=grid,
             extend="both",
             extendfrac=0.03,

@@ -142,7 +142,7 @@ def add_scale(figure: Figure, image: Any, axes: Any, ticks: list[float] | None =
     bar.ax.minorticks_off()
     bar.ax.yaxis.set_major_formatter("{x:g}")
     bar.set_label(f"growth rate per {_PER} steps:  ← converges    diverges →")
-    bar.outline.set_linewidth(0.5)  # pyright: ignore[reportCallIssue]
+    bar.outline.set_linewidth(0.5)
 
 
 def _plot_levels(dataset: xr.Dataset) -> Figure:

@@ -57,10 +57,10 @@ class _Round(Locator):
     def __init__(self, numbers: bool) -> None:
         self.numbers = numbers
 
-    def __call__(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return self.tick_values(*self.axis.get_view_interval())  # pyright: ignore[reportOptionalMemberAccess]
+    def __call__(self) -> np.ndarray:
+        return self.tick_values(*self.axis.get_view_interval())  # pyrefly: ignore[missing-attribute]
 
-    def tick_values(self, vmin: float, vmax: float) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def tick_values(self, vmin: float, vmax: float) -> np.ndarray:  # pyrefly: ignore[bad-override]
         if not self.numbers:
             return round_exponents(vmin, vmax)
         if min(vmin, vmax) <= 0:  # before the scale has been set
@@ -77,7 +77,7 @@ class _Words(Formatter):
     def __call__(self, x: float, pos: int | None = None) -> str:
         return self.format_ticks([x])[0]
 
-    def format_ticks(self, values: Sequence[float]) -> list[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
         if self.numbers:
             values = [math.log10(value) if value > 0 else math.nan for value in values]
         known = [value for value in values if math.isfinite(value)]

@@ -89,8 +89,9 @@ class DecisionLog:
 
     def save(self, path: str | Path) -> Path:
         """Write the log to a file."""
-        head = {"format": _FORMAT, "step": self.step, "config": asdict(self.config)}
-        head["config"]["candidates"] = [one._asdict() for one in self.config.candidates]
+        candidates = [one._asdict() for one in self.config.candidates]
+        config = asdict(self.config) | {"candidates": candidates}
+        head = {"format": _FORMAT, "step": self.step, "config": config}
         lines = [head, {"losses": self.losses}]
         lines += [{"judged": one._asdict()} for one in self.judged]
         lines += [{"decision": plain_decision(one)} for one in self.decisions]
@@ -148,7 +149,8 @@ def as_decision(plain: dict[str, Any]) -> Decision:
     """Return what `plain_decision` took apart."""
     tried = tuple((Candidate(**candidate), loss) for candidate, loss in plain["tried"])
     ends = {name: Candidate(**plain[name]) for name in ("before", "after")}
-    return Decision(**{**plain, **ends, "tried": tried, "mixed": tuple(plain["mixed"])})
+    made: dict[str, Any] = {**plain, **ends, "tried": tried, "mixed": tuple(plain["mixed"])}
+    return Decision(**made)
 
 
 class _DisagreementError(Exception):

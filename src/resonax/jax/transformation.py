@@ -199,7 +199,7 @@ def guard(
         )
         return moves, made
 
-    return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
+    return optax.GradientTransformationExtraArgs(init, update)  # pyrefly: ignore[bad-argument-type]
 
 
 def _states_in(tree: Any) -> list[GuardedState]:

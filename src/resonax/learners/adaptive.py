@@ -70,7 +70,7 @@ class Adaptive:
         shrink = self.lr * self.weight_decay
         decay = shrink * (1 - self.momentum) / step
         momentum = self.momentum * (1 - shrink)
-        return Momentum(step, momentum, 0.0, decay, lookahead=self.lookahead)  # pyright: ignore[reportArgumentType]
+        return Momentum(step, momentum, 0.0, decay, lookahead=self.lookahead)  # pyrefly: ignore[bad-argument-type]
 
 
 def _adam(

@@ -112,7 +112,7 @@ class Linear(Features):
             return inputs
         # Rows of data stay with numpy: jax would compile this once for each number of rows.
         xp = np if isinstance(inputs, np.ndarray) else jnp
-        return xp.concatenate([inputs, xp.ones_like(inputs[..., :1])], axis=-1)  # pyright: ignore[reportReturnType]
+        return xp.concatenate([inputs, xp.ones_like(inputs[..., :1])], axis=-1)  # pyrefly: ignore[bad-return]
 
     def _parts(self, moments: Moments) -> tuple[Array, Array]:
         """Return mean and second moment of the features for each component."""

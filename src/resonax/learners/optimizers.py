@@ -107,7 +107,7 @@ class Momentum(Varied):
             moves = jax.tree.map(lambda v, h: self.kappa * v - self.beta * h, velocity, decayed)
             return moves, MomentumState(velocity, state.steps + 1)
 
-        return optax.GradientTransformation(init, update)  # pyright: ignore[reportArgumentType]
+        return optax.GradientTransformation(init, update)  # pyrefly: ignore[bad-argument-type]
 
 
 def sgd(lr: float, *, weight_decay: float = 0.0) -> Momentum:

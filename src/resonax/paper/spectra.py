@@ -53,7 +53,7 @@ _FAMILIES: tuple[tuple[Process, str, tuple[float, ...]], ...] = (
 
 def _signal(family: Process, symbol: str, number: float) -> Signal:
     period = 1 / number if symbol == "f" else float(number)
-    return Signal(replace(family, period=period), symbol, period)  # pyright: ignore[reportArgumentType]
+    return Signal(replace(family, period=period), symbol, period)  # pyrefly: ignore[bad-specialization]
 
 
 SIGNALS = tuple(
@@ -68,7 +68,7 @@ def _draw(family: Process, periods: np.ndarray, seed: int, *, number: int, steps
     keys = keys[number * len(periods) : (number + 1) * len(periods)]
 
     def each(period: jax.Array, key: jax.Array) -> jax.Array:
-        process = replace(family, period=period)  # pyright: ignore[reportArgumentType]
+        process = replace(family, period=period)  # pyrefly: ignore[bad-specialization]
         inputs, mean = process.sample(key, steps, 1), process.path(key, steps)
         return jnp.stack([inputs[:, 0, 0], mean[:, 0]])
 

@@ -37,7 +37,7 @@ class Principal(Features):
         """Curvature of the squared error along each axis."""
         return 2 * np.diag(self.second_moment)
 
-    def apply(self, inputs: np.ndarray) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def apply(self, inputs: np.ndarray) -> np.ndarray:  # pyrefly: ignore[bad-override]
         """Return the features of inputs, (..., columns) -> (..., size)."""
         rows = _rows(self.features, inputs)
         return rows @ self.basis.astype(rows.dtype)
@@ -49,7 +49,7 @@ class Principal(Features):
 
 
 def _rows(features: Features, inputs: np.ndarray) -> np.ndarray:
-    return np.asarray(features.apply(inputs))  # pyright: ignore[reportArgumentType]
+    return np.asarray(features.apply(inputs))  # pyrefly: ignore[bad-argument-type]
 
 
 def principal_axes(

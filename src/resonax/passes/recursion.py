@@ -15,7 +15,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -197,7 +197,7 @@ def is_small(feed: Feed) -> bool:
 
 def _repeated(optimizer: Momentum, cells: int) -> Momentum:
     """Return the cells with the last one repeated: passes of few cells share a compiled loop."""
-    numbers = {}
+    numbers: dict[str, Any] = {}
     for name in ("momentum", "lr", "weight_decay"):
         each = np.broadcast_to(getattr(optimizer, name), (cells,))
         if name != "weight_decay" or np.size(optimizer.weight_decay) > 1:

@@ -107,7 +107,7 @@ class AR2(Process):
     swing: float = 0.0
     innovation: float = 1e-4
     direction: ArrayLike | None = None
-    dim: int = static(default=1)
+    dim: int = static(default=1)  # pyrefly: ignore[bad-override]
 
     name: ClassVar[str] = "ar2"
     random_mean: ClassVar[bool] = True
@@ -193,7 +193,7 @@ class Switching(Process):
     amplitude: float = 0.5
     variance: ArrayLike = 0.25
     swing: float = 0.0
-    dim: int = static(default=1)
+    dim: int = static(default=1)  # pyrefly: ignore[bad-override]
 
     name: ClassVar[str] = "switching"
     random_mean: ClassVar[bool] = True

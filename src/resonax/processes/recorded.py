@@ -68,7 +68,7 @@ class Recorded(Process):
         return Recorded(rows[: steps * batch].reshape(steps, batch, self.dim), repeat=self.repeat)
 
     @property
-    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def dim(self) -> int:  # pyrefly: ignore[bad-override]
         """Number of columns."""
         return self.data.shape[-1]
 
@@ -78,7 +78,7 @@ class Recorded(Process):
         return self.data.shape[0]
 
     @property
-    def pieces(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def pieces(self) -> int:  # pyrefly: ignore[bad-override]
         """Every step is a smooth piece of its own."""
         return self.steps
 

@@ -47,7 +47,7 @@ class Wave(Process):
     swing: float = 0.0
     phase: float = 0.0
     direction: ArrayLike | None = None
-    dim: int = static(default=1)
+    dim: int = static(default=1)  # pyrefly: ignore[bad-override]
 
     def __post_init__(self) -> None:
         check_inputs(self)
@@ -172,7 +172,7 @@ class Iid(Process):
     variance: ArrayLike = 1.0
     direction: ArrayLike | None = None
     law: Moments | None = None
-    dim: int = static(default=1)
+    dim: int = static(default=1)  # pyrefly: ignore[bad-override]
 
     name: ClassVar[str] = "iid"
 

@@ -59,7 +59,7 @@ def read_dates(column: Any) -> list[tuple[str, Any]]:
 
 def _formats(column: Any) -> list[str]:
     """Return formats that may be those of a column, by its first value."""
-    from pandas.tseries.api import guess_datetime_format as guess
+    from pandas.tseries.api import guess_datetime_format as guess  # pyrefly: ignore[missing-module-attribute]
 
     first = str(column.iloc[0])
     forms = ["ISO8601", guess(first), guess(first, dayfirst=True)]

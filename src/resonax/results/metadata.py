@@ -133,7 +133,7 @@ def _open_labels(path: Place) -> xr.Dataset:
         kept = MemoryStore({name: make(data) for name, data in files.items()}, read_only=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return xr.open_zarr(kept, chunks=None, consolidated=True, decode_cf=False)  # pyright: ignore[reportArgumentType]
+            return xr.open_zarr(kept, chunks=None, consolidated=True, decode_cf=False)
     except (OSError, KeyError, TypeError, ValueError):
         read_attributes(path)  # an error, unless it is a store
         raise _damaged(path) from None

@@ -99,7 +99,7 @@ def _decode(kind: Any, value: Any) -> Any:
         return _decode(next(part for part in inner if part is not type(None)), value)
     if is_dataclass(kind):
         hints = get_type_hints(kind, localns={"xr": xr})  # results may import it for types alone
-        return kind(**{f.name: _decode(hints[f.name], value[f.name]) for f in fields(kind)})  # pyright: ignore[reportCallIssue]
+        return kind(**{f.name: _decode(hints[f.name], value[f.name]) for f in fields(kind)})
     if hasattr(kind, "_fields"):
         hints = get_type_hints(kind)
         return kind(*map(_decode, (hints[name] for name in kind._fields), value))

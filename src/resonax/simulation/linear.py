@@ -169,8 +169,8 @@ def _cell_step(
         optimizer = replace(optimizer, weight_decay=0.0)
     else:
         params = tuple(e + t for e, t in zip(weights, target, strict=True))
-    moves: Any
-    moves, state = position_form(optimizer).update(tuple(slope), state, params)
+    transform: Any = position_form(optimizer)
+    moves, state = transform.update(tuple(slope), state, params)
     return tuple(e + move for e, move in zip(weights, moves, strict=True)), state
 
 

@@ -127,7 +127,7 @@ def _plan(training: Training, loop: Loop) -> Plan:
 
 def _folder() -> Path | None:
     """Return where compiled programs are kept: with those of jax."""
-    kept = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+    kept = jax.config.jax_compilation_cache_dir  # pyrefly: ignore[missing-attribute]
     return Path(kept) / "lanes" if kept else None
 
 

@@ -34,7 +34,7 @@ def position_form(optimizer: Any) -> optax.GradientTransformation:
         )
         return moves, params
 
-    return optax.GradientTransformation(init, update)  # pyright: ignore[reportArgumentType]
+    return optax.GradientTransformation(init, update)  # pyrefly: ignore[bad-argument-type]
 
 
 def init_state(optimizer: Any, weights: Any) -> Any:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -158,7 +159,7 @@ def circle_norm(optimizer: Momentum, curvature: float) -> tuple[np.ndarray, floa
     alpha, momentum, decay = optimizer.alpha, optimizer.momentum, optimizer.weight_decay
     own = np.array([[1 - gain * decay, optimizer.kappa * momentum], [-alpha * decay, momentum]])
     entry, seen = np.array([[gain], [alpha]]), np.array([[1.0], [0.0]])
-    found = solve_discrete_are(
+    found: Any = solve_discrete_are(
         own / rho, entry / rho, np.zeros((2, 2)), np.array([[2 / curvature]]), s=seen
     )
     return -found, math.log(rho)

@@ -52,7 +52,8 @@ def _at(problem: Problem, values: Values) -> Problem:
     """Return the problem of a cell; without any noise, with too little of it to matter."""
     one = problem.at(values)
     least = _LEAST_NOISE * jnp.asarray(adaptive_form(one.optimizer).lr) ** 2
-    return replace(one, noise=jnp.maximum(one.noise, least))
+    noise: Any = jnp.maximum(one.noise, least)
+    return replace(one, noise=noise)
 
 
 def _freeze(problem: Problem, form: Adaptive, square: Array) -> Setting:
@@ -79,7 +80,7 @@ def _mean_squares(problem: Problem, given: Plan, steps: Array, limit: Array) -> 
     """Return the mean square of each input of the model over a cycle of the law, (size,)."""
 
     def at(law: Any) -> Array:
-        return jnp.diag(problem.model.second(law))  # pyright: ignore[reportAttributeAccessIssue]
+        return jnp.diag(problem.model.second(law))  # pyrefly: ignore[missing-attribute]
 
     if given.states:
         return at(problem.process.stationary())

@@ -56,7 +56,7 @@ def longest_row(model: Features, inputs: np.ndarray) -> float:
     """Return the largest squared length of the features of inputs."""
     largest = 0.0
     for start in range(0, len(inputs), _PIECE):
-        rows = np.asarray(model.apply(inputs[start : start + _PIECE]), dtype=float)  # pyright: ignore[reportArgumentType]
+        rows = np.asarray(model.apply(inputs[start : start + _PIECE]), dtype=float)  # pyrefly: ignore[bad-argument-type]
         largest = max(largest, float(np.max(np.sum(rows * rows, axis=1))))
     return largest
 

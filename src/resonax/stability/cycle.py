@@ -106,14 +106,14 @@ def _held(step: Array, squares: Array, start: Array, steps: Array, bits: Array) 
 
 def _switching(setting: Setting, frame: _Frame, given: Plan, limit: Array) -> tuple:
     """Return the mean over drawn means of what a block does, and of its mean squares."""
-    period = jnp.asarray(setting.process.period)  # pyright: ignore[reportAttributeAccessIssue]
+    period = jnp.asarray(setting.process.period)  # pyrefly: ignore[missing-attribute]
     steps = jnp.floor(period).astype(int)
     rest = period - steps  # blocks of a broken period are now a step longer, now not
     bits = jnp.ceil(jnp.log2(limit + 1.0)).astype(int)
     start = jnp.asarray(frame.enter)
 
     def block(state: Array) -> tuple[Array, Array]:
-        law = _law(setting, frame, setting.process.given(state))  # pyright: ignore[reportAttributeAccessIssue]
+        law = _law(setting, frame, setting.process.given(state))  # pyrefly: ignore[missing-attribute]
         step, squares = _step(setting, frame, law), law.squares
         after, total = _held(step, squares, start, steps, bits)
         longer, more = step @ after, total + squares @ after
@@ -204,10 +204,10 @@ def distances(setting: Setting, given: Plan, rest: Rest, steps: Array, limit: Ar
         return Distances(square / cycle, length / cycle)
 
     if given.states:
-        period = jnp.asarray(setting.process.period)  # pyright: ignore[reportAttributeAccessIssue]
+        period = jnp.asarray(setting.process.period)  # pyrefly: ignore[missing-attribute]
 
         def block(state: Array) -> Distances:
-            law = _law(setting, frame, setting.process.given(state))  # pyright: ignore[reportAttributeAccessIssue]
+            law = _law(setting, frame, setting.process.given(state))  # pyrefly: ignore[missing-attribute]
             step = _step(setting, frame, law)
             return along(lambda _, moment: step @ moment, period)
 

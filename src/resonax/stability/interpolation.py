@@ -177,7 +177,7 @@ def _column_logs(
         spread = _matrix(found[0], points)
         for column, segments in zip(columns, found[1], strict=True):
             product = multiply_segments(np.tensordot(spread, segments, 1))
-            logs[:, column] = log_radii(Scaled(*product))  # pyright: ignore[reportArgumentType]
+            logs[:, column] = log_radii(Scaled(*product))  # pyrefly: ignore[bad-argument-type]
         if advance:
             advance(len(points) * len(columns))
     return logs
@@ -233,7 +233,7 @@ def _grid_logs(grid: _Grid, axes: Mapping[str, np.ndarray], advance: Advance | N
         # Rows times the nodes of the first axis, then columns times those of the second.
         partly = np.tensordot(left[block], grid.matrices, 1)
         matrices = np.einsum("xnij,yn->xyij", partly, right, optimize=True)
-        logs[block] = log_radii(Scaled(matrices, np.zeros(matrices.shape[:2], int)))  # pyright: ignore[reportArgumentType]
+        logs[block] = log_radii(Scaled(matrices, np.zeros(matrices.shape[:2], int)))  # pyrefly: ignore[bad-argument-type]
         if advance:
             advance(min(rows, shape[0] - start) * shape[1])
     return logs

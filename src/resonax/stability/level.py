@@ -196,7 +196,7 @@ def _cells(problem: Problem, form: Adaptive) -> tuple[dict[str, np.ndarray], flo
     if "period" not in process.axes:
         cycle = float(process.cycle) if process.periodic else 1.0
         return {"lr": np.array([float(form.lr)])}, cycle
-    cycle = float(process.period)  # pyright: ignore[reportAttributeAccessIssue]
+    cycle = float(process.period)  # pyrefly: ignore[missing-attribute]
     least = 1 if isinstance(process, Switching) else 2
     longest = max(min(form.memory / PERIODS_IN_MEMORY, _LONGEST), 4 * least)
     others = np.unique(np.geomspace(least, longest, _PERIODS).round())

@@ -96,7 +96,7 @@ def noise_floor(setting: Setting) -> float | None:
     Averaged over a period. Weight decay moves the point that the run settles around as well; that
     part, which depends on the unknown target, is not counted. None where it exceeds all numbers.
     """
-    own = {"momentum": np.array([float(setting.optimizer.momentum)])}  # pyright: ignore[reportArgumentType]
+    own = {"momentum": np.array([float(setting.optimizer.momentum)])}
     values, steps = rational_periods(setting, own)
     single = setting.at({name: float(array[0]) for name, array in values.items()})
     square = float(_floor(single, jnp.asarray(int(steps[0]))))

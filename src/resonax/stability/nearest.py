@@ -50,7 +50,7 @@ def _judge(
     cells = {
         name: np.concatenate(
             [
-                line if along == name else np.full(len(line), float(own[name]))  # pyright: ignore[reportArgumentType]
+                line if along == name else np.full(len(line), float(own[name]))
                 for along, line in lines.items()
             ]
         )

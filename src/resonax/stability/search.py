@@ -65,7 +65,7 @@ def _first_crossing(setting: Setting, name: str, grid: np.ndarray, criterion: st
     if above[0] == 0:
         return float(grid[0])
     low, high = grid[above[0] - 1], grid[above[0]]
-    return float(scipy.optimize.brentq(_rate(setting, name, criterion), low, high, xtol=1e-9))  # pyright: ignore[reportArgumentType]
+    return float(scipy.optimize.brentq(_rate(setting, name, criterion), low, high, xtol=1e-9))  # pyrefly: ignore[bad-argument-type]
 
 
 def critical_momentum(setting: Setting, criterion: str = "map") -> float | None:
@@ -103,8 +103,8 @@ def best_momentum(setting: Setting, criterion: str = "map") -> Best:
         method="bounded",
         options={"xatol": 1e-9},
     )
-    if fine.fun < found[place]:  # pyright: ignore[reportAttributeAccessIssue]
-        return Best(float(fine.x), float(fine.fun))  # pyright: ignore[reportAttributeAccessIssue]
+    if fine.fun < found[place]:
+        return Best(float(fine.x), float(fine.fun))
     return Best(float(_MOMENTA[place]), float(found[place]))
 
 
@@ -141,7 +141,7 @@ def tongues(
         edges = [
             float(periods[at])
             if beyond < 0 or beyond >= points
-            else float(scipy.optimize.brentq(rate, periods[beyond], periods[at], xtol=1e-6))  # pyright: ignore[reportArgumentType]
+            else float(scipy.optimize.brentq(rate, periods[beyond], periods[at], xtol=1e-6))  # pyrefly: ignore[bad-argument-type]
             for at, beyond in ((start, start - 1), (stop - 1, stop))
         ]
         peak = start + int(np.argmax(found[start:stop]))

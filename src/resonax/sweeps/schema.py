@@ -274,7 +274,7 @@ def first_mistake(error: ValidationError, place: str = "") -> str:
     # The alternatives of a type are the last of its path: "int" and "float" of a number.
     is_number = bool(loc) and loc[-1] in ("int", "float")
     words = [shorten(part, 40).strip("'") or "''" for part in (loc[:-1] if is_number else loc)]
-    path = ".".join(filter(None, [place, *words]))
+    path = ".".join(part for part in (place, *words) if part)
     if first["type"] == "extra_forbidden":
         home: type[BaseModel] = Sweep
         inner = place.split(".")[-1] if place else str(loc[0])

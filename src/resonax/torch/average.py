@@ -112,4 +112,4 @@ def _average_of(model: torch.nn.Module) -> AveragedModel:
         for average, weight in zip(averages, weights, strict=True):
             average.lerp_(weight, share(int(count) + 1, least=LEAST // STRIDE))
 
-    return AveragedModel(model, multi_avg_fn=update)  # pyright: ignore[reportArgumentType]
+    return AveragedModel(model, multi_avg_fn=update)

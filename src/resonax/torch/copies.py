@@ -73,7 +73,7 @@ def copy_alone(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 def _filled(slot: list[Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
     plain = [one.detach() if one.requires_grad else one for one in tensors]
-    torch._foreach_copy_(slot, plain)  # pyright: ignore[reportPrivateImportUsage]
+    torch._foreach_copy_(slot, plain)
     return slot
 
 

@@ -127,7 +127,7 @@ class Groups:
             by = gains(
                 float(group["lr"]),
                 momentum,
-                dampening=np.where(momentum > 0, group["dampening"], 0.0),  # pyright: ignore
+                dampening=np.where(momentum > 0, group["dampening"], 0.0),  # pyrefly: ignore[bad-argument-type]
                 weight_decay=float(group["weight_decay"]),
                 nesterov=bool(group["nesterov"]),
             )

@@ -27,7 +27,7 @@ except ModuleNotFoundError:
 __all__ = ["GuardCallback"]
 
 
-class GuardCallback(Callback):  # pyright: ignore[reportGeneralTypeIssues]
+class GuardCallback(Callback):  # pyrefly: ignore[invalid-inheritance]
     """Guard the training of a LightningModule with one optimizer.
 
     Momentum and rates go to the loggers of the trainer as ``resonax/momentum`` and

@@ -158,7 +158,7 @@ class Holder:
 
 def _at_end(saved: Saved, function: Any, *args: Any) -> Any:
     """Call a function when nobody holds a copy any more, but not when the program ends."""
-    end = weakref.finalize(saved, function, *args)
+    end: Any = weakref.finalize(saved, function, *args)
     end.atexit = False
     return end
 
@@ -176,7 +176,7 @@ def copy_tensors(to: Sequence[Tensor], of: Sequence[Tensor]) -> None:
         copies.append(copy)
         tensors.append(tensor)
     for copies, tensors in kinds.values():
-        torch._foreach_copy_(copies, tensors)  # pyright: ignore[reportPrivateImportUsage]
+        torch._foreach_copy_(copies, tensors)
 
 
 @torch.no_grad()

@@ -50,7 +50,7 @@ class TangentInstrument:
             raise suggest("curvature", str(curvature), _CURVATURES)
         check_ownership(model, optimizer, curvature)
         plan = Plan(min(budget, 1e9), burst, search, warmup).checked()
-        largest = max(Groups(optimizer).own)  # pyright: ignore[reportArgumentType]
+        largest = max(Groups(optimizer).own)  # pyrefly: ignore[bad-argument-type]
         kept = tuple(one for one in checked_candidates(candidates, largest) if one <= largest)
         config = GuardConfig(checked_policy(policy), kept, plan)
         self._given = None if candidates is None else {float(one) for one in candidates}

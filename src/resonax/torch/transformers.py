@@ -22,7 +22,7 @@ from resonax.torch.trainers import TrainerGuard, check_trainer_options, guard_of
 
 try:
     from accelerate.optimizer import AcceleratedOptimizer
-    from transformers.trainer import Trainer  # from the package, pyright would read every model
+    from transformers.trainer import Trainer  # from the package, a checker would read every model
     from transformers.trainer_callback import TrainerCallback, TrainerControl
 except ModuleNotFoundError as error:
     missing = str(error.name).split(".")[0]
