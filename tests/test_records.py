@@ -255,7 +255,7 @@ SUM = Variable(("panel", "momentum", "period"), "float64", {"long_name": "sum of
 
 
 def compute_sum(region, *_):
-    rows, columns = np.arange(2.0)[:, None], np.arange(4.0)[region.get("period", slice(None))]
+    rows, columns = np.arange(2.0)[:, None], np.arange(4.0)
     return {"sum": (10.0 * region["panel"].start + rows + columns)[None]}
 
 
@@ -331,7 +331,7 @@ def test_parts_of_a_task_that_a_gpu_and_a_cpu_compute_are_stored_together(tmp_pa
 
 
 @pytest.mark.usefixtures("any_device")
-def test_panels_that_a_gpu_simulates_as_one_and_theory_in_pieces_give_the_same_bits(tmp_path):
+def test_panels_that_a_gpu_simulates_as_one_and_theory_on_it_give_the_same_bits(tmp_path):
     table = changed(
         run={"runs": 2, "steps": 80, "window": 20},
         axes__momentum__values=[0.9, 0.95],
@@ -345,15 +345,17 @@ def test_panels_that_a_gpu_simulates_as_one_and_theory_in_pieces_give_the_same_b
     record = from_sweep(parse_sweep(table))
     assert record.joined == ((0, 2), (1,))
     layout = replace(record.layout, variables={**record.layout.variables, "sum": SUM})
-    also = (Part(compute_sum, (1.0,) * 3, pieces=3, along="period"),)
+    also = (Part(compute_sum, (1.0,) * 3, on_device=True),)
     record = replace(record, layout=layout, also=also)
     (calm,) = run_experiments([record], tmp_path / "calm")
     executor = Owning()
     (found,) = run_experiments([record], tmp_path / "joined", executor=executor)
     xr.testing.assert_equal(found.dataset, calm.dataset)
     begun = sorted(executor.begun, key=str)
-    assert [job[0] for job in begun if job[2]] == [(0, 2), (1,)]
-    assert [job[0] for job in begun if job[1] == 1] == [(0,)] * 3 + [(1,)] * 3 + [(2,)] * 3
+    assert [job for job in begun if job[1] == 0] == [((0, 2), 0, True), ((1,), 0, True)]
+    theory = [job for job in begun if job[1] == 1]
+    assert sorted(n for job in theory for n in job[0]) == [0, 1, 2]
+    assert all(job[2] for job in theory)
     again = Owning()  # what is missing of a group is no box: task by task
     failing = replace(record, also=(also[0]._replace(compute=break_first),))
     with pytest.raises(TasksFailed):

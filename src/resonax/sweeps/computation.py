@@ -14,7 +14,7 @@ from resonax.executors.executor import Advance
 from resonax.labels import versions
 from resonax.results import Place, Store
 from resonax.sweeps.experiment import Arrays, Experiment
-from resonax.sweeps.regions import cut_region, is_box, join_regions, split_arrays
+from resonax.sweeps.regions import is_box, join_regions, split_arrays
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -103,16 +103,14 @@ class Computation:
         """Return whether a task is stored, whoever made it."""
         return self._store.is_finished(self._store.tasks[number])
 
-    def compute(
-        self, numbers: Sequence[int], part: int, advance: Advance, piece: int = 0, pieces: int = 1
-    ) -> dict[int, Arrays]:
+    def compute(self, numbers: Sequence[int], part: int, advance: Advance) -> dict[int, Arrays]:
         """Return some variables of tasks: those that one of their parts computes.
 
-        Several tasks must be such as `is_joined` says; of a single one it may be a piece of the
-        part. ``advance`` is told the share of the whole experiment that was just finished.
+        Several tasks must be such as `is_joined` says. ``advance`` is told the share of the whole
+        experiment that was just finished.
         """
         parts, told = self.experiment.parts, 0.0
-        share = len(numbers) / self.tasks / len(parts) / pieces
+        share = len(numbers) / self.tasks / len(parts)
 
         def tell(done: float) -> None:
             nonlocal told
@@ -120,13 +118,8 @@ class Computation:
             advance(share * done)
 
         regions = [self._store.tasks[number].region for number in numbers]
-        region = join_regions(regions)
-        if pieces > 1:
-            along = self.experiment.also[part - 1].along
-            size = len(self.experiment.layout.coords[along])
-            region = cut_region(region, along, size, piece, pieces)
         try:
-            found = parts[part](region, self.seed, self.double, tell)
+            found = parts[part](join_regions(regions), self.seed, self.double, tell)
         except ArgumentError:  # what only the computation can tell
             self._discard()
             raise

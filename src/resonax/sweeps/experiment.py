@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -45,7 +44,6 @@ Datasets = Mapping[str, "xr.Dataset"]  # results by the id of their experiment
 Arrays = dict[str, np.ndarray]
 # From the region of a task, the seed, whether in double precision, and a function that is told the
 # share just finished.
-_PIECE = 4.0  # seconds that a piece of a part takes, or less
 Compute = Callable[[Mapping[str, slice], int, bool, Advance], Arrays]
 
 
@@ -59,15 +57,13 @@ class Judge(NamedTuple):
 class Part(NamedTuple):
     """Some of the variables of each task, and about how long they take on one core, task by task.
 
-    They are computed on a CPU whatever the device, such as theory: where a GPU simulates, another
-    process computes them at the same time, or several do, each a piece of the task along one
-    dimension.
+    They are computed on a CPU whatever the device, such as most of theory, unless ``on_device``
+    says otherwise: where a GPU simulates, another process computes them at the same time.
     """
 
     compute: Compute
     seconds: tuple[float, ...]
-    pieces: int = 1
-    along: str = ""
+    on_device: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,9 +82,9 @@ class Experiment:
         From the region of a task, the seed, whether in double precision, and a function that is
         told the share of the task just finished, to the variables of the task.
     also
-        What computes further variables of each task, on a CPU.
+        What computes further variables of each task.
     on_device
-        Whether ``compute`` uses the device that was chosen; if not, it is a CPU too.
+        Whether ``compute`` uses the device that was chosen; if not, it is a CPU.
     draw
         From the dataset to its figure; one of a sweep is drawn as such if this is not given.
     judges
@@ -146,8 +142,12 @@ class Experiment:
 
     @property
     def parts(self) -> tuple[Compute, ...]:
-        """All that computes variables of a task; the first may use the device."""
+        """All that computes variables of a task."""
         return self.compute, *(part.compute for part in self.also)
+
+    def uses_device(self, part: int) -> bool:
+        """Return whether one of its parts uses the device that was chosen."""
+        return self.also[part - 1].on_device if part else self.on_device
 
 
 def drawn_by(name: str) -> Callable[[xr.Dataset], Figure]:
@@ -187,17 +187,15 @@ def _compute_theory(
     return compute_theory(sweep, region, criterion)
 
 
-def _theory_part(sweep: Sweep, criterion: str, tasks: int, along: str) -> Part:
-    """Return the part of a task that a criterion is; sampled paths are followed in pieces."""
+def _theory_part(sweep: Sweep, criterion: str, tasks: int) -> Part:
+    """Return the part of a task that a criterion is; a GPU follows all sampled paths at once."""
     seconds = criterion_seconds(sweep, criterion, tasks)
-    pieces = math.ceil(max(seconds) / _PIECE) if criterion == "lyapunov" else 1
-    return Part(partial(_compute_theory, sweep, criterion), seconds, max(pieces, 1), along)
+    return Part(partial(_compute_theory, sweep, criterion), seconds, criterion == "lyapunov")
 
 
 def from_sweep(sweep: Sweep, judges: tuple[Judge, ...] = ()) -> Experiment:
     """Return the experiment that a sweep describes, with the judges of its claims."""
     points = sweep.points()
-    _, second = points
     kinds = {sweep.merged(panel, "model").get("kind") for panel in sweep.panels}
     layout, groups = sweep_layout(sweep), sweep_groups(sweep)
     return Experiment(
@@ -208,7 +206,7 @@ def from_sweep(sweep: Sweep, judges: tuple[Judge, ...] = ()) -> Experiment:
         layout=layout,
         compute=partial(_compute, sweep),
         also=tuple(
-            _theory_part(sweep, name, sum(map(len, groups)), second)
+            _theory_part(sweep, name, sum(map(len, groups)))
             for name in (sweep.theory.criteria if sweep.theory else ())
         ),
         judges=judges,

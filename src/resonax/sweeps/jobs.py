@@ -13,7 +13,6 @@ from resonax.checks import ResonaxError
 from resonax.executors.executor import Advance, Lost
 from resonax.sweeps.devices import chosen_device
 from resonax.sweeps.heartbeat import signs_of_life
-from resonax.sweeps.regions import join_arrays
 
 if TYPE_CHECKING:
     from resonax.sweeps.computation import Computation
@@ -71,7 +70,6 @@ class Job(NamedTuple):
     number: int = -1  # no two are the same
     on_device: bool = True  # whether it uses the device of the computation, or a CPU
     part: int | None = None
-    piece: int = 0  # of the part
     found: Mapping[int, Arrays] | None = None  # of each task, to be stored
 
     @property
@@ -89,12 +87,7 @@ class Job(NamedTuple):
         others = [sum(one.seconds[task] for task in self.tasks) for one in self._also]
         if not self.part:
             return self.seconds - sum(others)
-        return others[self.part - 1] / self.pieces
-
-    @property
-    def pieces(self) -> int:
-        """In how many pieces its part of a task is computed."""
-        return self._also[self.part - 1].pieces if self.part else 1
+        return others[self.part - 1]
 
     @property
     def _also(self) -> tuple[Part, ...]:
@@ -130,14 +123,14 @@ def do(job: Job, advance: Advance) -> Done:
 
         if not job.tasks and job.finish:
             job.finish(computation)
-        is_joined = job.part is not None and job.on_device and computation.is_joined(job.tasks)
+        is_joined = job.part == 0 and job.on_device and computation.is_joined(job.tasks)
         for tasks in [job.tasks] if is_joined else [(task,) for task in job.tasks]:
             sign.begin(tasks[0])
             try:
                 if job.found is not None:
                     computation.store(tasks[0], job.found[tasks[0]])
                 elif job.part is not None:
-                    found |= computation.compute(tasks, job.part, tell, job.piece, job.pieces)
+                    found |= computation.compute(tasks, job.part, tell)
                 else:
                     computation.make(tasks[0], tell)
             except ResonaxError:
@@ -147,15 +140,6 @@ def do(job: Job, advance: Advance) -> Done:
                 failures += [Failure(job.id, n, words, traceback.format_exc()) for n in tasks]
     seconds = time.perf_counter() - began if job.tasks else 0.0
     return Done(seconds, tuple(failures), found)
-
-
-def _whole(computation: Computation, found: Mapping[tuple[int, int], Arrays]) -> Arrays:
-    """Return all variables of a task from those of its parts and their pieces."""
-    whole = dict(found[0, 0])
-    for number, part in enumerate(computation.experiment.also, start=1):
-        pieces = [found[number, piece] for piece in range(part.pieces)]
-        whole |= join_arrays(pieces, computation.experiment.dims, part.along)
-    return whole
 
 
 @dataclass
@@ -180,7 +164,7 @@ class Ledger:
     failures: list[Failure] = field(default_factory=list)
     _told: dict[int, float] = field(default_factory=dict)
     _losses: dict[tuple[str, int], int] = field(default_factory=dict)
-    _found: dict[tuple[str, int], dict[tuple[int, int], Arrays]] = field(default_factory=dict)
+    _found: dict[tuple[str, int], dict[int, Arrays]] = field(default_factory=dict)
 
     def advance(self, job: Job, share: float) -> None:
         """Note the share of an experiment that a job has just finished."""
@@ -210,13 +194,14 @@ class Ledger:
             if self._has_failed(job, task):
                 continue
             parts = self._found.setdefault((job.id, task), {})
-            parts[job.part or 0, job.piece] = arrays
-            if len(parts) == 1 + sum(part.pieces for part in job.computation.experiment.also):
+            parts[job.part or 0] = arrays
+            if len(parts) == len(job.computation.experiment.parts):
                 del self._found[job.id, task]
                 if not job.computation.path.exists():
                     job.computation.open(())
-                stored = job.of((task,))._replace(part=None, piece=0, on_device=False)
-                follow.append(stored._replace(found={task: _whole(job.computation, parts)}))
+                stored = job.of((task,))._replace(part=None, on_device=False)
+                whole = {name: array for part in parts.values() for name, array in part.items()}
+                follow.append(stored._replace(found={task: whole}))
         return follow
 
     def _has_failed(self, job: Job, task: int) -> bool:
@@ -234,7 +219,7 @@ class Ledger:
     def end(self, job: Job) -> list[Job]:
         """Return what is left to do for an experiment whose tasks are all stored."""
         if job.finish is not None:
-            return [job.of(())._replace(on_device=False, part=None, piece=0, found=None)]
+            return [job.of(())._replace(on_device=False, part=None, found=None)]
         self.done(job.id)
         return []
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-__all__ = ["cut_region", "is_box", "join_arrays", "join_regions", "split_arrays"]
+__all__ = ["is_box", "join_regions", "split_arrays"]
 
 Region = Mapping[str, slice]
 
@@ -84,34 +84,3 @@ def split_arrays(
         {name: array[tuple(place(one, dim) for dim in dims[name])] for name, array in found.items()}
         for one in regions
     ]
-
-
-def cut_region(region: Region, dim: str, size: int, piece: int, pieces: int) -> Region:
-    """Return one of the pieces of a region along a dimension of some size, which are about equal.
-
-    Examples
-    --------
-    >>> [cut_region({}, "period", 100, n, 3)["period"] for n in range(3)]
-    [slice(0, 34, None), slice(34, 67, None), slice(67, 100, None)]
-    """
-    places = np.array_split(np.arange(size)[region.get(dim, slice(None))], pieces)[piece]
-    return {**region, dim: slice(int(places[0]), int(places[-1]) + 1)}
-
-
-def join_arrays(
-    pieces: Sequence[Mapping[str, np.ndarray]], dims: Mapping[str, Sequence[str]], dim: str
-) -> dict[str, np.ndarray]:
-    """Return the arrays of a region from those of its pieces along a dimension, in order.
-
-    Examples
-    --------
-    >>> pieces = [{"rate": np.ones((1, 2))}, {"rate": np.zeros((1, 1))}]
-    >>> join_arrays(pieces, {"rate": ["panel", "period"]}, "period")["rate"].tolist()
-    [[1.0, 1.0, 0.0]]
-    """
-    if len(pieces) == 1:
-        return dict(pieces[0])
-    return {
-        name: np.concatenate([one[name] for one in pieces], axis=list(dims[name]).index(dim))
-        for name in pieces[0]
-    }

@@ -32,20 +32,22 @@ def schedule_parts(jobs: Sequence[Job]) -> list[Job]:
     """Return jobs where some processes have the device, and others compute what needs none.
 
     A job of the device has the tasks that are computed as one, or run the same program. The others
-    have a part of one task each, or a piece of it. In both, those that take longest are first.
+    have a part of one task each. In both, those that take longest are first.
     """
-    device, others = [], [job for job in jobs if not job.tasks]
+    simulations, found = [], [job for job in jobs if not job.tasks]
     for job in jobs:
         experiment = job.computation.experiment
         for part in range(len(experiment.parts)) if job.tasks else ():
-            of_part = job._replace(part=part, on_device=experiment.on_device and part == 0)
-            if of_part.on_device:
-                device.append(of_part)
-                continue
-            pieces = [of_part._replace(piece=piece) for piece in range(of_part.pieces)]
-            others += [piece.of((task,)) for task in job.tasks for piece in pieces]
-    pieces = [*others, *_joined(device)]
-    return sorted(pieces, key=lambda job: -job.part_seconds if job.tasks else 0.0)
+            of_part = job._replace(part=part, on_device=experiment.uses_device(part))
+            if not of_part.on_device:
+                found += [of_part.of((task,)) for task in job.tasks]
+            elif part:
+                found.append(of_part.of(job.tasks))
+            else:
+                simulations.append(of_part)
+    return sorted(
+        [*found, *_joined(simulations)], key=lambda job: -job.part_seconds if job.tasks else 0.0
+    )
 
 
 def _joined(jobs: Sequence[Job]) -> list[Job]:

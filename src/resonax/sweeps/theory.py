@@ -22,7 +22,6 @@ __all__ = ["theory_rates"]
 _LOG = logging.getLogger("resonax")
 
 
-@on_the_cpu
 def theory_rates(
     sweep: Sweep, number: int, criterion: str, columns: range
 ) -> dict[str, np.ndarray]:
@@ -34,6 +33,8 @@ def theory_rates(
     A costly criterion is computed at some cells and interpolated to the others. Beside ``rate`` it
     has ``low`` and ``high``: the range of the computed points around a cell, intervals included. A
     sign that is the same at both ends is not interpolated.
+
+    Sampled paths are followed on the device that was chosen, all others on a CPU.
 
     Parameters
     ----------
@@ -52,8 +53,10 @@ def theory_rates(
     is_other = criterion == "flow" and not build_setting(sweep, number).process.periodic
     setting = build_setting(sweep, number, theory=is_other)
 
+    compute = stability_map if criterion == "lyapunov" else on_the_cpu(stability_map)
+
     def judge(points: dict[str, Any]) -> xr.Dataset:
-        found = stability_map(setting, criterion, **points)
+        found = compute(setting, criterion, **points)
         _warn(f"{sweep.id}, {sweep.panels[number].name}", found)
         return found
 
