@@ -175,7 +175,7 @@ def test_the_key_tells_sources_machines_and_settings_apart(monkeypatch):
     def name() -> str:
         program_key._surroundings.cache_clear()
         tree = jax.tree.structure(1.0)
-        return program_key.file_name(keep_programs, tree, (), {}, (), programs._device())
+        return program_key.file_name(keep_programs, tree, (), {}, (), programs.current_device())
 
     found = {name()}
     for part in ("_source", "_processor"):

@@ -5,8 +5,11 @@ them, and so to 2e-5 for the file.
 """
 
 import logging
+import threading
+from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -19,8 +22,9 @@ from scipy import optimize, stats
 import resonax as rx
 from resonax.learners import Transform, adam
 from resonax.processes import shuffled
-from resonax.simulation import Training, engine, linear, simulate
+from resonax.simulation import Training, engine, linear, side_by_side, simulate
 from resonax.simulation.batches import draw, needs_of
+from resonax.simulation.side_by_side import map_side_by_side
 from resonax.simulation.walk import begin_walk, walk
 
 RUNS, STEPS, WINDOW = 2000, 120, 40
@@ -305,6 +309,16 @@ def test_results_do_not_depend_on_how_a_grid_is_split():
     np.testing.assert_allclose(parts, whole[:, 2:], rtol=0, atol=1e-5)
     for other in (8, 7 + 2**32):
         assert (run(seed=other) != whole).mean() > 0.99
+
+
+def test_loops_run_side_by_side_on_a_gpu_and_in_turn_on_a_cpu(monkeypatch):
+    both = threading.Barrier(2, timeout=10)
+    assert map_side_by_side(lambda item: (item, both.n_waiting), [1, 2]) == [(1, 0), (2, 0)]
+    monkeypatch.setattr(side_by_side, "current_device", lambda: SimpleNamespace(platform="gpu"))
+    monkeypatch.setattr(jax, "default_device", nullcontext)
+    places = map_side_by_side(lambda item: (item, both.wait()), [1, 2])  # or it would not pass
+    assert [item for item, _ in places] == [1, 2]
+    assert {place for _, place in places} == {0, 1}
 
 
 def test_a_second_call_compiles_nothing(caplog):

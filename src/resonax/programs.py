@@ -25,7 +25,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from resonax.program_key import UnknownPartError, file_name
 
-__all__ = ["keep_programs", "program"]
+__all__ = ["current_device", "keep_programs", "program"]
 
 R = TypeVar("R")
 Tell = Callable[[str], None]  # told "reading" or "writing" where that failed
@@ -93,7 +93,7 @@ def program(
         words = {name: given[name] for name in static if name in given}
         flowing = {name: part for name, part in given.items() if name not in words}
         leaves, tree = jax.tree.flatten((args, flowing))
-        device = _device()
+        device = current_device()
         if not all(_is_free(leaf, device) for leaf in leaves):
             return compiled_here(*args, **given)
         shapes = tuple(map(_shape, leaves))
@@ -125,7 +125,7 @@ def program(
     return call
 
 
-def _device() -> Any:
+def current_device() -> Any:
     """Return the device on which a program runs now."""
     chosen = _config("default_device")
     return chosen if isinstance(chosen, jax.Device) else jax.local_devices(backend=chosen)[0]

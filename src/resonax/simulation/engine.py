@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from resonax.simulation.linear import begin_linear, step_linear
 from resonax.simulation.linear_state import log_distance
 from resonax.simulation.random_numbers import path_keys
 from resonax.simulation.schedule import BLOCK, Advance, run_windows
+from resonax.simulation.side_by_side import map_side_by_side
 from resonax.simulation.training import Training
 from resonax.simulation.walk import Grid, Loop, cell_at
 
@@ -117,21 +119,26 @@ def simulate(
     # How a column is computed depends on itself alone: a part of a grid gives the same bits.
     still = asked.columns.get("period", np.ones(count)) == 0
     kinds = np.stack([still, asked.columns.get("batch", np.zeros(count))], axis=1)
-    for kind in np.unique(kinds, axis=0):
+    telling = threading.Lock()  # one at a time tells of its progress
+
+    def run_kind(kind: np.ndarray) -> None:
         chosen, ordered = np.flatnonzero((kinds == kind).all(axis=1)), not kind[0]
         part = {name: array[chosen] for name, array in asked.columns.items()}
         if not ordered:
             part["period"] = np.full(len(chosen), 2.0)  # not used, but it must be a period
 
-        def tell(share: float, weight: float = len(chosen) / count) -> None:
-            if advance:
-                advance(weight * share)
+        def tell(share: float) -> None:
+            with telling:
+                if advance:
+                    advance(len(chosen) / count * share)
 
         with jax.enable_x64(double):
             keys = path_keys(seed, names[chosen], runs)
             results = _run(asked._replace(columns=part), keys, ordered, bool(shared), tell)
         for whole, values in zip(found, results, strict=True):
             whole[chosen] = values
+
+    map_side_by_side(run_kind, list(np.unique(kinds, axis=0)))
     return Responses(*found)
 
 
