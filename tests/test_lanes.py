@@ -22,7 +22,7 @@ from resonax.lanes.fleet import Fleet
 from resonax.lanes.inputs import LawForm
 from resonax.lanes.machine import Machine, host_machine
 from resonax.lanes.program import Plan, Slots, write_program
-from resonax.lanes.update import trace_update
+from resonax.lanes.update import Update, trace_update
 from resonax.lanes.vectors import F32, F64, I32
 from resonax.learners import Transform, make_optimizer
 from resonax.moments import Moments
@@ -213,7 +213,7 @@ def test_inputs_of_every_form_of_law_are_those_of_jax(components, root):
     assert form == LawForm(2, components, root == "diagonal")
     normal = rng.normal(size=(rows, 2, LANES)).astype(np.float32)
     uniform = rng.uniform(size=(rows, LANES)).astype(np.float32)
-    table = np.array(lane_laws.law_table(parts)[0])
+    table = np.array(lane_laws.law_table(parts, LANES)[0, 0])
     assert table.shape == (form.size, LANES)
     found = np.zeros_like(normal)
 
@@ -244,10 +244,8 @@ SMALL = Training(
 )
 
 
-def small_plan(**changes):
-    update = trace_update(
-        functools.partial(update_weights, decays=False), SMALL.optimizer, init_state
-    )
+def small_plan(optimizer=SMALL.optimizer, **changes):
+    update = trace_update(functools.partial(update_weights, decays=False), optimizer, init_state)
     form = LawForm(2)
     slots = Slots(*(place * 2**20 for place in range(5)))
     plan = Plan((2, 6, 5, 1), 7, 6, form, form, update, slots, False, 4, 20)
@@ -260,16 +258,18 @@ def trained(threads=1, split=(8,), folder=None, **changes):
     plan = small_plan(**changes)
     rng = np.random.default_rng(3)
     weights = rng.normal(size=(37, 2, plan.weights)).astype(np.float32)
-    zeros = np.zeros_like(weights)
-    numbers = np.broadcast_to([0.01, 0.9, 0.99, 0.3, 2 / 3], (37, 2, 5))
-    states = [np.zeros((37, 2), np.int32), zeros, zeros]
+    optimizer = changes.get("optimizer", SMALL.optimizer)
+    numbers = [*jax.tree.leaves(optimizer), 0.3, 2 / 3]
+    numbers = np.broadcast_to(numbers, (37, 2, plan.numbers))
+    states = jax.vmap(jax.vmap(functools.partial(init_state, optimizer)))(weights)
+    states = [np.asarray(leaf) for leaf in jax.tree.leaves(states)]
     keys = rng.integers(2**32, size=(37, 2), dtype=np.uint32)
-    law = rng.uniform(0.5, 1, size=(8, 2, 4, 64)).astype(np.float32)
+    laws = rng.uniform(0.5, 1, size=(8, 2, 4, 64)).astype(np.float32)
+    laws = np.moveaxis(laws.reshape(8, 2, 4, -1, plan.lanes), -2, 0).copy()
     fleet = Fleet(plan, keys, weights, states, numbers, threads=threads, folder=folder)
     first = 0
     for steps in split:
-        here = np.ascontiguousarray(law[first : first + steps])
-        fleet.advance(first, steps, here, law[0], record=True)
+        fleet.advance(first, steps, laws[:, first : first + steps], laws[:, 0], record=True)
         first += steps
     return fleet.weights, fleet.total
 
@@ -283,6 +283,17 @@ def test_no_bit_depends_on_lanes_tiles_threads_or_parts(changes):
     for ours, others in zip(trained(), trained(**changes), strict=True):
         np.testing.assert_array_equal(ours, others)
     assert np.isfinite(trained()[1]).all()
+
+
+def test_no_bit_depends_on_whether_weights_and_those_before_take_turns(monkeypatch):
+    heavy_ball = rx.heavy_ball(0.01, 0.9)
+    assert small_plan(heavy_ball).update.before == 0
+    assert small_plan().update.before is None  # Adam has no such state
+    in_turn = trained(optimizer=heavy_ball)
+    monkeypatch.setattr(Update, "before", None)
+    monkeypatch.setattr(compiled, "_loaded", {})
+    for ours, others in zip(in_turn, trained.__wrapped__(optimizer=heavy_ball), strict=True):
+        np.testing.assert_array_equal(ours, others)
 
 
 def test_small_numbers_are_flushed_inside_and_nowhere_else():

@@ -214,6 +214,15 @@ class Code:
             pointer = self.builder.gep(pointer, [index.rest])
         return self.builder.gep(pointer, [I64(index.known)]) if index.known else pointer
 
+    def in_turn(self, one: Memory, other: Memory, turn: Index) -> tuple[Memory, Memory]:
+        """Return two places in memory: in this order where a number is even, else in the other."""
+        is_odd = self.builder.trunc(turn.value, BOOL)
+        pointers = [
+            self.builder.select(is_odd, second.pointer, first.pointer)
+            for first, second in ((one, other), (other, one))
+        ]
+        return one._replace(pointer=pointers[0]), other._replace(pointer=pointers[1])
+
     @contextmanager
     def loop(self, count: Index | int, step: int = 1) -> Iterator[Index]:
         """Count from 0 up to ``count``, which may be 0."""

@@ -110,26 +110,26 @@ class Fleet:
         first, steps
             Number of the first step, and how many.
         law
-            Of the inputs, (steps or 1, cells or 1, numbers of a law, paths).
+            Of the inputs, (blocks of lanes, steps or 1, cells or 1, numbers of a law, lanes).
         test_law
-            Of the test inputs, (cells or 1, numbers of a law, paths).
+            Of the test inputs, (blocks of lanes, cells or 1, numbers of a law, lanes).
         record
             Whether the test losses are summed up.
         """
-        paths = law.shape[-1]
-        many_steps, many_cells, many_tests = len(law) > 1, law.shape[1] > 1, len(test_law) > 1
+        law_block, law_step, law_cell = _moves(law)
+        test_block, test_cell = _moves(test_law)
         whole = {
             "cells": self.cells,
             "first_step": first,
             "steps": steps,
             "record": int(record),
-            "paths": paths,
-            "law_step": law[0].size * many_steps,
-            "law_cell": law[0, 0].size * many_cells,
-            "test_cell": test_law[0].size * many_tests,
+            "law_block": law_block,
+            "law_step": law_step,
+            "law_cell": law_cell,
+            "test_block": test_block,
+            "test_cell": test_cell,
         }
         memory = {**self._memory, "law": law, "test_law": test_law}
-        assert all(array.flags.c_contiguous for array in memory.values())
         size = max(1, self._blocks // (self._threads * _PARTS))
         parts = iter([range(b, min(b + size, self._blocks)) for b in range(0, self._blocks, size)])
 
@@ -146,6 +146,14 @@ class Fleet:
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(work, self._scratch))
         return None
+
+
+def _moves(laws: np.ndarray) -> list[int]:
+    """Return how many numbers apart laws are along each axis; 0 along one that they all share."""
+    axes = laws.ndim - 2
+    assert laws[(0,) * axes].flags.c_contiguous  # one law: its numbers, each of all lanes
+    apart = zip(laws.strides[:axes], laws.shape[:axes], strict=True)
+    return [stride // laws.itemsize if count > 1 else 0 for stride, count in apart]
 
 
 def _aligned(shape: tuple[int, ...], kind: type) -> np.ndarray:

@@ -82,25 +82,58 @@ class Network(NamedTuple):
         """Compute gradients from the slopes of the outputs; ``move`` is told place and gradient.
 
         For some units before a layer at a time, its slopes are passed back to them, and then the
-        weights from them move: these are loaded once into the fastest memory for both.
+        weights from them move: these are loaded once into the fastest memory for both. The slopes
+        of the first layer are needed nowhere else, so that its weights to these units move at once.
         """
-        for depth, layer in reversed([*enumerate(self.layers)]):
-            tall = min(layer.inputs, max(1, self.sums // _ROWS))
-            for unit, own in self.code.tiles(layer.inputs, tall):
-                if depth:
-                    self._pass_back(depth, layer, rows, (unit, own))
-                self._move_weights(depth, layer, batch, rows, (unit, own), move)
-            slopes = self.slopes[depth]
-            for out in self.code.each(layer.outputs, 1):
-                total = self.code.variable(slopes.load(out * rows))
-                for row in self.code.each(rows - 1, 16):
-                    total.set(total.get() + slopes.load(out * rows + row + 1))
-                move(out + layer.bias, total.get())
+        for depth in reversed(range(1, len(self.layers))):
+            layer = self.layers[depth]
+            every = 0, layer.outputs
+            for units in self.code.tiles(layer.inputs, self._tall(layer.inputs)):
+                passed = self._pass_back(depth, layer, rows, units)
+                self._move_weights(depth, self.slopes[depth], batch, rows, units, every, move)
+                if depth == 1:
+                    self._move_first(passed, batch, rows, units, move)
+            self._move_biases(layer, self.slopes[depth], rows, every, move)
+        if len(self.layers) == 1:
+            self._move_first(self.slopes[0], batch, rows, (0, self.layers[0].outputs), move)
 
-    def _pass_back(self, depth: int, layer: Layer, rows: int, units: tuple[Place, int]) -> None:
-        """Compute the slopes of some units before a layer from those of the layer."""
+    def _move_first(
+        self,
+        slopes: Memory,
+        batch: Memory,
+        rows: int,
+        outs: tuple[Place, int],
+        move: Callable[[Place, Vector], None],
+    ) -> None:
+        """Compute the gradients of the first layer's weights to some of its outputs."""
+        first = self.layers[0]
+        for units in self.code.tiles(first.inputs, self._tall(first.inputs)):
+            self._move_weights(0, slopes, batch, rows, units, outs, move)
+        self._move_biases(first, slopes, rows, outs, move)
+
+    def _move_biases(
+        self,
+        layer: Layer,
+        slopes: Memory,
+        rows: int,
+        outs: tuple[Place, int],
+        move: Callable[[Place, Vector], None],
+    ) -> None:
+        """Compute the gradients of the biases of some outputs, whose slopes are given."""
+        start, count = outs
+        for out in self.code.each(count, 1):
+            total = self.code.variable(slopes.load(out * rows))
+            for row in self.code.each(rows - 1, 16):
+                total.set(total.get() + slopes.load(out * rows + row + 1))
+            move(start + out + layer.bias, total.get())
+
+    def _pass_back(self, depth: int, layer: Layer, rows: int, units: tuple[Place, int]) -> Memory:
+        """Compute the slopes of some units before a layer from those of the layer; return them."""
         weights, slopes = self.weights.at(layer.start), self.slopes[depth]
         unit, tall = units
+        # Of the first layer no more than these are kept.
+        passed = self.slopes[depth - 1].at(0 if depth == 1 else unit * rows)
+        hidden = self.hidden[depth - 1].at(unit * rows)
         for row, wide in self.code.tiles(rows, min(rows, self.sums // tall)):
             found = self._sum_products(
                 layer.outputs,
@@ -111,23 +144,27 @@ class Network(NamedTuple):
                 [[self._zero()] * wide] * tall,
             )
             for (own, other), value in found:
-                place = (unit + own) * rows + row + other
-                is_active = self.hidden[depth - 1].load(place) > 0.0
-                self.slopes[depth - 1].store(place, is_active.where(value, 0.0))
+                place = row + (own * rows + other)
+                is_active = hidden.load(place) > 0.0
+                passed.store(place, is_active.where(value, 0.0))
+        return passed
 
     def _move_weights(
         self,
         depth: int,
-        layer: Layer,
+        slopes: Memory,
         batch: Memory,
         rows: int,
         units: tuple[Place, int],
+        outs: tuple[Place, int],
         move: Callable[[Place, Vector], None],
     ) -> None:
-        """Compute the gradients of the weights from some units."""
-        unit, tall = units
-        slopes = self.slopes[depth]
-        for out, wide in self.code.tiles(layer.outputs, min(layer.outputs, self.sums // tall)):
+        """Compute the gradients of the weights from some units to some outputs.
+
+        The slopes are those of these outputs.
+        """
+        layer, (unit, tall), (start, count) = self.layers[depth], units, outs
+        for out, wide in self.code.tiles(count, min(count, self.sums // tall)):
             found = self._sum_products(
                 rows,
                 lambda k: [self._input(depth, batch, rows, unit + i, k) for i in range(tall)],
@@ -137,7 +174,11 @@ class Network(NamedTuple):
                 [[self._zero()] * wide] * tall,
             )
             for (own, other), value in found:
-                move((unit + own) * layer.outputs + out + (layer.start + other), value)
+                move((unit + own) * layer.outputs + start + out + (layer.start + other), value)
+
+    def _tall(self, inputs: int) -> int:
+        """Return how many units before a layer are taken at once."""
+        return min(inputs, max(1, self.sums // _ROWS))
 
     def _input(self, depth: int, batch: Memory, rows: int, unit: Place, row: Place) -> Vector:
         """Return what a unit before a layer holds for a row."""

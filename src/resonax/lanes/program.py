@@ -18,9 +18,10 @@ __all__ = ["REAL", "VERSION", "WHOLE", "WORDS", "Plan", "Slots", "write_program"
 VERSION = 1  # of the bits: a program that rounds otherwise has another one
 
 # The arguments of the function, in order. Networks stand in memory as (blocks of lanes, cells of
-# a path, their numbers, lanes), laws as (steps, cells, their numbers, paths).
+# a path, their numbers, lanes), laws as (blocks, steps, cells, their numbers, lanes): the laws of a
+# block follow each other, so that the processor fetches them ahead.
 WHOLE = ["first_block", "blocks", "cells", "first_step", "steps", "record"]
-WHOLE += ["paths", "law_step", "law_cell", "test_cell"]
+WHOLE += ["law_block", "law_step", "law_cell", "test_block", "test_cell"]
 REAL = ["weights", "states", "numbers", "law", "test_law", "total", "scratch"]
 WORDS = ["keys", "scalars"]
 TRAIN, TEST = "train", "test"  # what a batch is for
@@ -113,28 +114,26 @@ class _Writer:
 
     def write(self) -> Code:
         """Write the loops over blocks of paths, groups of steps, cells and single steps."""
-        code, plan, given = self.code, self.plan, self.given
+        code, given = self.code, self.given
         with code.loop(given["blocks"]) as offset:
             block = given["first_block"] + offset
             with code.loop(given["steps"], GROUP) as start:
                 self._draw(given["keys"].at(block * 2), given["first_step"] + start)
                 with code.loop(given["cells"]) as cell:
                     network = block * given["cells"] + cell
-                    law, test_law = (
-                        Memory(code, given[name].pointer, given["paths"])
-                        for name in ("law", "test_law")
-                    )
-                    lane = block * plan.lanes
-                    law = self._moved(law, lane + cell * given["law_cell"])
-                    test_law = self._moved(test_law, lane + cell * given["test_cell"])
+                    law = block * given["law_block"] + cell * given["law_cell"]
+                    test_law = block * given["test_block"] + cell * given["test_cell"]
                     with code.loop(GROUP) as ahead:
-                        now = self._moved(law, (start + ahead) * given["law_step"])
-                        self._step(network, ahead, now, test_law)
+                        now = law + (start + ahead) * given["law_step"]
+                        laws = self._law("law", now), self._law("test_law", test_law)
+                        self._step(network, ahead, *laws)
         code.end()
         return code
 
-    def _moved(self, memory: Memory, numbers: Index) -> Memory:
-        return memory._replace(pointer=self.code.move(memory.pointer, numbers))
+    def _law(self, name: str, place: Index) -> Memory:
+        """Return the memory of a law, which begins so many numbers after the first."""
+        laws = self.given[name]
+        return laws._replace(pointer=self.code.move(laws.pointer, place))
 
     def _draw(self, keys: Memory, step: Index) -> None:
         """Draw the random numbers of a group of steps, which all cells of a path share."""
@@ -160,7 +159,8 @@ class _Writer:
     def _step(self, network: Index, ahead: Index, law: Memory, test_law: Memory) -> None:
         """Take one step of one network, and with ``record`` add its test loss to the total."""
         plan, given, batch = self.plan, self.given, self.area["train batch"]
-        net = self._network(network)
+        weights, after, states = self._places(network, ahead)
+        net = self._network(weights)
         numbers = given["numbers"].at(network * plan.numbers)
         *own, noise, slope = (numbers.load(place) for place in range(plan.numbers))
         self._write_batch(TRAIN, ahead, law, noise)
@@ -170,30 +170,44 @@ class _Writer:
         def give(row: Index | int, value: Vector) -> None:
             net.slopes[-1].store(row, (value - outputs.load(row)) * slope)
 
-        states = given["states"].at(network * (plan.weights * plan.wide_states))
-
         def move(place: Index | int, gradient: Vector) -> None:
-            held = [place + number * plan.weights for number in range(plan.wide_states)]
-            before = [states.load(where) for where in held]
-            weight, after = plan.update.move(known, gradient, net.weights.load(place), before)
-            net.weights.store(place, weight)
-            for where, state in zip(held, after, strict=True):
-                states.store(where, state)
+            before = [state.load(place) for state in states]
+            weight, moved = plan.update.move(known, gradient, weights.load(place), before)
+            after.store(place, weight)
+            for number, (state, value) in enumerate(zip(states, moved, strict=True)):
+                if number != plan.update.before:
+                    state.store(place, value)
 
         net.forward(batch, plan.rows, give)
         net.backward(batch, plan.rows, move)
         with self.code.loop(given["record"]):
-            self._record(net, network, ahead, test_law)
+            self._record(self._network(after), network, ahead, test_law)
 
-    def _network(self, number: Index) -> Network:
-        """Return the network of a number, in the memory of the program."""
+    def _places(self, network: Index, ahead: Index) -> tuple[Memory, Memory, list[Memory]]:
+        """Return where a network's weights are, where they are after the step, and its states.
+
+        Where a state is the weight before the step, nothing is copied: the weights after the step
+        take its place, and it takes that of the weights. Two steps later all is where it was.
+        """
+        plan = self.plan
+        weights = self.given["weights"].at(network * plan.weights)
+        states = self.given["states"].at(network * (plan.weights * plan.wide_states))
+        places = [states.at(number * plan.weights) for number in range(plan.wide_states)]
+        before = plan.update.before
+        if before is None:
+            return weights, weights, places
+        weights, places[before] = self.code.in_turn(weights, places[before], ahead)
+        return weights, places[before], places
+
+    def _network(self, weights: Memory) -> Network:
+        """Return the network of some weights, in the memory of the program."""
         plan, layers = self.plan, layers_of(self.plan.widths)
         units = [0, *itertools.accumulate(layer.outputs for layer in layers[:-1])]
         most = max(plan.rows, plan.test_rows)
         return Network(
             self.code,
             layers,
-            self.given["weights"].at(number * plan.weights),
+            weights,
             [self.area["hidden"].at(unit * most) for unit in units],
             [self.area["slopes"].at(unit * plan.rows) for unit in units],
             plan.sums,

@@ -120,6 +120,13 @@ class Update:
     _outputs: tuple[Any, ...] = field(repr=False)  # the weight, then the states
     _equations: tuple[_Equation, ...] = field(repr=False)
 
+    @property
+    def before(self) -> int | None:
+        """Which of the states of single weights is the weight before the step, if one is."""
+        weight = self._inputs[self.numbers + 1]
+        after = [v for v, (_, wide) in zip(self._outputs[1:], self.states, strict=True) if wide]
+        return next((place for place, variable in enumerate(after) if variable is weight), None)
+
     def begin_step(
         self, code: Code, numbers: Sequence[Vector], scalars: Sequence[Vector]
     ) -> tuple[dict[Any, Vector], list[Vector]]:

@@ -24,6 +24,7 @@ __all__ = ["LawsAhead", "law_form", "law_table"]
 
 _MOST_NUMBERS = 2**21  # of laws that are computed at once
 _MOST_BLOCKS = 25  # of steps, likewise
+_FIRST_BLOCKS, _GROWTH = 2, 3  # of the first part; of the next, against all that were before
 
 
 def law_form(law: Law, dim: int) -> LawForm:
@@ -35,8 +36,11 @@ def law_form(law: Law, dim: int) -> LawForm:
     return LawForm(dim, law.mean.shape[-2], not isinstance(law, Moments))
 
 
-def law_table(law: Law) -> Array:
-    """Return the numbers of a law (..., paths, cells), as (..., cells, numbers, paths)."""
+def law_table(law: Law, lanes: int) -> Array:
+    """Return the numbers of a law (..., paths, cells), for blocks of so many paths.
+
+    They are (blocks, ..., cells, numbers, lanes).
+    """
     if isinstance(law, Gaussian):
         numbers = jnp.stack([*law.mean, *law.scale], axis=-1)
     elif isinstance(law, Moments) and not law.is_sampled:
@@ -46,7 +50,8 @@ def law_table(law: Law) -> Array:
         each = jnp.concatenate([law.mean, root], axis=-1)
         sums = jnp.cumsum(law.weight, axis=-1)[..., :-1]
         numbers = jnp.concatenate([each.reshape(*sums.shape[:-1], -1), sums], axis=-1)
-    return jnp.moveaxis(numbers, -3, -1)
+    table = jnp.moveaxis(numbers, -3, -1)
+    return jnp.moveaxis(table.reshape(*table.shape[:-1], -1, lanes), -2, 0)
 
 
 @functools.partial(program, static=("loop", "most", "shape"))
@@ -63,7 +68,7 @@ def _laws(
 ) -> tuple[Any, Array]:
     """Return the processes after some blocks of steps, at most ``most``, and the laws in these.
 
-    ``shape`` is that of the laws of a step: (cells or 1, numbers of a law, paths).
+    ``shape`` is that of the laws of a step: (blocks of lanes, cells or 1, numbers of a law, lanes).
     """
     needed = training.process.step_normals if loop.ordered else 0
 
@@ -71,24 +76,25 @@ def _laws(
         steps = first + number * BLOCK + jnp.arange(BLOCK)
         given = normals(grid.keys, steps, PROCESS, needed)
         process, law = walk(training, grid, loop, process, steps, given)
-        return process, law_table(law)
+        return process, law_table(law, shape[-1])
 
     if not loop.ordered:
         process, law = of_block(jnp.zeros((), int), process)
-        return process, law[None]
+        return process, law[:, None]
 
     def fill(number: Array, state: tuple[Any, Array]) -> tuple[Any, Array]:
         process, law = of_block(number, state[0])
-        return process, jax.lax.dynamic_update_slice_in_dim(state[1], law, number * BLOCK, 0)
+        return process, jax.lax.dynamic_update_slice_in_dim(state[1], law, number * BLOCK, 1)
 
-    laws = jnp.zeros((most * BLOCK, *shape))
+    laws = jnp.zeros((shape[0], most * BLOCK, *shape[1:]))
     return jax.lax.fori_loop(0, blocks, fill, (process, laws))
 
 
 class LawsAhead:
     """The laws of the steps of a run, one after the other.
 
-    While the networks take the steps of a part, jax computes the laws of the next one.
+    While the networks take the steps of a part, jax computes the laws of the next one. The first
+    parts are short, as the networks wait for the first.
 
     Parameters
     ----------
@@ -97,7 +103,7 @@ class LawsAhead:
     process
         State of the processes before the first step.
     shape
-        Of the laws of a step, (cells or 1, numbers of a law, paths).
+        Of the laws of a step, (blocks of lanes, cells or 1, numbers of a law, lanes).
     blocks
         Of steps, in all.
     """
@@ -115,13 +121,14 @@ class LawsAhead:
         self._most, self._blocks, self._begun = most, blocks, 0
         self._ordered, self._process = loop.ordered, process
         self._compute = functools.partial(_laws, training, grid, loop=loop, most=most, shape=shape)
-        self._ready = np.zeros(0)
+        self._ready = np.zeros((0, 0))  # (blocks of lanes, steps, ...)
         self._coming: tuple[int, Array] | None = None
         self._begin()
 
     def _begin(self) -> None:
         """Let jax compute the next part, if there is one; this does not wait for it."""
-        count = min(self._most, self._blocks - self._begun)
+        most = min(self._most, max(_FIRST_BLOCKS, _GROWTH * self._begun))
+        count = min(most, self._blocks - self._begun)
         if count and (self._ordered or not self._begun):
             self._process, laws = self._compute(self._process, self._begun * BLOCK, count)
             self._coming = count * BLOCK, laws
@@ -129,12 +136,12 @@ class LawsAhead:
 
     def take(self, steps: int) -> tuple[int, np.ndarray]:
         """Return laws for the next steps, at most so many, and for how many; or the one of all."""
-        if not len(self._ready):
+        if not self._ready.shape[1]:
             assert self._coming is not None
             count, laws = self._coming
             self._begin()
-            self._ready = np.asarray(laws)[:count]
+            self._ready = np.asarray(laws)[:, :count]
         if not self._ordered:
             return steps, self._ready
-        here, self._ready = self._ready[:steps], self._ready[steps:]
-        return len(here), here
+        here, self._ready = self._ready[:, :steps], self._ready[:, steps:]
+        return here.shape[1], here

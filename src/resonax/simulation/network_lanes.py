@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -51,8 +51,8 @@ def _stationary(training: Training) -> Law:
     return split(training.process.stationary(), has_diagonal_roots(training.process))
 
 
-@functools.partial(program, static=("loop",))
-def _begin(training: Training, grid: Grid, *, loop: Loop) -> tuple[_Start, Any, Array]:
+@functools.partial(program, static=("loop", "lanes"))
+def _begin(training: Training, grid: Grid, *, loop: Loop, lanes: int) -> tuple[_Start, Any, Array]:
     """Return all networks and processes before the first step, and the laws of the tests."""
     dim, model = training.process.dim, training.model
     assert isinstance(model, Network)
@@ -69,7 +69,7 @@ def _begin(training: Training, grid: Grid, *, loop: Loop) -> tuple[_Start, Any, 
     given = first_normals(grid, dim, model.hidden)
     start = vmap_cells(begin, grid, loop._replace(law_varies=True))(given)
     tests = vmap_cells(lambda values, _: _stationary(cell_at(training, values)), grid, loop)([])
-    return start, begin_walk(training, grid, loop)[0], law_table(tests)
+    return start, begin_walk(training, grid, loop)[0], law_table(tests, lanes)
 
 
 _plans: dict[Any, Plan] = {}  # by all that a plan depends on
@@ -155,36 +155,45 @@ class _Runner:
         grid: Grid,
         loop: Loop,
         paths: int,
-        begun: tuple[_Start, Any, Array],
         blocks: int,
     ) -> None:
-        start, process, test_law = begun
+        start, process, test_law = _begin(training, grid, loop=loop, lanes=plan.lanes)
+        cells = len(next(iter(grid.shared.values()))) if loop.law_varies else 1
+        shape = len(grid.keys) // plan.lanes, cells, plan.law.size, plan.lanes
+        self._laws = LawsAhead(training, grid, loop, process, shape, blocks)
         self._test_law = np.asarray(test_law)
         arrays = jax.tree.map(lambda leaf: np.asarray(leaf)[:paths], start)
         keys = np.asarray(grid.keys)[:paths]
         self.fleet = Fleet(plan, keys, *arrays, threads=count_threads(), folder=_folder())
-        cells = self.fleet.cells if loop.law_varies else 1
-        shape = cells, plan.law.size, len(grid.keys)
-        self._laws = LawsAhead(training, grid, loop, process, shape, blocks)
+        self.start = np.zeros(0)
 
     @property
     def total(self) -> np.ndarray:
         """Sums of the test losses in a window."""
         return self.fleet.total
 
-    def reset(self) -> _Runner:
+    def reset(self) -> Self:
         """Begin a window."""
         self.fleet.reset()
         return self
 
     def advance(self, first: int, blocks: int, record: bool) -> _Runner:
-        """Take some blocks of steps."""
-        end = first + blocks * BLOCK
+        """Take some blocks of steps. The first block of all is recorded for the start."""
+        if first == 0:
+            self._take(0, BLOCK, True)
+            self.start = log_mean_loss(self, BLOCK)
+            first, blocks = BLOCK, blocks - 1
+            if not record:
+                self.reset()
+        self._take(first, blocks * BLOCK, record)
+        return self
+
+    def _take(self, first: int, steps: int, record: bool) -> None:
+        end = first + steps
         while first < end:
             steps, laws = self._laws.take(end - first)
             self.fleet.advance(first, steps, laws, self._test_law, record=record)
             first += steps
-        return self
 
 
 def run_lanes(
@@ -198,9 +207,7 @@ def run_lanes(
     advance: Advance,
 ) -> list[np.ndarray]:
     """Return what `run_networks` returns, for the first ``paths`` of a grid."""
-    begun = _begin(training, grid, loop=loop)
-    make = functools.partial(_Runner, plan, training, grid, loop, paths, begun)
-    start = log_mean_loss(make(1).advance(0, 1, True), BLOCK)
+    runner = _Runner(plan, training, grid, loop, paths, steps // BLOCK)
     measure = functools.partial(log_mean_loss, steps=window)
-    whole = make(steps // BLOCK)
-    return [start, *run_windows(whole, _Runner.advance, measure, steps, window, advance)]
+    windows = run_windows(runner, _Runner.advance, measure, steps, window, advance)
+    return [runner.start, *windows]
