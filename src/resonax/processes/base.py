@@ -108,7 +108,11 @@ class Process(Varied, ABC):
 
     def draw_step(self, key: Array, state: State, index: ArrayLike) -> tuple[State, Moments]:
         """Draw the state at a step with a key."""
-        return self.step(jax.random.normal(key, (self.step_normals,), float), state, index)
+        return self.step(self.draw_normals(key), state, index)
+
+    def draw_normals(self, key: Array) -> Array:
+        """Draw the standard normal numbers that `step` takes."""
+        return jax.random.normal(key, (self.step_normals,), float)
 
     @abstractmethod
     def stationary(self) -> Moments:
@@ -131,14 +135,31 @@ class Process(Varied, ABC):
 def _walk(process: Process, key: Array, steps: int, batch: int) -> Array:
     """Return the inputs along a sampled path, or the means for a batch of 0."""
     init_key, walk_key, draw_key = jax.random.split(key, 3)
+    start, indices = process.draw_init(init_key), jnp.arange(steps)
 
-    def one(state: State, index: Array) -> tuple[State, Array]:
-        state, moments = process.draw_step(jax.random.fold_in(walk_key, index), state, index)
+    def sample(index: Array, moments: Moments) -> Array:
         if batch == 0:
-            return state, moments.merged()[0]
-        return state, moments.sample(jax.random.fold_in(draw_key, index), (batch,))
+            return moments.merged()[0]
+        return moments.sample(jax.random.fold_in(draw_key, index), (batch,))
 
-    return jax.lax.scan(one, process.draw_init(init_key), jnp.arange(steps))[1]
+    def draw_one(state: State, index: Array) -> tuple[State, Array]:
+        state, moments = process.draw_step(jax.random.fold_in(walk_key, index), state, index)
+        return state, sample(index, moments)
+
+    if process.init_normals:  # a recursion, whose rounding is that of a loop with all in it
+        return jax.lax.scan(draw_one, start, indices)[1]
+
+    def one(state: State, given: tuple[Array, Array]) -> tuple[State, Moments]:
+        index, normals = given
+        return process.step(normals, state, index)
+
+    def draw_normals(index: Array) -> Array:
+        return process.draw_normals(jax.random.fold_in(walk_key, index))
+
+    # Random numbers of all steps at once: inside the loop they would be most of its time.
+    normals = jax.vmap(draw_normals)(indices)
+    _, moments = jax.lax.scan(one, start, (indices, normals))
+    return jax.vmap(sample)(indices, moments)
 
 
 def check_inputs(process: Any) -> None:
