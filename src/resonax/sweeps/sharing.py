@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -31,10 +32,12 @@ def schedule(jobs: Sequence[Job], workers: int) -> list[Job]:
 def schedule_parts(jobs: Sequence[Job]) -> list[Job]:
     """Return jobs where some processes have the device, and others compute what needs none.
 
-    A job of the device has the tasks that are computed as one, or run the same program. The others
-    have a part of one task each. In both, those that take longest are first.
+    A job of the device has the tasks that are computed as one, or run the same program; those of an
+    experiment come together, so that it is drawn while others are computed. The other jobs have a
+    part of one task each. In both, those that take longest are first.
     """
-    simulations, found = [], [job for job in jobs if not job.tasks]
+    found, simulations = [job for job in jobs if not job.tasks], []
+    theory: dict[tuple[str, int], Job] = {}
     for job in jobs:
         experiment = job.computation.experiment
         for part in range(len(experiment.parts)) if job.tasks else ():
@@ -42,12 +45,21 @@ def schedule_parts(jobs: Sequence[Job]) -> list[Job]:
             if not of_part.on_device:
                 found += [of_part.of((task,)) for task in job.tasks]
             elif part:
-                found.append(of_part.of(job.tasks))
+                before = theory[job.id, part].tasks if (job.id, part) in theory else ()
+                theory[job.id, part] = of_part.of((*before, *job.tasks))
             else:
                 simulations.append(of_part)
-    return sorted(
-        [*found, *_joined(simulations)], key=lambda job: -job.part_seconds if job.tasks else 0.0
-    )
+    found += [*theory.values(), *_joined(simulations)]
+    total: dict[str, float] = defaultdict(float)
+    for job in found:
+        total[job.id] += job.part_seconds if job.on_device and job.tasks else 0.0
+
+    def order(job: Job) -> tuple[float, float]:
+        if not job.tasks:
+            return 0.0, 0.0
+        return -total[job.id] if job.on_device else -job.part_seconds, -job.part_seconds
+
+    return sorted(found, key=order)
 
 
 def _joined(jobs: Sequence[Job]) -> list[Job]:
