@@ -24,11 +24,13 @@ from typing import Any
 import jax
 import numpy as np
 import torch
+from torch_networks import vmap_networks
 
 import resonax as rx
 
 MOMENTUM, PERIOD = np.linspace(0.95, 0.999, 100), 1 / np.linspace(0.0005, 0.05, 100)
 RUNS, STEPS = 10, 10_000
+COUNTS = (512, 1024, 2048, 4096, 8192)  # of networks at once, of which vmap takes its best
 
 
 def seconds(function: Callable[[], Any]) -> float:
@@ -101,32 +103,6 @@ def command(figure: str) -> float:
     return min(seconds(run) for _ in range(2))
 
 
-def vmap_networks(count: int = 512, steps: int = 50) -> float:
-    """Return seconds per network and step of torch.func.vmap over networks 2-20-20-1."""
-    widths = ((2, 20), (20, 20), (20, 1))
-    weights = [torch.randn(count, a, b) * (2 / a) ** 0.5 for a, b in widths]
-    weights += [torch.zeros(count, b) for _, b in widths]
-    velocity = [torch.zeros_like(weight) for weight in weights]
-
-    def loss(w: list[torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        h = torch.relu(x @ w[0] + w[3])
-        h = torch.relu(h @ w[1] + w[4])
-        return torch.mean(((h @ w[2] + w[5])[:, 0] - y) ** 2)
-
-    slope = torch.func.vmap(torch.func.grad(loss))
-
-    def train() -> None:
-        for _ in range(steps):
-            inputs = torch.randn(count, 10, 2)
-            outputs = torch.cos(torch.pi * inputs.norm(dim=-1)) + 0.3 * torch.randn(count, 10)
-            for place, gradient in enumerate(slope(weights, inputs, outputs)):
-                velocity[place].mul_(0.95).sub_(0.01 * gradient)
-                weights[place] = weights[place] + velocity[place]
-
-    train()
-    return min(seconds(train) for _ in range(3)) / steps / count
-
-
 @contextmanager
 def threads(count: int | None) -> Iterator[None]:
     """Let networks in lanes be trained by so many threads; None: by all cores."""
@@ -162,23 +138,29 @@ def networks_command() -> tuple[float, float]:
 
 
 def compare_networks(quick: bool) -> None:
-    """Print what a step of a network takes."""
-    by_vmap, by_jax, all_cores = vmap_networks(), our_networks(False), our_networks(True)
+    """Print what a step of a network takes, of 520 at once and of as many as suit vmap best."""
+    torch.set_num_threads(os.cpu_count() or 1)
+    alone = {count: vmap_networks(count, same_work=False) for count in COUNTS}
+    same = {count: vmap_networks(count, same_work=True) for count in COUNTS}
+    by_jax, all_cores = our_networks(False), our_networks(True)
+    many = our_networks(True, columns=205)
     with threads(1):
         one_core = our_networks(True)
-    print("Networks of Fig. 5, 2-20-20-1 with 10 samples, about 512 at once")
-    print(f"  torch.func.vmap    {by_vmap * 1e6:7.3f} us per network and step")
-    for name, taken in (
-        ("jax", by_jax),
-        ("lanes, one core", one_core),
-        ("lanes, all cores", all_cores),
-    ):
-        ratios = f"{by_vmap / taken:.1f} x torch.func.vmap, {by_jax / taken:.1f} x jax"
-        print(f"  {name:18s} {taken * 1e6:7.3f} us, {ratios}")
+    rows = [("jax, 520", by_jax), ("lanes, 520, one core", one_core)]
+    rows += [("lanes, 520, all cores", all_cores), ("lanes, 4100, all cores", many)]
+    print("Networks of Fig. 5, 2-20-20-1 with 10 samples, us per network and step")
+    for name, taken in (("training alone", alone), ("the same work", same)):
+        times = ", ".join(f"{count}: {value * 1e6:.2f}" for count, value in taken.items())
+        print(f"  torch.func.vmap, {name:14s} {times} at once")
+    print("  times as fast as vmap            512 at once          at its best")
+    print("                                alone  same work     alone  same work")
     if not quick:
         whole, per = networks_command()
-        ratio = f"{by_vmap / per:.1f} x torch.func.vmap"
-        print(f"  whole command      {per * 1e6:7.3f} us, {ratio}, {whole:.1f} s in all")
+        rows.append((f"whole command, {whole:.1f} s", per))
+    for name, taken in rows:
+        others = alone[512], same[512], min(alone.values()), min(same.values())
+        a, b, c, d = (f"{other / taken:.1f}" for other in others)
+        print(f"  {name:22s} {taken * 1e6:6.3f} {a:>6s} {b:>10s} {c:>9s} {d:>10s}")
 
 
 def main() -> None:

@@ -107,11 +107,11 @@ def split(law: Moments, diagonal: bool) -> Law:
     components, dim = law.mean.shape
     if not law.is_sampled or not diagonal:
         return law
-    scale = jnp.diagonal(law.root, axis1=-2, axis2=-1)
     if components > 1:
-        return Mixture(law.mean, scale, law.weight)
-    places = range(dim)
-    return Gaussian(tuple(law.mean[0, i] for i in places), tuple(scale[0, i] for i in places))
+        return Mixture(law.mean, jnp.diagonal(law.root, axis1=-2, axis2=-1), law.weight)
+    mean, root, places = law.mean[0], law.root[0], range(dim)
+    # One by one: XLA would gather the diagonal number by number.
+    return Gaussian(tuple(mean[i] for i in places), tuple(root[i, i] for i in places))
 
 
 def _size(law: Law) -> int:
