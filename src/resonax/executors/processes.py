@@ -138,6 +138,8 @@ def worker_processes(
 
     def start(place: int) -> Worker:
         is_owner, own = place < owners, {}
+        if owners and not is_owner and copied is not alone:  # a copy of what runs already
+            return _start(copied, place, own)
         if devices and is_owner == bool(owners):
             own = {"CUDA_VISIBLE_DEVICES": devices[place % len(devices)]}
         # A worker that is half started would complain.
@@ -179,11 +181,10 @@ def _load(module: str) -> None:
 
 
 def _describe(describe: Callable[[], Any], module: str) -> Any:
-    """Return what an owner says of its device; from then on it loads a module beside."""
-    found = describe()
+    """Return what an owner says of its device; a module is loaded while it begins to use that."""
     if module:
         threading.Thread(target=_load, args=(module,), daemon=True).start()
-    return found
+    return describe()
 
 
 def _nothing() -> None:

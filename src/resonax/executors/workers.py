@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -77,6 +77,10 @@ class Workers:
         self.meanwhile: Callable[[], Any] | None = None  # called once here, beside the first jobs
         self._owned: list[Any] = []  # what it returned
         self._workers: dict[Any, Worker] = {}
+        self._starting = 0  # workers that are being started beside the first jobs
+        self._new: deque[Worker | Exception] = deque()  # those of them that are there
+        self._starter = threading.Thread()
+        self._started: Any = None  # the pipe that tells of them
         self._unfit = 0  # workers in a row that ended before they could begin
 
     def start(self, first: int = 0, last: int | None = None) -> None:
@@ -135,6 +139,35 @@ class Workers:
                 return job
         return None
 
+    def _start_others(self) -> None:
+        """Start the workers that have not been started yet, beside the jobs of those that have."""
+        places = range(len(self._workers), self.workers)
+        if not places:
+            return
+        self._started, tell = Pipe(duplex=False)
+        self._starting = len(places)
+
+        def start() -> None:
+            for place in places:
+                try:
+                    self._new.append(self._start(place))
+                except Exception as error:  # which is raised where it is seen
+                    self._new.append(error)
+                tell.send_bytes(b"+")
+
+        self._starter = threading.Thread(target=start, daemon=True)
+        self._starter.start()
+
+    def _take_started(self) -> None:
+        """Take up the next of the workers that were started beside."""
+        self._started.recv_bytes()
+        self._starting -= 1
+        worker = self._new.popleft()
+        if isinstance(worker, Exception):
+            raise worker
+        self._workers[worker.pipe] = worker
+        self._let_prepare(worker)
+
     def _hand_out(self, function: Do, waiting: deque[Job]) -> None:
         """Give jobs to the workers that have none; first to those that have loaded more."""
         for worker in sorted(self._workers.values(), key=lambda one: not one.has_idled):
@@ -149,17 +182,20 @@ class Workers:
     def run(self, function: Do, jobs: Sequence[Job], advance: Tell, then: Then) -> None:
         """Do some jobs, and those that follow from them; an error of a job is raised here."""
         waiting = deque(jobs)
-        self._hand_out(function, waiting)  # owners begin while the others are started
+        self._start_others()
         if self.meanwhile:
             threading.Thread(target=self.meanwhile, daemon=True).start()
             self.meanwhile = None
-        self.start(first=len(self._workers))  # those that have not been started yet
         while True:
             self._hand_out(function, waiting)
             busy = [worker for worker in self._workers.values() if worker.is_busy]
             if not waiting and all(worker.is_preparing for worker in busy):
                 return
-            for pipe in wait([worker.pipe for worker in busy], self._patience(busy)):
+            news = [self._started] if self._starting else []
+            for pipe in wait([*news, *(one.pipe for one in busy)], self._patience(busy)):
+                if pipe is self._started:
+                    self._take_started()
+                    continue
                 worker = self._workers[pipe]
                 kind, content = self._take(worker)
                 if kind == "failed":
@@ -184,7 +220,7 @@ class Workers:
             if now - worker.heard > limit and not worker.silent:
                 worker.silent = True
                 worker.process.kill()
-        return min(left)
+        return min(left, default=None)
 
     def _take(self, worker: Worker) -> tuple[str, Any]:
         """Return what a worker says, or that it has ended."""
@@ -220,6 +256,12 @@ class Workers:
 
     def dismiss(self) -> None:
         """Let the workers end: there are no more jobs."""
+        if self._starter.is_alive():
+            self._starter.join(_PATIENCE)
+        for worker in self._new:
+            if isinstance(worker, Worker):
+                self._workers[worker.pipe] = worker
+        self._new.clear()
         for worker in self._workers.values():
             worker.pipe.close()
 

@@ -12,7 +12,7 @@ that have none; each at :math:`\alpha/2`. Intervals for all cells at once would 
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import chdtrc, stdtr
+import scipy  # its parts are loaded where they are used
 
 from resonax.paper.inference import Estimate
 
@@ -29,7 +29,7 @@ def most_true(p_values: np.ndarray, error: float) -> int:
     """
     ordered, number = np.sort(p_values)[::-1], np.arange(1, len(p_values) + 1)
     with np.errstate(divide="ignore"):
-        fisher = chdtrc(2.0 * number, np.cumsum(-2 * np.log(ordered)))
+        fisher = scipy.special.chdtrc(2.0 * number, np.cumsum(-2 * np.log(ordered)))
     possible = np.minimum(fisher, number * ordered) > error / 2
     return int(max(number[possible], default=0))
 
@@ -61,7 +61,7 @@ def close_share(
     def beyond(distance: np.ndarray) -> np.ndarray:
         """Return the chance to see the mean so far beyond an end at which it truly is."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            chance = stdtr(runs - 1.0, -distance / spread)
+            chance = scipy.special.stdtr(runs - 1.0, -distance / spread)
         return np.where(np.isnan(chance), 1.0, chance)
 
     far = np.maximum(beyond(means - low), beyond(high - means))

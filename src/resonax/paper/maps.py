@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.ndimage import maximum_filter, minimum_filter
+import scipy  # its parts are loaded where they are used
 
 from resonax.paper.inference import LEVEL, agreement, mean_interval
 from resonax.paper.responses import run_areas
@@ -61,7 +61,8 @@ def _line_cases(
     Cells next to the line are those whose eight neighbours do not all have their sign.
     """
     signs = _signs(panel, criterion)
-    away = (minimum_filter(signs, 3) == maximum_filter(signs, 3)) & (signs != 0)
+    filters = scipy.ndimage
+    away = (filters.minimum_filter(signs, 3) == filters.maximum_filter(signs, 3)) & (signs != 0)
     rates = panel.run_rate.values
     for name, kept, least in (("not next to the line", away, _AGREE), ("all", signs != 0, _SIDE)):
         share, decided, cells = agreement(rates[kept], signs[kept], error)

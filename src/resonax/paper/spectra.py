@@ -15,6 +15,7 @@ from resonax.algebra import double_precision
 from resonax.checks import ArgumentError
 from resonax.paper.spectra_judges import judge_spectral_peaks
 from resonax.processes import AR2, Process, Sinusoid, Spectrum, Square, Switching
+from resonax.processes.base import sample_at_once
 from resonax.programs import program
 from resonax.results import Layout, Variable
 from resonax.sweeps.experiment import Experiment, Judge, compute_at_once, drawn_by
@@ -69,8 +70,11 @@ def _draw(family: Process, periods: np.ndarray, seed: int, *, number: int, steps
 
     def each(period: jax.Array, key: jax.Array) -> jax.Array:
         process = replace(family, period=period)  # pyrefly: ignore[bad-specialization]
-        inputs, mean = process.sample(key, steps, 1), process.path(key, steps)
-        return jnp.stack([inputs[:, 0, 0], mean[:, 0]])
+        if isinstance(process, AR2):  # a recursion, which rounding would change
+            inputs, mean = process.sample(key, steps, 1)[:, 0], process.path(key, steps)
+        else:
+            inputs, mean = sample_at_once(process, key, steps)
+        return jnp.stack([inputs[:, 0], mean[:, 0]])
 
     return jax.vmap(each)(jnp.asarray(periods), keys)
 

@@ -24,7 +24,7 @@ from resonax.checks import (
 from resonax.moments import Moments
 from resonax.values import Varied
 
-__all__ = ["Process", "Spectrum", "State"]
+__all__ = ["Process", "Spectrum", "State", "sample_at_once"]
 
 State = Any
 
@@ -135,30 +135,38 @@ class Process(Varied, ABC):
 def _walk(process: Process, key: Array, steps: int, batch: int) -> Array:
     """Return the inputs along a sampled path, or the means for a batch of 0."""
     init_key, walk_key, draw_key = jax.random.split(key, 3)
-    start, indices = process.draw_init(init_key), jnp.arange(steps)
 
-    def sample(index: Array, moments: Moments) -> Array:
-        if batch == 0:
-            return moments.merged()[0]
-        return moments.sample(jax.random.fold_in(draw_key, index), (batch,))
-
-    def draw_one(state: State, index: Array) -> tuple[State, Array]:
+    def one(state: State, index: Array) -> tuple[State, Array]:
         state, moments = process.draw_step(jax.random.fold_in(walk_key, index), state, index)
-        return state, sample(index, moments)
+        if batch == 0:
+            return state, moments.merged()[0]
+        return state, moments.sample(jax.random.fold_in(draw_key, index), (batch,))
 
-    if process.init_normals:  # a recursion, whose rounding is that of a loop with all in it
-        return jax.lax.scan(draw_one, start, indices)[1]
+    return jax.lax.scan(one, process.draw_init(init_key), jnp.arange(steps))[1]
+
+
+def sample_at_once(process: Process, key: Array, steps: int) -> tuple[Array, Array]:
+    """Return one input of each step of a long path, and the means: as `sample` and `path` do.
+
+    Random numbers are drawn for all steps at once, which is faster than in a loop; rounding may
+    differ.
+    """
+    init_key, walk_key, draw_key = jax.random.split(key, 3)
+    indices = jnp.arange(steps)
+
+    def draw_normals(index: Array) -> Array:
+        return process.draw_normals(jax.random.fold_in(walk_key, index))
 
     def one(state: State, given: tuple[Array, Array]) -> tuple[State, Moments]:
         index, normals = given
         return process.step(normals, state, index)
 
-    def draw_normals(index: Array) -> Array:
-        return process.draw_normals(jax.random.fold_in(walk_key, index))
+    def sample(index: Array, moments: Moments) -> tuple[Array, Array]:
+        (drawn,) = moments.sample(jax.random.fold_in(draw_key, index), (1,))
+        return drawn, moments.merged()[0]
 
-    # Random numbers of all steps at once: inside the loop they would be most of its time.
-    normals = jax.vmap(draw_normals)(indices)
-    _, moments = jax.lax.scan(one, start, (indices, normals))
+    given = indices, jax.vmap(draw_normals)(indices)
+    _, moments = jax.lax.scan(one, process.draw_init(init_key), given)
     return jax.vmap(sample)(indices, moments)
 
 

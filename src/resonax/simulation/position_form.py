@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
-import optax
 
 from resonax.learners import Momentum
+
+if TYPE_CHECKING:
+    import optax  # which takes long to load: functions do it
 
 __all__ = ["init_state", "position_form", "update_weights"]
 
@@ -19,6 +21,8 @@ def position_form(optimizer: Any) -> optax.GradientTransformation:
     :math:`\theta_{k+1} = \theta_k + \mu(\theta_k-\theta_{k-1}) - \alpha h_k` is heavy ball without
     a velocity: two arrays are written in a step where the other form writes four.
     """
+    import optax
+
     if not isinstance(optimizer, Momentum) or optimizer.lookahead or optimizer.full_start:
         return optimizer.transform()
 
@@ -46,6 +50,8 @@ def update_weights(
     optimizer: Any, slope: Any, weights: Any, state: Any, *, decays: bool
 ) -> tuple[Any, Any]:
     """Return weights and state of an optimizer after a step; ``decays``: whether any cell does."""
+    import optax
+
     if isinstance(optimizer, Momentum):
         if decays:
             decay = optimizer.weight_decay

@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy  # its parts are loaded where they are used
 from jax import Array
 from jax.typing import ArrayLike
 from numpy.polynomial import chebyshev
-from scipy import special
 
 __all__ = [
     "BEGINNING",
@@ -217,6 +217,7 @@ def _chi_series(freedom: int, double: bool) -> tuple[tuple[float, ...], float]:
 
     def root(place: np.ndarray) -> np.ndarray:
         normal = reach * place
+        special = scipy.special
         lower = special.gammaincinv(freedom / 2, special.ndtr(np.minimum(normal, 0)))
         upper = special.gammainccinv(freedom / 2, special.ndtr(-np.maximum(normal, 0)))
         return np.sqrt(2 * np.where(normal < 0, lower, upper))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy  # its parts are loaded where they are used
 
 from resonax.simulation.engine import Responses
 from resonax.student import half_width
@@ -42,7 +42,7 @@ def summarise(found: Responses) -> dict[str, np.ndarray]:
     half = half_width(spread, runs, 0.025) if runs > 1 else spread
     low, median, high = np.quantile(logs, [0.25, 0.5, 0.75], axis=-1, method="inverted_cdf")
     return {
-        "log_response": logsumexp(logs, axis=-1) - np.log(runs),
+        "log_response": scipy.special.logsumexp(logs, axis=-1) - np.log(runs),
         "log_median": median,
         "log_low": low,
         "log_high": high,
