@@ -26,7 +26,8 @@ class LawForm(NamedTuple):
     rows: int = 0  # how many rows are given; 0: they are drawn
 
     @property
-    def _component(self) -> int:
+    def component(self) -> int:
+        """How many numbers a component has, without its weight."""
         return self.dim + (self.dim if self.is_diagonal else self.dim**2)
 
     @property
@@ -34,7 +35,7 @@ class LawForm(NamedTuple):
         """How many numbers a law has."""
         if self.rows:
             return self.rows * self.dim
-        return self.components * self._component + self.components - 1
+        return self.components * self.component + self.components - 1
 
     def normals(self, rows: int) -> int:
         """Return how many normal numbers some rows take."""
@@ -49,7 +50,7 @@ class LawForm(NamedTuple):
 
         The uniform number chooses the component: the first whose sum of weights is not below it.
         """
-        numbers = [law.load(place) for place in range(self._component)]
+        numbers = [law.load(place) for place in range(self.component)]
         if uniform is not None:
             numbers = self._chosen(law, numbers, uniform)
         mean, root = numbers[: self.dim], numbers[self.dim :]
@@ -64,7 +65,7 @@ class LawForm(NamedTuple):
         return inputs
 
     def _chosen(self, law: Memory, first: list[Vector], uniform: Vector) -> list[Vector]:
-        code, size = law.code, self._component
+        code, size = law.code, self.component
         chosen = [code.variable(number) for number in first]
         sums = law.at(self.components * size)
         with code.loop(self.components - 1) as place:

@@ -20,7 +20,7 @@ from resonax.simulation.schedule import BLOCK
 from resonax.simulation.training import Training
 from resonax.simulation.walk import Grid, Loop, walk
 
-__all__ = ["LawsAhead", "law_form", "law_table"]
+__all__ = ["LawsAhead", "law_form", "law_table", "merge_components"]
 
 _MOST_NUMBERS = 2**21  # of laws that are computed at once
 _MOST_BLOCKS = 25  # of steps, likewise
@@ -52,6 +52,27 @@ def law_table(law: Law, lanes: int) -> Array:
         numbers = jnp.concatenate([each.reshape(*sums.shape[:-1], -1), sums], axis=-1)
     table = jnp.moveaxis(numbers, -3, -1)
     return jnp.moveaxis(table.reshape(*table.shape[:-1], -1, lanes), -2, 0)
+
+
+def merge_components(form: LawForm, table: np.ndarray) -> tuple[LawForm, np.ndarray]:
+    """Return a mixture of equal components as one of them: its inputs are the same bit by bit.
+
+    Examples
+    --------
+    >>> table = np.array([0.1, 2.0, 0.1, 2.0, 0.5]).reshape(1, 1, 5, 1)  # two components, a weight
+    >>> merge_components(LawForm(1, 2), table)[0].components
+    1
+    >>> merge_components(LawForm(1, 2), table * [[1], [1], [1], [2], [1]])[0].components
+    2
+    """
+    if form.components == 1:
+        return form, table
+    blocks, cells, _, lanes = table.shape
+    shape = blocks, cells, form.components, form.component, lanes
+    each = table[:, :, : form.components * form.component].reshape(shape)
+    if (each != each[:, :, :1]).any():
+        return form, table
+    return form._replace(components=1), np.ascontiguousarray(each[:, :, 0])
 
 
 @functools.partial(program, static=("loop", "most", "shape"))

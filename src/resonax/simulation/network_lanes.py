@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -16,7 +17,7 @@ from resonax.lanes import Fleet, Plan, Slots, Unsupported, host_machine, trace_u
 from resonax.learners import Network
 from resonax.programs import program
 from resonax.simulation.batches import CHOICE, INPUT, NOISE, Law, split
-from resonax.simulation.lane_laws import LawsAhead, law_form, law_table
+from resonax.simulation.lane_laws import LawsAhead, law_form, law_table, merge_components
 from resonax.simulation.network import first_layers, first_normals, log_mean_loss
 from resonax.simulation.network_batches import TEST, TEST_CHOICE, TEST_ROWS
 from resonax.simulation.position_form import init_state, update_weights
@@ -161,7 +162,8 @@ class _Runner:
         cells = len(next(iter(grid.shared.values()))) if loop.law_varies else 1
         shape = len(grid.keys) // plan.lanes, cells, plan.law.size, plan.lanes
         self._laws = LawsAhead(training, grid, loop, process, shape, blocks)
-        self._test_law = np.asarray(test_law)
+        form, self._test_law = merge_components(plan.test_law, np.asarray(test_law))
+        plan = replace(plan, test_law=form)
         arrays = jax.tree.map(lambda leaf: np.asarray(leaf)[:paths], start)
         keys = np.asarray(grid.keys)[:paths]
         self.fleet = Fleet(plan, keys, *arrays, threads=count_threads(), folder=_folder())
