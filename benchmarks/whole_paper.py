@@ -155,7 +155,7 @@ def child(given: argparse.Namespace, out: Path) -> None:
     from resonax.cli import work
 
     if given.owners:
-        work._OWNERS = given.owners
+        work._OWNERS = work._COMPILING = given.owners
     start, traced = work.start_executor, []
 
     @contextlib.contextmanager

@@ -127,7 +127,7 @@ def test_of_old_versions_the_last_few_are_kept(shelf, monkeypatch):
     folder, _ = shelf
     for number in range(6):
         program_key._surroundings.cache_clear()
-        monkeypatch.setattr(program_key, "_source", lambda number=number: f"version {number}")
+        monkeypatch.setattr(program_key, "source_folder", lambda number=number: f"version {number}")
         program(_double)({"x": float(number)})
         keep_programs(folder, print)
     assert sorted(path.name for path in folder.iterdir()) == [f"version {n}" for n in range(2, 6)]

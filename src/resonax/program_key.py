@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["UnknownPartError", "file_name"]
+__all__ = ["UnknownPartError", "file_name", "source_folder"]
 
 _OURS = ("resonax.", "optax", "jax.", "builtins", "numpy")  # whose source the key stands for
 _PACKAGES = ("jax", "jaxlib", "numpy", "diffrax", "optax")
@@ -26,9 +26,9 @@ def file_name(
 ) -> str:
     """Return the name of a program, a digest of all that decides it, under that of the source."""
     parts = [*_name(function), *_tree(tree), *map(repr, shapes), *_word(words), repr(config)]
-    source, *rest = _surroundings(device)
+    folder, *rest = _surroundings(device)
     digest = hashlib.sha256("\0".join([*parts, *rest]).encode()).hexdigest()
-    return f"{source[:16]}/{function.__name__.strip('_')}-{digest}"
+    return f"{folder}/{function.__name__.strip('_')}-{digest}"
 
 
 def _name(thing: Any) -> Iterator[str]:
@@ -75,17 +75,17 @@ def _surroundings(device: Any) -> tuple[str, ...]:
     packages = tuple(f"{name} {version(name)}" for name in _PACKAGES)
     kind = (device.platform, device.device_kind, str(device.id), device.client.platform_version)
     flags = tuple(os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))
-    return (_source(), *packages, *kind, *flags, platform.machine(), _processor())
+    return (source_folder(), *packages, *kind, *flags, platform.machine(), _processor())
 
 
-def _source() -> str:
-    """Return a digest of the source of this package."""
+def source_folder() -> str:
+    """Return the name of the folder of programs made from this source: a digest of it."""
     home = Path(__file__).parent
     digest = hashlib.sha256()
     for path in sorted(home.rglob("*.py")):
         digest.update(path.relative_to(home).as_posix().encode())
         digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return digest.hexdigest()[:16]
 
 
 def _processor() -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["keep_compiled"]
+__all__ = ["has_programs", "keep_compiled"]
 
 _TROUBLE = re.compile(r"Error (reading|writing) persistent compilation cache entry for '([^']*)'")
 
@@ -27,8 +27,7 @@ def keep_compiled() -> None:
     # Programs of a CPU are made for a number of threads: workers have few, and keep their own.
     threads = os.environ.get("PJRT_NPROC", "")
     kind = f"-{threads}" if threads.isdigit() else ""
-    above = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = Path(os.environ.get("RESONAX_CACHE") or above / "resonax") / f"jax{kind}"
+    home = _place() / f"jax{kind}"
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -43,6 +42,18 @@ def keep_compiled() -> None:
     from resonax.programs import keep_programs
 
     keep_programs(home.with_name(f"programs{kind}"), tell)
+
+
+def _place() -> Path:
+    above = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("RESONAX_CACHE") or above / "resonax")
+
+
+def has_programs() -> bool:
+    """Return whether programs of this version are kept already, found without jax."""
+    from resonax.program_key import source_folder
+
+    return (_place() / "programs" / source_folder()).is_dir()
 
 
 def _teller(home: Path) -> Callable[[str], None]:

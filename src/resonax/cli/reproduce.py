@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from resonax.checks import ArgumentError, check_whole
+from resonax.cli.cache import has_programs
 from resonax.cli.claims import show_claims
 from resonax.cli.dry_run import say_sample
 from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
@@ -76,6 +77,7 @@ def reproduce(
         later=_LATER,
         owned=_OWNED,
         describe=partial(describe_device, device),
+        compiles=not has_programs(),
         meanwhile=_load_reports,
     )
     with holding(out, is_shared=work.part is not None):

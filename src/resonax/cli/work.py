@@ -28,7 +28,8 @@ __all__ = ["Work", "check_work", "started"]
 _PANEL = "Work"
 _CACHE = "RESONAX_CACHE"
 _MOST = 10_000
-_OWNERS = 6  # processes of a GPU: while one compiles or waits, others compute
+_OWNERS = 4  # processes of a GPU: while one loads its programs or waits, others compute
+_COMPILING = 9  # where programs are to be compiled, which takes longer than the GPU
 _BESIDE = 4  # processes at least where there is a GPU: one figure has theory beside it
 
 
@@ -121,6 +122,7 @@ def started(
     libraries: str = "",
     beside: str = "",
     describe: Callable[[], Any] | None = None,
+    compiles: bool = False,
     later: str = "",
     owned: str = "",
     meanwhile: Callable[[], Any] | None = None,
@@ -144,6 +146,8 @@ def started(
         once with what needs less.
     describe
         If given, some of several processes own the GPUs, and say what they are by this function.
+    compiles
+        Whether these have much to compile: then they are more.
     """
     if not work.is_local:
         shared = partial(_prepare_there, os.environ.get(_CACHE), prepare)
@@ -161,7 +165,8 @@ def started(
     if is_owned:
         usual = max(usual, min(_BESIDE, count_cores()))
         count = work.workers or usual
-        owners = len(gpus) * max(min(_OWNERS, count // (2 * len(gpus)) - 1), 1)
+        most, share = (_COMPILING, 2 * count // 3) if compiles else (_OWNERS, count // 2)
+        owners = len(gpus) * max(min(most, share // len(gpus) - 1), 1)
         usual += owners // 2  # they wait for the GPU as long as they compute
     count = work.workers or usual
     owners = owners if owners < count else 0
