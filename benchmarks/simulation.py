@@ -142,7 +142,7 @@ def compare_networks(quick: bool) -> None:
     torch.set_num_threads(os.cpu_count() or 1)
     alone = {count: vmap_networks(count, same_work=False) for count in COUNTS}
     same = {count: vmap_networks(count, same_work=True) for count in COUNTS}
-    by_jax, all_cores = our_networks(False), our_networks(True)
+    by_jax, all_cores = our_networks(False, steps=400), our_networks(True)
     many = our_networks(True, columns=205)
     with threads(1):
         one_core = our_networks(True)
