@@ -178,7 +178,7 @@ def test_the_key_tells_sources_machines_and_settings_apart(monkeypatch):
         return program_key.file_name(keep_programs, tree, (), {}, (), programs.current_device())
 
     found = {name()}
-    for part in ("_source", "_processor"):
+    for part in ("source_folder", "_processor"):
         monkeypatch.setattr(program_key, part, lambda: "another")
         found.add(name())
     monkeypatch.setenv("XLA_FLAGS", "--another")
