@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from resonax.labels import plain
@@ -100,4 +101,18 @@ def _write(figure: Figure, target: Path | io.BytesIO, kind: str) -> None:
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         # A name in letters that the font does not have is shown as boxes, and that says it.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
-        figure.savefig(target, dpi=_DPI, format=kind, metadata=_SILENT.get(kind))
+        if kind == "png":
+            _print_png(figure, target)
+        else:
+            figure.savefig(target, dpi=_DPI, format=kind, metadata=_SILENT.get(kind))
+
+
+def _print_png(figure: Figure, target: Path | io.BytesIO) -> None:
+    """Write a PNG as `savefig` does, which draws everything twice: once more to lay it out."""
+    canvas, dpi = figure.canvas, figure.dpi
+    figure.dpi = _DPI
+    try:
+        FigureCanvasAgg(figure).print_png(target, metadata=_SILENT["png"])
+    finally:
+        figure.dpi = dpi
+        figure.set_canvas(canvas)
