@@ -113,8 +113,8 @@ def _eigenvectors(updates: RowUpdates, words: np.ndarray) -> tuple[Pairs, Pairs,
 
 
 def _normed(pair: Pairs) -> Pairs:
-    size = np.sqrt(sum(np.sum(np.abs(part) ** 2, axis=(1, 2), keepdims=True) for part in pair))
-    size = np.maximum(size, _TINY)
+    first, second = ((np.abs(part) ** 2).sum(axis=(1, 2), keepdims=True) for part in pair)
+    size = np.maximum(np.sqrt(first + second), _TINY)
     return pair[0] / size, pair[1] / size
 
 

@@ -17,6 +17,7 @@ so that what each of the rows would give at each place of an order is two produc
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -58,33 +59,42 @@ class RowUpdates:
         """Number of weights."""
         return self.rows.shape[1]
 
-    @property
+    @cached_property
     def gain(self) -> np.ndarray:
         """What multiplies a gradient in the next weights."""
         return self.kappa * self.alpha + self.beta
 
+    @cached_property
+    def _columns(self) -> tuple[np.ndarray, ...]:
+        """The numbers of the optimizer, (size, 1): searches take many thousand steps."""
+        numbers = (self.momentum, self.alpha, self.kappa, self.beta, self.decay, self.gain)
+        return tuple(number[:, None] for number in numbers)
+
     def step(self, state: Pairs, places: np.ndarray | None) -> Pairs:
         """Return the states, (lanes, size, k), after one row in each lane, or after none."""
         here, velocity = state
-        gradient = self.decay[:, None] * here
+        momentum, alpha, kappa, beta, decay, _ = self._columns
+        gradient = decay * here
         if places is not None:
             row = self.rows[places][..., None]
-            gradient = gradient + row * np.sum(row * here, axis=-2, keepdims=True)
-        velocity = self.momentum[:, None] * velocity - self.alpha[:, None] * gradient
-        return here + self.kappa[:, None] * velocity - self.beta[:, None] * gradient, velocity
+            gradient = gradient + row * (row * here).sum(axis=-2, keepdims=True)
+        velocity = momentum * velocity - alpha * gradient
+        return here + kappa * velocity - beta * gradient, velocity
 
     def step_back(self, costate: Pairs, places: np.ndarray) -> Pairs:
         """Return the costates before one row in each lane: the transposed matrix."""
         first, second = costate
+        momentum, _, kappa, _, decay, _ = self._columns
         row = self.rows[places][..., None]
         mixed = self.mixed(costate)
-        pulled = row * np.sum(row * mixed, axis=-2, keepdims=True) + self.decay[:, None] * mixed
-        return first - pulled, self.momentum[:, None] * (self.kappa[:, None] * first + second)
+        pulled = row * (row * mixed).sum(axis=-2, keepdims=True) + decay * mixed
+        return first - pulled, momentum * (kappa * first + second)
 
     def mixed(self, costate: Pairs) -> np.ndarray:
         """Return m, by which a costate meets a gradient."""
         first, second = costate
-        return self.gain[:, None] * first + self.alpha[:, None] * second
+        _, alpha, _, _, _, gain = self._columns
+        return gain * first + alpha * second
 
     def matrices(self, places: np.ndarray) -> np.ndarray:
         """Return the matrices of some rows, (k, 2 size, 2 size)."""
