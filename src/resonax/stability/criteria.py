@@ -201,7 +201,7 @@ def verdict(
     --------
     >>> from resonax import Setting, Sinusoid, heavy_ball
     >>> setting = Setting(Sinusoid(period=22), heavy_ball(lr=0.01, momentum=0.97), batch=20)
-    >>> found = verdict(setting)
+    >>> found = verdict(setting, paths=16)
     >>> found.verdict, round(found.flow.rate, 4), round(found.map.rate, 4)
     ('diverges', 0.0022, 0.002)
     """
