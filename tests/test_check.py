@@ -352,7 +352,7 @@ def test_false_alarms_on_independent_rows_are_rarer_than_the_level():
     assert alarms <= 16
 
 
-def stream(process: Process, steps: int = 12000) -> np.ndarray:
+def stream(process: Process, steps: int = 4000) -> np.ndarray:
     return np.asarray(process.sample(jax.random.key(1), steps, 1)).reshape(steps, -1)
 
 
@@ -360,7 +360,10 @@ KNOWN = {
     "sinusoid": (lambda: stream(rx.Sinusoid(period=22, amplitude=1.0, variance=0.5)), 0.97, 22, 1),
     "square": (lambda: stream(rx.Square(period=26, amplitude=0.9, variance=0.4)), 0.97, 26, 1),
     "ar2": (lambda: stream(rx.AR2(period=22.0, amplitude=0.9, variance=0.4)), 0.97, 22, 1),
-    "size": (lambda: stream(rx.Sinusoid(period=22, amplitude=0, swing=1.3)), 0.95, 22, 1),
+    "size": (
+        lambda: stream(rx.Sinusoid(period=22, amplitude=0, swing=1.3), steps=12000),
+        *(0.95, 22, 1),
+    ),
     "batches": (lambda: stream(rx.Sinusoid(period=88, amplitude=1.2, variance=0.3)), 0.97, 22, 4),
 }
 
@@ -383,7 +386,7 @@ def test_the_period_of_a_known_rhythm_is_found(name):
 
 def test_cause_of_independent_and_of_harmless_rows():
     rng = np.random.default_rng(0)
-    rows = rng.normal(size=(3000, 4))
+    rows = rng.normal(size=(1200, 4))
     found = rx.check(rows, lr=0.3, momentum=0.9, grid=4)
     assert (found.verdict, found.cause, found.period) == ("diverges", "generic", None)
     assert found.safe["shuffle_buffer"] is None
@@ -393,9 +396,9 @@ def test_cause_of_independent_and_of_harmless_rows():
 
 
 def test_a_daily_rhythm_is_the_order_and_plain_json():
-    hours = np.arange(3000)
+    hours = np.arange(600)
     rng = np.random.default_rng(0)
-    x = 1.2 * np.sin(2 * np.pi * hours / 24) + 0.5 * rng.normal(size=3000)
+    x = 1.2 * np.sin(2 * np.pi * hours / 24) + 0.5 * rng.normal(size=600)
     found = rx.check(x, np.roll(x, -1), lr=0.01, momentum=0.95, grid=4)
     assert (found.verdict, found.cause) == ("diverges", "order")
     assert found.low < found.rate < found.high
@@ -406,7 +409,7 @@ def test_a_daily_rhythm_is_the_order_and_plain_json():
     assert wanted <= found.to_dict().keys()
     assert set(found.safe) == {"momentum", "lr", "batch", "shuffle_buffer", "fastest_momentum"}
     assert "doubles every" in str(found)
-    assert found.on_these_rows.log_growth == pytest.approx(3000 * found.rate)
+    assert found.on_these_rows.log_growth == pytest.approx(600 * found.rate)
 
 
 @pytest.mark.parametrize(

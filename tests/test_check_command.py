@@ -30,9 +30,9 @@ RUN = ["--lr", "0.01", "--momentum", "0.95", "--grid", "2"]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table with a daily rhythm, and the same rows shuffled."""
     home = tmp_path_factory.mktemp("data")
-    hours = np.arange(3000)
+    hours = np.arange(600)
     rng = np.random.default_rng(0)
-    x = 1.2 * np.sin(2 * np.pi * hours / 24) + 0.5 * rng.normal(size=3000)
+    x = 1.2 * np.sin(2 * np.pi * hours / 24) + 0.5 * rng.normal(size=600)
     table = pd.DataFrame({"x": x, "y": np.roll(x, -1)})
     table.to_csv(home / "hourly.csv", index=False)
     table.sample(frac=1, random_state=0).to_csv(home / "shuffled.csv", index=False)
@@ -62,7 +62,9 @@ def test_statuses_and_json(folder, capsys):
     assert json.loads(out)["cause"] == "none"
 
 
-def test_what_is_printed_and_written(folder, tmp_path, capsys):
+def test_what_is_printed_and_written(folder, tmp_path, capsys, monkeypatch):
+    # The pictures of a page are drawn in the tests of pages.
+    monkeypatch.setattr("resonax.reports.check.plot_panels", lambda _: {})
     page, picture = tmp_path / "report.html", tmp_path / "check.png"
     kept = tmp_path / "check.json"
     words = ["--target", "y", *RUN, "--html", page, "--plot", picture, "--out", kept]
@@ -86,7 +88,7 @@ def test_series_are_runs_of_their_own(folder, tmp_path, capsys):
         [calm.assign(site="calm"), wild.assign(site="[wild]"), calm[:9].assign(site="x")]
     )
     wanted = rx.check(
-        read_recording(both, "y", group_by="site").part(3000, 6000), lr=0.01, momentum=0.95, grid=2
+        read_recording(both, "y", group_by="site").part(600, 1200), lr=0.01, momentum=0.95, grid=2
     )
     words = ["--target", "y", "--group-by", "site", "--features", "x", *RUN, "--json"]
     both.to_csv(tmp_path / "both.csv", index=False)
@@ -94,7 +96,7 @@ def test_series_are_runs_of_their_own(folder, tmp_path, capsys):
     found = json.loads(out)
     assert code == 1
     assert found["facts"]["series"] == "[wild]"
-    assert found["facts"]["rows"] == "3,000"
+    assert found["facts"]["rows"] == "600"
     assert found["on_these_rows"] == wanted.to_dict()["on_these_rows"]
     assert found["safe"] == wanted.to_dict()["safe"]
     notes = " ".join(found["notes"])

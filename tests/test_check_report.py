@@ -36,7 +36,7 @@ def swinging() -> Check:
     import pandas as pd
 
     rng = np.random.default_rng(0)
-    x = 1.2 * np.sin(2 * np.pi * np.arange(2000) / 24) + 0.5 * rng.normal(size=2000)
+    x = 1.2 * np.sin(2 * np.pi * np.arange(600) / 24) + 0.5 * rng.normal(size=600)
     rows = pd.DataFrame({HOSTILE: x, "y": np.roll(x, -1)})
     return check(rows, "y", lr=0.01, momentum=0.95, grid=4)
 
@@ -44,7 +44,7 @@ def swinging() -> Check:
 @pytest.fixture(scope="module")
 def calm() -> Check:
     """White noise, without a target."""
-    rows = np.random.default_rng(1).normal(size=(2000, 1))
+    rows = np.random.default_rng(1).normal(size=(600, 1))
     return check(rows, lr=0.01, momentum=0.5, grid=4)
 
 

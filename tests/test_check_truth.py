@@ -42,7 +42,7 @@ streams = _benchmark()
 @pytest.mark.parametrize("index", range(8))
 def test_made_streams_are_judged_right(index, monkeypatch):
     """One of each family, of another seed than those tuned on or reported; see the benchmark."""
-    monkeypatch.setattr(streams, "TRAINED_STEPS", 10_000)
+    monkeypatch.setattr(streams, "TRAINED_STEPS", 5_000)
     monkeypatch.setattr(streams, "CONTINUED", 6_000)
     found = streams.judge(seed=2, index=index, most=800)
     assert found.counts["rows"] == 1

@@ -90,6 +90,16 @@ MEAN = {1: np.array([0.7]), 3: np.array([0.7, -0.4, 0.2])}
 ROOT = {1: np.array([[0.8]]), 3: np.array([[0.8, 0.3, 0.0], [0.1, 0.5, 0.2], [-0.4, 0.0, 0.9]])}
 
 
+@jax.jit
+def second_of(law):
+    return rx.Linear().second(law)
+
+
+@jax.jit
+def fourth_of(law, matrix):
+    return rx.Linear().fourth(law)(matrix)
+
+
 @pytest.mark.parametrize("dim", MEAN)
 @pytest.mark.parametrize("batch", [2, 7, 20, 100])
 def test_a_factor_has_the_law_of_a_batch(batch, dim):
@@ -113,14 +123,13 @@ def test_a_factor_has_the_law_of_a_batch(batch, dim):
     phi = np.concatenate([inputs, np.ones((count, batch, 1))], axis=2)
     theirs = np.swapaxes(phi, 1, 2) @ phi / batch
     # Beside the entries themselves, E[G S G] for S = ab' + ba' tells all of their covariances.
-    second = np.asarray(jax.jit(rx.Linear().second)(law), float)
-    fourth = jax.jit(lambda matrix: rx.Linear().fourth(law)(matrix))
+    second = np.asarray(second_of(law), float)
     pvalues, places = [], np.tril_indices(dim + 1)
     pvalues.extend(mean_pvalues(ours[:, :-1], second[:-1]).ravel())  # the last diagonal entry is 1
     for a, b in zip(*places, strict=True):
         S = np.zeros((dim + 1, dim + 1))
         S[a, b] = S[b, a] = 1.0
-        expected = np.asarray(fourth(S), float) / batch
+        expected = np.asarray(fourth_of(law, S), float) / batch
         expected += (1 - 1 / batch) * second @ S @ second
         pvalues.extend(mean_pvalues((ours @ S @ ours)[:, :-1], expected[:-1]).ravel())
     for a, b in zip(places[0][:-1], places[1][:-1], strict=True):

@@ -59,6 +59,9 @@ moments_of = jax.jit(lambda process, index: process.moments(index))
 stationary_of = jax.jit(lambda process: process.stationary())
 merged_of = jax.jit(lambda moments: moments.merged())
 sample_of = jax.jit(lambda moments, key: moments.sample(key, (20_000,)))
+shuffled_of = jax.jit(rx.shuffled)
+begun_of = jax.jit(lambda process, key: process.draw_step(key, process.draw_init(key), 0))
+step_of = jax.jit(lambda process, key: process.draw_step(key, (), 2)[1])
 
 
 def merged_monomials(moments):
@@ -90,15 +93,16 @@ def test_stationary_law_is_the_time_average_of_sample_paths(process):
     means, inputs = walks(process, keys)
     # Steps of one path depend on each other, so the error comes from independent paths.
     assert_within_error(monomials(inputs).mean(1), merged_monomials(stationary_of(process)))
-    same, other = walks(process, keys), walks(process, keys[::-1])
-    assert np.array_equal(means, same[0])
-    assert np.array_equal(inputs, same[1])
-    assert np.array_equal(inputs, other[1]) == (process.name == "recorded")
+    # A path depends on its own key alone.
+    others = walks(process, keys[::-1])
+    assert np.array_equal(means, others[0][::-1])
+    assert np.array_equal(inputs, others[1][::-1])
+    assert np.array_equal(inputs, others[1]) == (process.name == "recorded")
 
 
 @member
 def test_shuffled_draws_have_the_stationary_law(process):
-    baseline = rx.shuffled(process)
+    baseline = shuffled_of(process)
     assert (baseline.name, baseline.dim, baseline.cycle) == ("iid", 2, 1.0)
     law = merged_monomials(stationary_of(process))
     now = moments_of(baseline, 7)
@@ -137,7 +141,7 @@ def test_a_fixed_law_repeats_after_a_cycle_and_is_what_step_gives(name):
         law = merged_monomials(moments_of(process, index))
         later = merged_monomials(moments_of(process, index + process.cycle))
         np.testing.assert_allclose(later, law, rtol=1e-12, atol=1e-13)
-    step = process.draw_step(jax.random.key(0), (), 2)[1]
+    step = step_of(process, jax.random.key(0))
     np.testing.assert_allclose(
         merged_monomials(step), merged_monomials(moments_of(process, 2.0)), rtol=1e-14
     )
@@ -163,17 +167,17 @@ def test_moments_of_a_wave(kind, direction, variance):
 @pytest.mark.parametrize("period", [22, 49])
 def test_jumps_fall_on_the_step(period):
     # 49 * (1 / 49) < 1 in floating point: a compiler may divide so, and must not move the jump.
-    index = np.arange(4 * period)
+    index = np.arange(200)  # of one length, so that both periods share a program
     sign = np.asarray(rx.Square(period=period).path(jax.random.key(0), len(index)))[:, 0]
     np.testing.assert_array_equal(sign, np.where(2 * index // period % 2 == 0, 0.5, -0.5))
     held = np.asarray(rx.Switching(period=period).path(jax.random.key(0), len(index)))[:, 0]
-    np.testing.assert_array_equal(np.flatnonzero(np.diff(held)) + 1, period * np.arange(1, 4))
+    np.testing.assert_array_equal(np.flatnonzero(np.diff(held)) + 1, index[period::period])
 
 
 @pytest.mark.parametrize("name", ["ar2", "switching"])
 def test_law_given_the_state_and_stationary_law_of_a_random_mean(name):
     process, key = MEMBERS[name], jax.random.key(6)
-    state, moments = process.draw_step(key, process.draw_init(key), 0)
+    state, moments = begun_of(process, key)
     mean, spread = np.asarray(moments.mean[0]), np.asarray(moments.covariance[0])
     unit = SLOPE / 5
     if name == "ar2":
@@ -280,7 +284,7 @@ def test_spectrum_holds_all_of_the_variance(name):
     total = spectrum.input_density.mean()
     once = np.isin(spectrum.line_frequency, [0.0, 0.5])
     total += np.sum(np.where(once, 1, 2) * spectrum.line_power)
-    variance = float(np.trace(process.stationary().merged()[1]))
+    variance = float(np.trace(merged_of(stationary_of(process))[1]))
     tolerance = TAIL * 0.49 if name == "square" else 1e-12
     assert total == pytest.approx(variance, abs=tolerance, rel=1e-12)
 
@@ -290,11 +294,12 @@ def test_recording_groups_rows_and_interpolates_between_steps():
     assert (process.steps, process.cycle, process.dim) == (4, 4.0, 2)
     assert rx.Recorded.of(ROWS).grouped(5).steps == 2  # two rows are left out
     batches = ROWS.reshape(4, 3, 2)
-    np.testing.assert_array_equal(process.sample(None, 6, batch=3), batches[[0, 1, 2, 3, 0, 1]])
-    np.testing.assert_allclose(process.path(None, 4), batches.mean(1), rtol=1e-14)
+    drawn, path = jax.jit(lambda one: (one.sample(None, 6, batch=3), one.path(None, 4)))(process)
+    np.testing.assert_array_equal(drawn, batches[[0, 1, 2, 3, 0, 1]])
+    np.testing.assert_allclose(path, batches.mean(1), rtol=1e-14)
     second = np.einsum("kbi,kbj->kij", batches, batches) / 3
     for index, want in ((1, second[1]), (3.25, 0.75 * second[3] + 0.25 * second[0])):
-        moments = process.moments(index)
+        moments = moments_of(process, index)
         assert not moments.is_sampled
         found = np.einsum("c,ci,cj->ij", moments.weight, moments.mean, moments.mean)
         np.testing.assert_allclose(found, want, rtol=1e-12)
