@@ -81,9 +81,9 @@ def test_a_turning_row_attains_the_worst_rate_with_optax(name, decay):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_below_the_bound_no_order_that_was_tried_grows(name):
-    """Random, on/off and turning orders of one step, 1000 problems side by side."""
+    """Random, on/off and turning orders of one step, 400 problems side by side."""
     rng = np.random.default_rng(0)
-    problems, momentum = 1000, 0.8
+    problems, momentum = 400, 0.8
     optimizer = OPTIMIZERS[name](0.98 * bound(name, momentum), momentum)
     assert order_proof(optimizer, 1.0).holds
     here = rng.normal(size=(problems, 2))
@@ -92,7 +92,7 @@ def test_below_the_bound_no_order_that_was_tried_grows(name):
     period = rng.uniform(2, 200, size=problems)
     kind = rng.integers(3, size=problems)
     largest = np.linalg.norm(here, axis=1)
-    for step in range(1500):
+    for step in range(3000):
         angle = np.where(kind == 0, rng.uniform(0, 2 * np.pi, problems), np.pi * step / period)
         on = np.where(kind == 2, (step // np.maximum(period // 2, 1)) % 2, 1.0)
         row = np.stack([np.cos(angle), np.sin(angle)], axis=1)
