@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+from typing import NoReturn
 
 from resonax.executors.interrupts import exit_now, install_handler
 
-__all__ = ["main"]
+__all__ = ["leave", "main"]
 
 
 def main() -> None:
     """Run the command line."""
     _open_closed_streams()
     install_handler()
+    status = 0
     try:
         from resonax.cli.app import main
 
         main()
+    except SystemExit as end:
+        status = end.code
     except KeyboardInterrupt:  # before the command began, or after it ended
         exit_now()
+    leave(status)
+
+
+def leave(status: int | str | None) -> NoReturn:
+    """End this process: nothing is left to do, and to unload libraries takes a second."""
+    try:
+        atexit._run_exitfuncs()  # as Python does first
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:  # Python says what went wrong
+        raise SystemExit(status) from None
+    if not isinstance(status, int | None):
+        raise SystemExit(status)
+    os._exit(status or 0)
 
 
 def _open_closed_streams() -> None:
