@@ -153,6 +153,7 @@ def child(given: argparse.Namespace, out: Path) -> None:
     began = time.time()
     from resonax.cli import reproduce as command
     from resonax.cli import work
+    from resonax.cli.start import leave
 
     if given.owners:
         work._OWNERS = work._COMPILING = given.owners
@@ -183,6 +184,7 @@ def child(given: argparse.Namespace, out: Path) -> None:
     mine += sum(job["cpu"] for job in traced[0].jobs if job["pid"] != os.getpid())
     note = {"began": began, "after": after, "cpu": mine, "jobs": traced[0].jobs}
     (out / "times.json").write_text(json.dumps(note))
+    leave(0)  # as the command does
 
 
 def run(given: argparse.Namespace, cache: Path) -> dict[str, Any]:
