@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from quick_compilation import quick_compilation
-
 TOKEN = "a-token-for-the-tests-of-the-page"
 NO_BROWSER = "there is no chromium on PATH: install Debian's package chromium, as .ci/run does"
 
@@ -60,7 +58,7 @@ class Server:
             command + given,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"RESONAX_EXPLORE_TOKEN": TOKEN, "XLA_FLAGS": quick_compilation(1)},
+            env=os.environ | {"RESONAX_EXPLORE_TOKEN": TOKEN},
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

@@ -9,21 +9,15 @@ from pathlib import Path
 __all__ = ["quick_compilation"]
 
 
-def quick_compilation(level: int = 0) -> str:
+def quick_compilation() -> str:
     """Return flags by which XLA compiles in half the time.
 
     Most of the time of a test or an example goes into the compiler. That leaves machine code as it
     comes here, which gives the same numbers to rounding. A program is compiled as one piece: other
     cores, for which it would be cut, have tests of their own.
-
-    Parameters
-    ----------
-    level
-        How much LLVM improves the code, from 0 to 3. At 1 it runs three times as fast: right for
-        a process that runs its programs many times.
     """
     wanted = {
-        "xla_backend_optimization_level": str(level),
+        "xla_backend_optimization_level": "0",
         "xla_cpu_use_fusion_emitters": "false",
         "xla_cpu_parallel_codegen_split_count": "1",
     }
