@@ -11,6 +11,7 @@ import pytest
 import scipy.signal
 
 import resonax as rx
+from resonax.processes.base import sample_at_once
 from resonax.registry import KINDS
 
 MATRIX = np.array([[2.0, 0.6], [0.6, 0.5]])
@@ -197,6 +198,13 @@ def test_law_given_the_state_and_stationary_law_of_a_random_mean(name):
 @jax.jit
 def coefficients(period, innovation):
     return rx.AR2(period=period, innovation=innovation).coefficients()
+
+
+def test_a_path_whose_numbers_are_drawn_at_once_is_that_of_the_loop():
+    process, key = rx.Switching(period=7.0, dim=2), jax.random.key(3)
+    inputs, means = jax.jit(sample_at_once, static_argnums=2)(process, key, 40)
+    np.testing.assert_allclose(inputs, process.sample(key, 40, 1)[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(means, process.path(key, 40), rtol=1e-6)
 
 
 def test_coefficients_of_the_paper():
