@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +48,7 @@ class Fleet:
         threads: int = 1,
         folder: Path | None = None,
     ) -> None:
-        self._plan = plan
+        self._plan, self._threads = plan, threads
         self._paths, self.cells = weights.shape[:2]
         real = np.float64 if plan.double else np.float32
         wide = [s for s, (_, is_wide) in zip(states, plan.update.states, strict=True) if is_wide]
@@ -65,10 +65,7 @@ class Fleet:
             "keys": self._spread(keys[:, None], np.uint32),
             "scalars": self._spread(np.stack([*words], axis=2) if words else nothing, np.int32),
         }
-        part = max(1, blocks // (threads * _PARTS))
-        self._parts = [range(b, min(b + part, blocks)) for b in range(0, blocks, part)]
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        self._running: list[Future[None] | None] = [None] * len(self._parts)
+        self._blocks = blocks
         self._program: Callable[..., None] = load_program(plan, folder)
         size = sum(plan.areas().values()) * plan.lanes
         self._scratch = [_aligned((size,), real) for _ in range(threads)]
@@ -85,7 +82,6 @@ class Fleet:
 
     def _gather(self, name: str) -> np.ndarray:
         """Return (blocks, cells, n, lanes) as (paths, cells, n)."""
-        self._wait()
         whole = np.moveaxis(self._memory[name], -1, 1)
         return whole.reshape(-1, *whole.shape[2:])[: self._paths]
 
@@ -101,23 +97,13 @@ class Fleet:
 
     def reset(self) -> Fleet:
         """Begin the sums of test losses anew; return the fleet."""
-        self._wait()
         self._memory["total"][...] = 0.0
         return self
-
-    def _wait(self) -> None:
-        """Wait until all threads have taken their steps."""
-        for running in self._running:
-            if running is not None:
-                running.result()
 
     def advance(
         self, first: int, steps: int, law: np.ndarray, test_law: np.ndarray, *, record: bool
     ) -> None:
         """Take some steps, a multiple of 4.
-
-        Several threads may still be at it when this returns: whatever is read waits for them. No
-        thread waits for another but for the steps before of the same networks.
 
         Parameters
         ----------
@@ -144,26 +130,22 @@ class Fleet:
             "test_cell": test_cell,
         }
         memory = {**self._memory, "law": law, "test_law": test_law}
+        size = max(1, self._blocks // (self._threads * _PARTS))
+        parts = iter([range(b, min(b + size, self._blocks)) for b in range(0, self._blocks, size)])
 
-        def work(part: range, before: Future[None] | None) -> None:
-            if before is not None:
-                before.result()
-            scratch = self._scratch.pop()  # there is one for each thread
+        def work(scratch: np.ndarray) -> None:
             arrays = memory | {"scratch": scratch}
-            given = whole | {"first_block": part.start, "blocks": len(part)}
             places = [arrays[name].ctypes.data for name in (*REAL, *WORDS)]
-            self._program(*(given[name] for name in WHOLE), *places)
-            self._scratch.append(scratch)
+            for part in parts:  # the next one that no thread has taken
+                given = whole | {"first_block": part.start, "blocks": len(part)}
+                self._program(*(given[name] for name in WHOLE), *places)
 
-        if self._pool is None:
-            for part in self._parts:
-                work(part, None)
-            return
+        if self._threads == 1:
+            return work(self._scratch[0])
         # A call lets go of the interpreter: threads work side by side.
-        self._running = [
-            self._pool.submit(work, part, before)
-            for part, before in zip(self._parts, self._running, strict=True)
-        ]
+        with ThreadPoolExecutor(self._threads) as pool:
+            list(pool.map(work, self._scratch))
+        return None
 
 
 def _moves(laws: np.ndarray) -> list[int]:
