@@ -23,11 +23,11 @@ SETTINGS = {
     "square": rx.Setting(
         rx.Square(period=30.5, dim=2), rx.nesterov(0.02, 0.9, weight_decay=0.1), batch=3
     ),
-    "iid": rx.Setting(
-        rx.Iid(amplitude=0.2),
+    "iid": rx.Setting(rx.Iid(dim=3, amplitude=0.2), rx.heavy_ball(0.01, 0.9), reduction="sum"),
+    "radial": rx.Setting(
+        rx.Sinusoid(period=12),
         rx.heavy_ball(0.1, 0.9),
-        model=rx.Radial(np.array([[-1.0], [1.0]])),
-        reduction="sum",
+        model=rx.Radial(np.array([[-1.0], [0.0], [1.0]])),
     ),
     "recorded": rx.Setting(rx.Recorded.of(ROWS, repeat=True), rx.heavy_ball(0.01, 0.9), batch=2),
     "growing": rx.Setting(rx.Sinusoid(period=200, amplitude=30), rx.heavy_ball(0.02, 0.95)),
