@@ -590,14 +590,14 @@ def test_a_file_system_that_refuses_is_one_sentence(cli, monkeypatch, tmp_path):
 )
 def test_an_old_file_survives_a_failed_write(cli, monkeypatch, tmp_path, option, error, expected):
     import xarray
-    from matplotlib.figure import Figure
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     def half(thing, path, *args, **kwargs):
         Path(path).write_bytes(b"half")
         raise error
 
     monkeypatch.setattr(xarray.Dataset, "to_netcdf", half)
-    monkeypatch.setattr(Figure, "savefig", half)
+    monkeypatch.setattr(FigureCanvasAgg, "print_png", half)
     name = option.split()[1]
     (tmp_path / name).write_bytes(b"old")
     status, _, errors = cli(SMALL_MAP + option)
