@@ -95,9 +95,8 @@ class Dask:
     ) -> None:
         if client.asynchronous:
             raise ArgumentError("executor must be a Client that is not asynchronous")
-        self._client: Any = (
-            client  # whose methods type checkers take for those of an asynchronous one
-        )
+        # Type checkers take the methods of a client for those of an asynchronous one.
+        self._client: Any = client
         self._prepare, self._begin, self._limit = prepare, begin, limit
         self._own: Client | None = None  # one that took the place of the client
         self._address = client.scheduler.address if client.scheduler else ""
