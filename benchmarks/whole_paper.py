@@ -268,7 +268,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int)
     parser.add_argument("--owners", type=int, help="processes that own a GPU")
     parser.add_argument("--no-networks", dest="networks", action="store_false")
-    parser.add_argument("--cache", type=Path, help="one that is warm already, for one run alone")
+    parser.add_argument("--cache", type=Path, help="for one run alone; cold if it is empty")
     parser.add_argument("--out", type=Path, help="where to keep the results, for one run alone")
     parser.add_argument("--timeline", action="store_true")
     parser.add_argument("--verbose", action="store_true", help="show what the command prints")
@@ -279,7 +279,8 @@ def main() -> None:
         return
     print(f"resonax reproduce {' '.join(given.ids)} --scale {given.scale}")
     if given.cache:
-        show(run(given, given.cache), given, "warm")
+        state = "warm" if given.cache.is_dir() and any(given.cache.iterdir()) else "cold"
+        show(run(given, given.cache), given, state)
         return
     with tempfile.TemporaryDirectory() as folder:
         for state in ("cold", "warm"):
