@@ -16,6 +16,7 @@ import pytest
 
 import resonax as rx
 from resonax import program_key, programs
+from resonax.cli.cache import has_programs
 from resonax.programs import _without_cache, keep_programs, program
 
 LINE = "stability sinusoid --period 40 --lr 0.01 --momentum 0.95"
@@ -57,8 +58,12 @@ def _entries(folder) -> list:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def test_a_second_process_traces_and_lowers_nothing_and_loads_nothing_large(tmp_path):
-    first, second = _run(LINE, tmp_path), _run(LINE.replace("40", "41.5"), tmp_path)
+def test_a_second_process_traces_and_lowers_nothing_and_loads_nothing_large(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert not has_programs()
+    first = _run(LINE, tmp_path)
+    assert has_programs()
+    second = _run(LINE.replace("40", "41.5"), tmp_path)
     traced = [name for name in first["events"] if "trace" in name or "mlir" in name]
     assert traced
     assert not [name for name in second["events"] if name.startswith("/jax/core/compile")]
