@@ -18,10 +18,13 @@ from resonax.checks import ArgumentError
 from resonax.lanes import compiled, functions, random_numbers
 from resonax.lanes.compiled import compile_code, link
 from resonax.lanes.emitter import Code
+from resonax.lanes.equations import Unsupported
 from resonax.lanes.fleet import Fleet
 from resonax.lanes.inputs import LawForm
 from resonax.lanes.machine import Machine, host_machine
-from resonax.lanes.program import Plan, Slots, write_program
+from resonax.lanes.plan import Plan, Slots
+from resonax.lanes.process import trace_process
+from resonax.lanes.program import write_program
 from resonax.lanes.update import Update, trace_update
 from resonax.lanes.vectors import F32, F64, I32
 from resonax.learners import Transform, make_optimizer
@@ -232,6 +235,73 @@ def test_inputs_of_every_form_of_law_are_those_of_jax(components, root):
     np.testing.assert_allclose(found, np.transpose(wanted, (1, 2, 0)), rtol=1e-5, atol=1e-6)
 
 
+PROCESSES = {
+    "switching": rx.Switching(period=2.5, dim=2, amplitude=0.6, variance=0.1, swing=0.3),
+    "ar2": rx.AR2(period=9.0, dim=2, swing=0.3),
+    "sinusoid": rx.Sinusoid(period=9.3, dim=3, swing=0.4, phase=0.2),
+    "iid": rx.Iid(amplitude=0.4, dim=2),
+}
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_processes_walk_in_lanes_as_in_jax(name):
+    process, steps = PROCESSES[name], 12
+    normals = np.random.default_rng(8).normal(size=(steps, process.step_normals + 1, LANES))
+
+    def step(process, state, normal, index):
+        state, law = process.step(normal, state, index)
+        return state, split(law, True)
+
+    with jax.enable_x64(True):
+        first = process.init(jnp.ones(process.init_normals))
+        walk = trace_process(step, process, first, process.step_normals)
+
+        def one(state, now):
+            return step(process, state, *now)
+
+        def alone(normal):
+            given = normal[:, : process.step_normals], jnp.arange(steps)
+            return jnp.stack(jax.tree.leaves(jax.lax.scan(one, first, given)[1]))
+
+        wanted = jax.jit(jax.vmap(alone, in_axes=-1, out_axes=-1))(normals)
+    own = np.concatenate(
+        [np.ravel(leaf) for leaf in jax.tree.leaves((process, first))], dtype=float
+    )
+    assert len(own) == walk.numbers + walk.states
+    real = {"own": np.repeat(own[:, None], LANES, 1), "normal": normals}
+    real |= {"law": np.zeros((steps, len(wanted), LANES))}
+
+    def write(code, memory):
+        with code.loop(memory["count"]) as step:
+            given = [memory["own"].load(place) for place in range(len(own))]
+            normal = memory["normal"].at(step * (walk.normals + 1))
+            given += [normal.load(place) for place in range(walk.normals)]
+            states, law = walk.write(code, given, code.splat(step, LANES))
+            for place, state in enumerate(states):
+                memory["own"].store(walk.numbers + place, state)
+            for place, number in enumerate(law):
+                memory["law"].store(step * len(law) + place, number)
+
+    run_code(write, steps, real)
+    np.testing.assert_allclose(real["law"], np.moveaxis(wanted, 0, 1), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("process", "reason"),
+    [
+        (rx.Square(period=6.0, dim=2), "its process has the operation rem"),
+        (rx.Recorded.of(np.zeros((300, 2)), repeat=True), "its process has more than 64 numbers"),
+    ],
+    ids=["operation", "size"],
+)
+def test_what_cannot_walk_in_lanes_is_said(process, reason):
+    def step(process, state, normal, index):
+        return process.step(normal, state, index)
+
+    with pytest.raises(Unsupported, match=reason):
+        trace_process(step, process, (), 0)
+
+
 # The same bits
 
 
@@ -247,8 +317,8 @@ SMALL = Training(
 def small_plan(optimizer=SMALL.optimizer, **changes):
     update = trace_update(functools.partial(update_weights, decays=False), optimizer, init_state)
     form = LawForm(2)
-    slots = Slots(*(place * 2**20 for place in range(5)))
-    plan = Plan((2, 6, 5, 1), 7, 6, form, form, update, slots, False, 4, 20)
+    slots = Slots(*(place * 2**20 for place in range(6)))
+    plan = Plan((2, 6, 5, 1), 7, 6, form, form, update, None, slots, False, 4, 20)
     return replace(plan, **changes)
 
 
@@ -410,7 +480,7 @@ def test_a_store_says_which_loop_trained_its_networks(monkeypatch, tmp_path):
         made = Computation(experiment, tmp_path, 0, device, False)
         return made._specification["networks"]
 
-    assert said(kind) == "lanes 1"
+    assert said(kind) == "lanes 2"
     assert said("gpu") == "jax"
     monkeypatch.setattr(choice.importlib.util, "find_spec", lambda _: None)
     assert said(kind) == "jax"
@@ -421,9 +491,10 @@ def test_a_store_says_which_loop_trained_its_networks(monkeypatch, tmp_path):
 
 def test_no_bit_depends_on_the_parts_in_which_laws_are_computed(monkeypatch):
     options = {"runs": 2, "steps": 120, "window": 60, "lanes": True}
-    whole = simulate(SMALL, {"period": [7.0]}, **options)
+    training = replace(SMALL, process=rx.Square(period=7.0, dim=2))  # its laws jax computes
+    whole = simulate(training, {"period": [7.0]}, **options)
     monkeypatch.setattr(lane_laws, "_MOST_BLOCKS", 2)  # no divisor of the blocks of a window
-    for ours, others in zip(whole, simulate(SMALL, {"period": [7.0]}, **options), strict=True):
+    for ours, others in zip(whole, simulate(training, {"period": [7.0]}, **options), strict=True):
         np.testing.assert_array_equal(ours, others)
 
 
@@ -432,6 +503,8 @@ DENSE = np.array([[1.0, 0.4], [0.4, 0.5]])
 LAWS = {
     "rows": (rx.Recorded.of(RECORDED, repeat=True), {"lr": [0.01, 0.02]}),
     "shuffled": (rx.Sinusoid(period=9.0, dim=2, swing=0.5), {"period": [0.0, 9.0]}),
+    "square": (rx.Square(period=9.0, dim=2), {"period": [5.0, 9.0]}),
+    "swing": (rx.AR2(period=9.0, dim=2, swing=0.3), {"period": [5.0, 9.0]}),
     "dense": (rx.AR2(period=9.0, dim=2, variance=DENSE), {"period": [0.0, 9.0]}),
 }
 

@@ -6,20 +6,25 @@ measured at 1.3 times the time; it brings the same library and much more, and it
 compiled anew for each optimizer by hand.
 """
 
+from resonax.lanes.equations import Unsupported
 from resonax.lanes.fleet import Fleet
 from resonax.lanes.inputs import LawForm
 from resonax.lanes.machine import host_machine
-from resonax.lanes.program import VERSION, Plan, Slots
-from resonax.lanes.update import Unsupported, Update, trace_update
+from resonax.lanes.plan import Plan, Slots
+from resonax.lanes.process import ProcessStep, trace_process
+from resonax.lanes.program import VERSION
+from resonax.lanes.update import Update, trace_update
 
 __all__ = [
     "VERSION",
     "Fleet",
     "LawForm",
     "Plan",
+    "ProcessStep",
     "Slots",
     "Unsupported",
     "Update",
     "host_machine",
+    "trace_process",
     "trace_update",
 ]

@@ -17,7 +17,8 @@ import llvmlite.binding as llvm
 
 from resonax.lanes.emitter import Code
 from resonax.lanes.machine import Machine, host_machine, make_target_machine
-from resonax.lanes.program import REAL, WHOLE, WORDS, Plan, write_program
+from resonax.lanes.plan import Plan
+from resonax.lanes.program import REAL, WHOLE, WORDS, write_program
 
 __all__ = ["compile_code", "link", "load_program"]
 

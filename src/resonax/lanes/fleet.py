@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from resonax.lanes.compiled import load_program
-from resonax.lanes.program import REAL, WHOLE, WORDS, Plan
+from resonax.lanes.plan import Plan
+from resonax.lanes.program import REAL, WHOLE, WORDS
 
 __all__ = ["Fleet"]
 
@@ -31,6 +32,9 @@ class Fleet:
         Of each network, (paths, cells, ...): its weights; the states of its optimizer in the order
         of the plan; the numbers of its optimizer, the deviation of the noise and the factor of the
         slope.
+    process
+        Numbers and states of the process of each network, (paths, cells, ...), where the plan has
+        one.
     threads
         How many share the work. No result depends on it.
     folder
@@ -44,6 +48,7 @@ class Fleet:
         weights: np.ndarray,
         states: Sequence[np.ndarray],
         numbers: np.ndarray,
+        process: np.ndarray | None = None,
         *,
         threads: int = 1,
         folder: Path | None = None,
@@ -61,6 +66,7 @@ class Fleet:
             "weights": self._spread(weights, real),
             "states": self._spread(np.concatenate([nothing, *wide], axis=2), real),
             "numbers": self._spread(numbers, real),
+            "process": self._spread(nothing if process is None else process, real),
             "total": _aligned((blocks, self.cells, 1, plan.lanes), real),
             "keys": self._spread(keys[:, None], np.uint32),
             "scalars": self._spread(np.stack([*words], axis=2) if words else nothing, np.int32),
@@ -101,7 +107,7 @@ class Fleet:
         return self
 
     def advance(
-        self, first: int, steps: int, law: np.ndarray, test_law: np.ndarray, *, record: bool
+        self, first: int, steps: int, law: np.ndarray | None, test_law: np.ndarray, *, record: bool
     ) -> None:
         """Take some steps, a multiple of 4.
 
@@ -110,12 +116,14 @@ class Fleet:
         first, steps
             Number of the first step, and how many.
         law
-            Of the inputs, (blocks of lanes, steps or 1, cells or 1, numbers of a law, lanes).
+            Of the inputs, (blocks of lanes, steps or 1, cells or 1, numbers of a law, lanes); None
+            where the plan has a process.
         test_law
             Of the test inputs, (blocks of lanes, cells or 1, numbers of a law, lanes).
         record
             Whether the test losses are summed up.
         """
+        law = np.zeros((1, 1, 1, 0, self._plan.lanes)) if law is None else law
         law_block, law_step, law_cell = _moves(law)
         test_block, test_cell = _moves(test_law)
         whole = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from resonax.lanes.vectors import F64, I32, I64, Vector
 
-__all__ = ["cos_sin", "power"]
+__all__ = ["cos_sin", "exp", "power", "sine"]
 
 _EXPONENT = {I32: 23, I64: 52}  # bits of the fraction, which stand below those of the exponent
 _ROOT_HALF = {I32: 0x3F3504F3, I64: 0x3FE6A09E667F3BCD}
@@ -42,14 +42,16 @@ def log(x: Vector) -> Vector:
 
 
 def exp(x: Vector) -> Vector:
-    """Return the exponential of a number in 64 bits, at most 700; below -700 it is 0."""
-    safe = (x > -700.0).where(x, 0.0)
+    """Return the exponential of a number, by way of 64 bits; below -700 it is 0."""
+    kind, x = x.element, x.as_type(F64)
+    safe = x.intrinsic("maxnum", -700.0).intrinsic("minnum", 709.0)
     turns = (safe * (1 / math.log(2))).intrinsic("rint")
     high = 0.6931471803691238  # the upper 33 bits of log 2
     rest = turns.fma(-1.9082149292705877e-10, turns.fma(-high, safe))
     fraction = _series(rest, [1 / math.factorial(k) for k in range(14)])
     scale = ((turns.as_type(I64) + 1023) << 52).bits_as(F64)
-    return (x > -700.0).where(fraction * scale, 0.0)
+    found = (x > -700.0).where(fraction * scale, 0.0)
+    return (x > 709.0).where(math.inf, found).as_type(kind)
 
 
 def power(base: Vector, exponent: Vector) -> Vector:
@@ -59,6 +61,11 @@ def power(base: Vector, exponent: Vector) -> Vector:
     found = exp(exponent * log(base))
     found = (base > 0.0).where(found, 0.0)
     return exponent.compare("==", 0.0).where(1.0, found).as_type(kind)
+
+
+def sine(x: Vector) -> Vector:
+    """Return the sine of an angle, by way of 64 bits."""
+    return cos_sin(x.as_type(F64) * (0.5 / math.pi))[1].as_type(x.element)
 
 
 def cos_sin(turns: Vector) -> tuple[Vector, Vector]:

@@ -3,100 +3,27 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import Any
 
 from resonax.lanes.emitter import Code, Index, Memory
-from resonax.lanes.inputs import LawForm, target
+from resonax.lanes.inputs import target
 from resonax.lanes.network import Network, layers_of
+from resonax.lanes.plan import TEST, TRAIN, Plan
+from resonax.lanes.process import ProcessStep
 from resonax.lanes.random_numbers import GROUP, draw, normal_pair, uniform_pair
-from resonax.lanes.update import Update
 from resonax.lanes.vectors import BOOL, F32, F64, I32, Vector
 
-__all__ = ["REAL", "VERSION", "WHOLE", "WORDS", "Plan", "Slots", "write_program"]
+__all__ = ["REAL", "VERSION", "WHOLE", "WORDS", "write_program"]
 
-VERSION = 1  # of the bits: a program that rounds otherwise has another one
+VERSION = 2  # of the bits: a program that rounds otherwise has another one
 
 # The arguments of the function, in order. Networks stand in memory as (blocks of lanes, cells of
 # a path, their numbers, lanes), laws as (blocks, steps, cells, their numbers, lanes): the laws of a
 # block follow each other, so that the processor fetches them ahead.
 WHOLE = ["first_block", "blocks", "cells", "first_step", "steps", "record"]
 WHOLE += ["law_block", "law_step", "law_cell", "test_block", "test_cell"]
-REAL = ["weights", "states", "numbers", "law", "test_law", "total", "scratch"]
+REAL = ["weights", "states", "numbers", "process", "law", "test_law", "total", "scratch"]
 WORDS = ["keys", "scalars"]
-TRAIN, TEST = "train", "test"  # what a batch is for
-
-
-@dataclass(frozen=True)
-class Slots:
-    """The first slots of the random numbers, by what they are for."""
-
-    input: int
-    choice: int
-    noise: int
-    test: int
-    test_choice: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a program is written for."""
-
-    widths: tuple[int, ...]
-    rows: int  # of a batch
-    test_rows: int
-    law: LawForm
-    test_law: LawForm
-    update: Update
-    slots: Slots
-    double: bool
-    lanes: int
-    sums: int  # held in registers at once
-
-    @property
-    def weights(self) -> int:
-        """How many weights a network has."""
-        return sum(layer.size for layer in layers_of(self.widths))
-
-    @property
-    def numbers(self) -> int:
-        """How many numbers a network has: of its optimizer, of the noise, of the slope."""
-        return self.update.numbers + 2
-
-    @property
-    def wide_states(self) -> int:
-        """How many numbers stand beside each weight."""
-        return sum(is_wide for _, is_wide in self.update.states)
-
-    @property
-    def scalar_states(self) -> int:
-        """How many words stand beside each network."""
-        return len(self.update.states) - self.wide_states
-
-    def areas(self) -> dict[str, int]:
-        """Return how many vectors of scratch memory each purpose takes."""
-        units = sum(self.widths[1:])
-        found = {
-            "hidden": max(self.rows, self.test_rows) * units,
-            "slopes": self.rows * units,
-            "noise": GROUP * (self.rows + 1),  # an odd count is followed by one number more
-        }
-        for purpose in (TRAIN, TEST):
-            law, rows = self.source(purpose)
-            found[f"{purpose} batch"] = rows * (law.dim + 1)
-            found[f"{purpose} normal"] = GROUP * (law.normals(rows) + 1)
-            found[f"{purpose} choice"] = GROUP * (law.uniforms(rows) + 1)
-        return found
-
-    def source(self, purpose: str) -> tuple[LawForm, int]:
-        """Return the law of inputs for a purpose, and how many are drawn."""
-        return (self.law, self.rows) if purpose == TRAIN else (self.test_law, self.test_rows)
-
-    @property
-    def text(self) -> str:
-        """All that the code depends on, beside the processor."""
-        parts = (self.widths, self.rows, self.test_rows, self.law, self.test_law, self.slots)
-        return repr((*parts, self.double, self.lanes, self.sums, self.update.text))
 
 
 class _Writer:
@@ -126,6 +53,9 @@ class _Writer:
                     with code.loop(GROUP) as ahead:
                         now = law + (start + ahead) * given["law_step"]
                         laws = self._law("law", now), self._law("test_law", test_law)
+                        if self.plan.process:
+                            step = given["first_step"] + start + ahead
+                            laws = self._walk(self.plan.process, network, ahead, step), laws[1]
                         self._step(network, ahead, *laws)
         code.end()
         return code
@@ -134,6 +64,20 @@ class _Writer:
         """Return the memory of a law, which begins so many numbers after the first."""
         laws = self.given[name]
         return laws._replace(pointer=self.code.move(laws.pointer, place))
+
+    def _walk(self, process: ProcessStep, network: Index, ahead: Index, step: Index) -> Memory:
+        """Take one step of the process of a network; return the memory of its law."""
+        code, law = self.code, self.area["law"]
+        own = self.given["process"].at(network * (process.numbers + process.states))
+        normal = self.area["process"].at(ahead * (process.normals + 1))
+        given = [own.load(place) for place in range(process.numbers + process.states)]
+        given += [normal.load(place) for place in range(process.normals)]
+        states, numbers = process.write(code, given, code.splat(step, code.lanes))
+        for place, state in enumerate(states):
+            own.store(process.numbers + place, state)
+        for place, number in enumerate(numbers):
+            law.store(place, number)
+        return law
 
     def _draw(self, keys: Memory, step: Index) -> None:
         """Draw the random numbers of a group of steps, which all cells of a path share."""
@@ -151,6 +95,8 @@ class _Writer:
             draw_into(f"{purpose} normal", normal_pair, normal, law.normals(rows))
             draw_into(f"{purpose} choice", uniform_pair, choice, law.uniforms(rows))
 
+        if self.plan.process:
+            draw_into("process", normal_pair, slots.process, self.plan.process.normals)
         draw_batch(TRAIN, slots.input, slots.choice)
         draw_into("noise", normal_pair, slots.noise, self.plan.rows)
         with self.code.loop(self.given["record"]):

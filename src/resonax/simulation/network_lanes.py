@@ -13,10 +13,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from resonax.lanes import Fleet, Plan, Slots, Unsupported, host_machine, trace_update
+from resonax.lanes import (
+    Fleet,
+    LawForm,
+    Plan,
+    ProcessStep,
+    Slots,
+    Unsupported,
+    host_machine,
+    trace_process,
+    trace_update,
+)
 from resonax.learners import Network
 from resonax.programs import program
-from resonax.simulation.batches import CHOICE, INPUT, NOISE, Law, split
+from resonax.simulation.batches import CHOICE, INPUT, NOISE, PROCESS, Gaussian, Law, split
 from resonax.simulation.lane_laws import LawsAhead, law_form, law_table, merge_components
 from resonax.simulation.network import first_layers, first_normals, log_mean_loss
 from resonax.simulation.network_batches import TEST, TEST_CHOICE, TEST_ROWS
@@ -34,7 +44,7 @@ from resonax.simulation.walk import (
 
 __all__ = ["count_threads", "plan_networks", "run_lanes"]
 
-_SLOTS = Slots(INPUT, CHOICE, NOISE, TEST, TEST_CHOICE)
+_SLOTS = Slots(PROCESS, INPUT, CHOICE, NOISE, TEST, TEST_CHOICE)
 _MOST_COMPONENTS = 256  # of a mixture, which are tried one by one
 _MOST_SCRATCH = 2**20  # numbers beside a network: of its batch, its random numbers, its units
 
@@ -45,6 +55,7 @@ class _Start(NamedTuple):
     weights: Array
     states: list[Array]
     numbers: Array
+    process: Array  # numbers and states of their processes, or nothing
 
 
 def _stationary(training: Training) -> Law:
@@ -52,25 +63,42 @@ def _stationary(training: Training) -> Law:
     return split(training.process.stationary(), has_diagonal_roots(training.process))
 
 
-@functools.partial(program, static=("loop", "lanes"))
-def _begin(training: Training, grid: Grid, *, loop: Loop, lanes: int) -> tuple[_Start, Any, Array]:
-    """Return all networks and processes before the first step, and the laws of the tests."""
+@functools.partial(program, static=("loop", "lanes", "walks"))
+def _begin(
+    training: Training, grid: Grid, *, loop: Loop, lanes: int, walks: bool
+) -> tuple[_Start, Any, Array]:
+    """Return all networks and processes before the first step, and the laws of the tests.
+
+    ``walks``: whether the processes take their steps in lanes.
+    """
     dim, model = training.process.dim, training.model
     assert isinstance(model, Network)
 
-    def begin(values: Any, given: Array) -> _Start:
+    state = begin_walk(training, grid, loop)[0]
+    alike = loop._replace(law_varies=True)  # each cell has all that it needs
+
+    def begin(values: Any, given: Array, state: Any) -> _Start:
         layers = first_layers(given, dim, model.hidden)
         weights = jnp.concatenate([part.ravel() for layer in layers for part in layer])
         cell = cell_at(training, values)
         slope = 2 * grid.scale(loop.rows, values) / loop.rows
         numbers = [*jax.tree.leaves(cell.optimizer), jnp.sqrt(cell.noise), slope]
         states = jax.tree.leaves(init_state(cell.optimizer, weights))
-        return _Start(weights, states, jnp.stack([jnp.asarray(n, float) for n in numbers]))
+        process = [jnp.ravel(leaf) for leaf in jax.tree.leaves((cell.process, state)) if walks]
+        return _Start(
+            weights,
+            states,
+            jnp.stack([jnp.asarray(n, float) for n in numbers]),
+            jnp.concatenate([jnp.zeros(0), *process], dtype=float),
+        )
 
     given = first_normals(grid, dim, model.hidden)
-    start = vmap_cells(begin, grid, loop._replace(law_varies=True))(given)
+    cells = len(next(iter(grid.shared.values())))
+    shape = len(grid.keys), cells
+    states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*shape, *leaf.shape[2:])), state)
+    start = vmap_cells(begin, grid, alike)(given, states)
     tests = vmap_cells(lambda values, _: _stationary(cell_at(training, values)), grid, loop)([])
-    return start, begin_walk(training, grid, loop)[0], law_table(tests, lanes)
+    return start, state, law_table(tests, lanes)
 
 
 _plans: dict[Any, Plan] = {}  # by all that a plan depends on
@@ -90,6 +118,30 @@ def plan_networks(training: Training, loop: Loop) -> Plan:
     return _plans[key]
 
 
+def _law_form(training: Training) -> tuple[LawForm, ProcessStep | None]:
+    """Return the form of the law at a step, and the step of the process for lanes.
+
+    None in its place where jax computes the laws ahead: laws of several components, recordings, and
+    processes that take an operation that lanes do not have.
+    """
+    process = training.process
+    diagonal = has_diagonal_roots(process)
+    state = jax.eval_shape(process.init, jnp.zeros(process.init_normals))
+
+    def step(process: Any, state: Any, normals: Array, index: Array) -> tuple[Any, Law]:
+        state, law = process.step(normals, state, index)
+        return state, split(law, diagonal)
+
+    _, law = jax.eval_shape(step, process, state, jnp.zeros(process.step_normals), 0)
+    form = law_form(law, process.dim)
+    if not isinstance(law, Gaussian):
+        return form, None
+    try:
+        return form, trace_process(step, process, state, process.step_normals)
+    except Unsupported:
+        return form, None
+
+
 def _plan(training: Training, loop: Loop) -> Plan:
     """Return the plan, made anew."""
     machine, dim, model = host_machine(), training.process.dim, training.model
@@ -97,23 +149,19 @@ def _plan(training: Training, loop: Loop) -> Plan:
     if not machine.bits:
         raise Unsupported(f"the processor {machine.cpu} has no fused multiply-add")
 
-    def law() -> Law:
-        process = training.process
-        state = process.init(jnp.zeros(process.init_normals))
-        law = process.step(jnp.zeros(process.step_normals), state, 0)[1]
-        return split(law, has_diagonal_roots(process))
-
     test_law = law_form(jax.eval_shape(_stationary, training), dim)
+    law, process = _law_form(training) if loop.ordered else (test_law, None)
     double = jnp.zeros(()).dtype == jnp.float64
     plan = Plan(
         widths=(dim, *model.hidden, 1),
         rows=loop.rows,
         test_rows=TEST_ROWS,
-        law=law_form(jax.eval_shape(law), dim) if loop.ordered else test_law,
+        law=law,
         test_law=test_law,
         update=trace_update(
             functools.partial(update_weights, decays=loop.decays), training.optimizer, init_state
         ),
+        process=process,
         slots=_SLOTS,
         double=double,
         lanes=machine.lanes(double),
@@ -158,10 +206,11 @@ class _Runner:
         paths: int,
         blocks: int,
     ) -> None:
-        start, process, test_law = _begin(training, grid, loop=loop, lanes=plan.lanes)
+        walks = plan.process is not None
+        start, process, test_law = _begin(training, grid, loop=loop, lanes=plan.lanes, walks=walks)
         cells = len(next(iter(grid.shared.values()))) if loop.law_varies else 1
         shape = len(grid.keys) // plan.lanes, cells, plan.law.size, plan.lanes
-        self._laws = LawsAhead(training, grid, loop, process, shape, blocks)
+        self._laws = None if walks else LawsAhead(training, grid, loop, process, shape, blocks)
         form, self._test_law = merge_components(plan.test_law, np.asarray(test_law))
         plan = replace(plan, test_law=form)
         arrays = jax.tree.map(lambda leaf: np.asarray(leaf)[:paths], start)
@@ -191,11 +240,14 @@ class _Runner:
         return self
 
     def _take(self, first: int, steps: int, record: bool) -> None:
+        if self._laws is None:
+            return self.fleet.advance(first, steps, None, self._test_law, record=record)
         end = first + steps
         while first < end:
             steps, laws = self._laws.take(end - first)
             self.fleet.advance(first, steps, laws, self._test_law, record=record)
             first += steps
+        return None
 
 
 def run_lanes(
