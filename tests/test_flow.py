@@ -9,11 +9,18 @@ import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
+from scipy.interpolate import BarycentricInterpolator
 
 import resonax as rx
 from oracles import numpy_radius, sinusoid_curvature
 from resonax.stability.floquet import flow_monodromy
-from resonax.stability.interpolation import _column_logs, _resolved, flow_grid_rates
+from resonax.stability.interpolation import (
+    _column_logs,
+    _matrix,
+    _nodes,
+    _resolved,
+    flow_grid_rates,
+)
 
 
 def rate(setting: rx.Setting) -> float:
@@ -162,6 +169,15 @@ def test_interpolated_maps_equal_direct_integration(paper, axes):
         name: array.ravel()[random] for name, array in zip(axes, (first, second), strict=True)
     }
     assert np.abs(rx.rates(paper, values, "flow") - grid.ravel()[random]).max() < 1e-9
+
+
+def test_the_interpolant_is_that_of_scipy_and_passes_through_its_nodes():
+    axis = np.random.default_rng(3).uniform(10, 60, 50)
+    nodes = _nodes(axis, 24)
+    oracle = BarycentricInterpolator(nodes, np.eye(25), wi=(-1.0) ** np.arange(25))
+    oracle.wi[[0, -1]] /= 2
+    np.testing.assert_array_equal(_matrix(nodes, axis), oracle(axis))
+    np.testing.assert_array_equal(_matrix(nodes, nodes), np.eye(25))
 
 
 @pytest.mark.parametrize(("low", "last"), [(0.95, 2000.0), (0.0, 500.0)])

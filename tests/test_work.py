@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from unittest.mock import MagicMock
 
@@ -133,6 +135,28 @@ def test_a_limit_needs_a_worker_that_can_be_replaced():
     with start_executor(1, limit=5.0) as executor:
         assert executor.workers == 1
         assert type(executor).__name__ == "Workers"
+
+
+def test_one_process_loads_libraries_beside_its_first_jobs_and_computes_by_one_thread(monkeypatch):
+    monkeypatch.delenv("PJRT_NPROC", raising=False)
+    monkeypatch.delitem(sys.modules, "jax")  # as if nothing had used it yet
+    called, seen = threading.Event(), []
+    calls = []
+
+    def load() -> None:
+        calls.append(threading.current_thread())
+        called.set()
+
+    def prepare() -> None:
+        seen.append(os.environ.get("PJRT_NPROC"))
+
+    with start_executor(1, prepare, alone=load) as one:
+        for job in (1, 2):  # the first ends only because the other thread runs beside it
+            one.run(lambda *_: called.wait(60), [job], print, lambda *pair: seen.append(pair) or [])
+    assert seen == ["1", (1, True), (2, True)]
+    assert len(calls) == 1
+    assert calls[0] is not threading.current_thread()
+    assert "PJRT_NPROC" not in os.environ
 
 
 def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path, monkeypatch, capsys):

@@ -126,6 +126,7 @@ def started(
     later: str = "",
     owned: str = "",
     meanwhile: Callable[[], Any] | None = None,
+    alone: Callable[[], Any] | None = None,
 ) -> Iterator[Executor]:
     """Give the executor that was asked for; all that work call ``prepare`` first.
 
@@ -139,7 +140,7 @@ def started(
         ``cpu``, ``gpu`` or None.
     task_bytes
         What a task takes of the memory of a GPU, if it computes on one from begin to end.
-    prepare, libraries, later, owned, meanwhile
+    prepare, libraries, later, owned, meanwhile, alone
         Those of `start_executor`.
     beside
         In place of ``libraries`` where some processes own the GPUs: those beside them begin at
@@ -181,5 +182,6 @@ def started(
         later=later,
         owned=owned,
         meanwhile=meanwhile,
+        alone=alone,
     ) as executor:
         yield executor

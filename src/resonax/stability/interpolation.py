@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # its parts are loaded where they are used
 
 from resonax.algebra import Scaled, double_precision, log_radii
 from resonax.dynamics import Setting
@@ -51,10 +50,21 @@ def _nodes(values: np.ndarray, degree: int) -> np.ndarray:
 
 
 def _matrix(nodes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the matrix that takes values at the nodes of `_nodes` to values anywhere."""
-    weights = (-1.0) ** np.arange(len(nodes))  # known in closed form: found by scipy, they would
-    weights[[0, -1]] /= 2  # be rounded otherwise each time
-    return scipy.interpolate.BarycentricInterpolator(nodes, np.eye(len(nodes)), wi=weights)(values)
+    r"""Return the matrix that takes values at the nodes of `_nodes` to values anywhere.
+
+    It is the barycentric formula :math:`\ell_j(x) = \frac{w_j}{x-x_j} / \sum_k\frac{w_k}{x-x_k}`
+    with the weights of these nodes, which are known in closed form. That of `scipy.interpolate`
+    gives the same numbers, but its import takes longer than the maps.
+    """
+    weights = (-1.0) ** np.arange(len(nodes))
+    weights[[0, -1]] /= 2
+    distance = values[:, None] - nodes
+    place, node = np.nonzero(distance == 0)
+    distance[place, node] = 1.0
+    terms = weights / distance
+    matrix = terms / terms.sum(axis=1, keepdims=True)
+    matrix[place] = np.eye(len(nodes))[node]
+    return matrix
 
 
 def _friction(setting: Setting, values: Values) -> np.ndarray:
