@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,15 @@ from resonax.lanes.emitter import Code
 from resonax.lanes.functions import exp, power, sine
 from resonax.lanes.vectors import BOOL, F32, F64, I32, I64, Type, Vector
 
-__all__ = ["Equation", "Unsupported", "constant", "element_of", "flatten", "operation_of"]
+__all__ = [
+    "Equation",
+    "Unsupported",
+    "constant",
+    "element_of",
+    "flatten",
+    "fuse_products",
+    "operation_of",
+]
 
 _ELEMENTS = {"float32": F32, "float64": F64, "int32": I32, "int64": I64, "bool": BOOL}
 _NESTED = {"jit": "jaxpr", "pjit": "jaxpr", "custom_jvp_call": "call_jaxpr"}
@@ -27,10 +36,11 @@ class Unsupported(Exception):  # noqa: N818  # a reason, which is told
 class Equation:
     """An operation on the values of variables; literals have a value of their own, ``val``."""
 
+    kind: str
     operation: Callable[..., Any]
     inputs: tuple[Any, ...]
     output: Any
-    shape: tuple[int, ...]  # of the output
+    value: Any  # shape and type of the output
 
 
 def _sign(x: Vector) -> Vector:
@@ -142,8 +152,43 @@ def flatten(
             (output,) = equation.outvars
             fresh = object()  # a function may be called twice
             names[output] = fresh
-            equations.append(Equation(operation, tuple(inputs), fresh, output.aval.shape))
+            equations.append(Equation(kind, operation, tuple(inputs), fresh, output.aval))
 
     names: dict[Any, Any] = {}
     add(jaxpr, names)
     return equations, [v if hasattr(v, "val") else names.get(v, v) for v in jaxpr.outvars]
+
+
+_FUSED: dict[tuple[str, int], Callable[..., Vector]] = {  # by the place of the product
+    ("add", 0): lambda a, b, term: a.fma(b, term),
+    ("add", 1): lambda a, b, term: a.fma(b, term),
+    ("sub", 0): lambda a, b, term: a.fma(b, -term),
+    ("sub", 1): lambda a, b, term: (-a).fma(b, term),
+}
+
+
+def fuse_products(equations: list[Equation], outputs: list[Any]) -> list[Equation]:
+    """Return the equations with sums of a product and a term as one operation, rounded once.
+
+    Which products it takes is decided here, and not by a compiler for one machine.
+    """
+    used = Counter(id(v) for v in outputs)
+    used.update(id(v) for equation in equations for v in equation.inputs)
+    products = {
+        id(equation.output): equation
+        for equation in equations
+        if equation.kind == "mul"
+        and used[id(equation.output)] == 1
+        and element_of(equation.value.dtype) in (F32, F64)
+    }
+    found = {id(equation.output): equation for equation in equations}
+    for equation in equations:
+        for place in (1, 0) if equation.kind in ("add", "sub") else ():
+            product = products.get(id(equation.inputs[place]))
+            if product is not None:
+                inputs = *product.inputs, equation.inputs[1 - place]
+                fused = replace(equation, operation=_FUSED[equation.kind, place], inputs=inputs)
+                found[id(equation.output)] = fused
+                del found[id(product.output)]
+                break
+    return list(found.values())

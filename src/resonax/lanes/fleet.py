@@ -16,7 +16,6 @@ from resonax.lanes.program import REAL, WHOLE, WORDS
 __all__ = ["Fleet"]
 
 _LINE = 64  # bytes
-_PARTS = 16  # in which the blocks of a thread are handed out
 
 
 class Fleet:
@@ -138,14 +137,13 @@ class Fleet:
             "test_cell": test_cell,
         }
         memory = {**self._memory, "law": law, "test_law": test_law}
-        size = max(1, self._blocks // (self._threads * _PARTS))
-        parts = iter([range(b, min(b + size, self._blocks)) for b in range(0, self._blocks, size)])
+        blocks = iter(range(self._blocks))
 
         def work(scratch: np.ndarray) -> None:
             arrays = memory | {"scratch": scratch}
             places = [arrays[name].ctypes.data for name in (*REAL, *WORDS)]
-            for part in parts:  # the next one that no thread has taken
-                given = whole | {"first_block": part.start, "blocks": len(part)}
+            for block in blocks:  # the next one that no thread has taken
+                given = whole | {"block": block}
                 self._program(*(given[name] for name in WHOLE), *places)
 
         if self._threads == 1:

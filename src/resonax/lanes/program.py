@@ -20,7 +20,7 @@ VERSION = 2  # of the bits: a program that rounds otherwise has another one
 # The arguments of the function, in order. Networks stand in memory as (blocks of lanes, cells of
 # a path, their numbers, lanes), laws as (blocks, steps, cells, their numbers, lanes): the laws of a
 # block follow each other, so that the processor fetches them ahead.
-WHOLE = ["first_block", "blocks", "cells", "first_step", "steps", "record"]
+WHOLE = ["block", "cells", "first_step", "steps", "record"]
 WHOLE += ["law_block", "law_step", "law_cell", "test_block", "test_cell"]
 REAL = ["weights", "states", "numbers", "process", "law", "test_law", "total", "scratch"]
 WORDS = ["keys", "scalars"]
@@ -40,23 +40,22 @@ class _Writer:
         }
 
     def write(self) -> Code:
-        """Write the loops over blocks of paths, groups of steps, cells and single steps."""
+        """Write the loops over groups of steps, cells of a path and single steps."""
         code, given = self.code, self.given
-        with code.loop(given["blocks"]) as offset:
-            block = given["first_block"] + offset
-            with code.loop(given["steps"], GROUP) as start:
-                self._draw(given["keys"].at(block * 2), given["first_step"] + start)
-                with code.loop(given["cells"]) as cell:
-                    network = block * given["cells"] + cell
-                    law = block * given["law_block"] + cell * given["law_cell"]
-                    test_law = block * given["test_block"] + cell * given["test_cell"]
-                    with code.loop(GROUP) as ahead:
-                        now = law + (start + ahead) * given["law_step"]
-                        laws = self._law("law", now), self._law("test_law", test_law)
-                        if self.plan.process:
-                            step = given["first_step"] + start + ahead
-                            laws = self._walk(self.plan.process, network, ahead, step), laws[1]
-                        self._step(network, ahead, *laws)
+        block = given["block"]
+        with code.loop(given["steps"], GROUP) as start:
+            self._draw(given["keys"].at(block * 2), given["first_step"] + start)
+            with code.loop(given["cells"]) as cell:
+                network = block * given["cells"] + cell
+                law = block * given["law_block"] + cell * given["law_cell"]
+                test_law = block * given["test_block"] + cell * given["test_cell"]
+                with code.loop(GROUP) as ahead:
+                    now = law + (start + ahead) * given["law_step"]
+                    laws = self._law("law", now), self._law("test_law", test_law)
+                    if self.plan.process:
+                        step = given["first_step"] + start + ahead
+                        laws = self._walk(self.plan.process, network, ahead, step), laws[1]
+                    self._step(network, ahead, *laws)
         code.end()
         return code
 

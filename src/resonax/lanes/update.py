@@ -15,7 +15,14 @@ import jax
 import jax.numpy as jnp
 
 from resonax.lanes.emitter import Code
-from resonax.lanes.equations import Equation, Unsupported, constant, flatten, operation_of
+from resonax.lanes.equations import (
+    Equation,
+    Unsupported,
+    constant,
+    flatten,
+    fuse_products,
+    operation_of,
+)
 from resonax.lanes.vectors import Vector
 
 __all__ = ["Update", "trace_update"]
@@ -68,7 +75,7 @@ class Update:
 
     def _write(self, known: dict[Any, Vector], is_scalar: bool, code: Code) -> None:
         for equation in self._equations:
-            if (equation.shape == ()) == is_scalar:
+            if (equation.value.shape == ()) == is_scalar:
                 operands = [_read(known, variable, code) for variable in equation.inputs]
                 known[equation.output] = equation.operation(*operands)
 
@@ -123,5 +130,5 @@ def trace_update(function: Callable[..., Any], optimizer: Any, init: Callable[..
         states=tuple(states),
         _inputs=tuple(inner.invars),
         _outputs=tuple(outputs),
-        _equations=tuple(equations),
+        _equations=tuple(fuse_products(equations, outputs)),
     )

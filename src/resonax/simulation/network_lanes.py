@@ -30,7 +30,7 @@ from resonax.simulation.batches import CHOICE, INPUT, NOISE, PROCESS, Gaussian, 
 from resonax.simulation.lane_laws import LawsAhead, law_form, law_table, merge_components
 from resonax.simulation.network import first_layers, first_normals, log_mean_loss
 from resonax.simulation.network_batches import TEST, TEST_CHOICE, TEST_ROWS
-from resonax.simulation.position_form import init_state, update_weights
+from resonax.simulation.position_form import has_positions, init_state, update_weights
 from resonax.simulation.schedule import BLOCK, Advance, run_windows
 from resonax.simulation.training import Training
 from resonax.simulation.walk import (
@@ -142,6 +142,22 @@ def _law_form(training: Training) -> tuple[LawForm, ProcessStep | None]:
         return form, None
 
 
+def _update(
+    optimizer: Any, slope: Array, weights: Array, state: Any, *, decays: bool
+) -> tuple[Array, Any]:
+    r"""Return what `update_weights` returns.
+
+    Heavy ball in the order :math:`(\theta_k + \mu(\theta_k-\theta_{k-1})) - \alpha h_k`, which
+    takes a difference and two multiply-adds.
+    """
+    if not has_positions(optimizer):
+        return update_weights(optimizer, slope, weights, state, decays=decays)
+    if decays:
+        slope = slope + optimizer.weight_decay * weights
+    ahead = weights + optimizer.momentum * (weights - state)
+    return ahead - optimizer.alpha * slope, weights
+
+
 def _plan(training: Training, loop: Loop) -> Plan:
     """Return the plan, made anew."""
     machine, dim, model = host_machine(), training.process.dim, training.model
@@ -159,7 +175,7 @@ def _plan(training: Training, loop: Loop) -> Plan:
         law=law,
         test_law=test_law,
         update=trace_update(
-            functools.partial(update_weights, decays=loop.decays), training.optimizer, init_state
+            functools.partial(_update, decays=loop.decays), training.optimizer, init_state
         ),
         process=process,
         slots=_SLOTS,

@@ -12,7 +12,13 @@ from resonax.learners import Momentum
 if TYPE_CHECKING:
     import optax  # which takes long to load: functions do it
 
-__all__ = ["init_state", "position_form", "update_weights"]
+__all__ = ["has_positions", "init_state", "position_form", "update_weights"]
+
+
+def has_positions(optimizer: Any) -> bool:
+    """Return whether an optimizer is heavy ball, which `position_form` writes by positions."""
+    is_momentum = isinstance(optimizer, Momentum)
+    return is_momentum and not optimizer.lookahead and not optimizer.full_start
 
 
 def position_form(optimizer: Any) -> optax.GradientTransformation:
@@ -23,7 +29,7 @@ def position_form(optimizer: Any) -> optax.GradientTransformation:
     """
     import optax
 
-    if not isinstance(optimizer, Momentum) or optimizer.lookahead or optimizer.full_start:
+    if not has_positions(optimizer):
         return optimizer.transform()
 
     def init(params: Any) -> Any:
