@@ -70,21 +70,26 @@ def sine(x: Vector) -> Vector:
 
 def cos_sin(turns: Vector) -> tuple[Vector, Vector]:
     """Return cosine and sine of an angle in turns, by their series in a quarter turn."""
+    double = turns.element == F64
+    word, bits = (I64, 64) if double else (I32, 32)
     quarters = turns * 4.0
-    near = quarters.intrinsic("rint")
-    angle = (quarters - near) * (math.pi / 2)
+    # Beside this number there is no room for a fraction: the lowest bits count the quarters.
+    large = 1.5 * 2.0 ** _EXPONENT[word]
+    near = quarters + large
+    place, angle = near.bits_as(word), (quarters - (near - large)) * (math.pi / 2)
     square = angle * angle
-    terms = 9 if turns.element == F64 else 5
     cosine, sine = (
-        _series(square, [(-1) ** k / math.factorial(2 * k + odd) for k in range(terms)])
+        _series(
+            square, [(-1) ** k / math.factorial(2 * k + odd) for k in range(9 if double else 5)]
+        )
         for odd in (0, 1)
     )
     sine = sine * angle
-    which = (near * 0.25).intrinsic("floor").fma(-4.0, near)  # 0, 1, 2 or 3, exactly
-    is_odd = which.compare("==", 1.0) | which.compare("==", 3.0)
-    turned = is_odd.where(sine, cosine), is_odd.where(cosine, sine)
-    is_left = which.compare("==", 1.0) | which.compare("==", 2.0)  # a negative cosine
-    return (
-        is_left.where(-turned[0], turned[0]),
-        (which > 1.5).where(-turned[1], turned[1]),
-    )
+    is_odd = (place & 1).compare("!=", 0)
+    cosine, sine = is_odd.where(sine, cosine), is_odd.where(cosine, sine)
+
+    def flip(value: Vector, quarter: Vector) -> Vector:
+        """Change the sign of a number in the third and fourth quarter."""
+        return (value.bits_as(word) ^ ((quarter & 2) << (bits - 2))).bits_as(value.element)
+
+    return flip(cosine, place + 1), flip(sine, place)

@@ -32,8 +32,8 @@ def threefry(key: Words, counter: Words) -> Words:
 def _unit(word: Vector) -> Vector:
     """Return 32 random bits as a number in the open interval 0..1."""
     if word.code.real == F64:
-        return (word.from_unsigned(F64) + 0.5) * 2.0**-32
-    return ((word >> 9).as_type(word.code.real) + 0.5) * 2.0**-23
+        return word.from_unsigned(F64).fma(2.0**-32, 2.0**-33)
+    return (word >> 9).as_type(word.code.real).fma(2.0**-23, 2.0**-24)
 
 
 def uniform_pair(key: Words, counter: Words) -> tuple[Vector, Vector]:
