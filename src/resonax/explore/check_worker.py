@@ -1,6 +1,7 @@
 """A check in a process of its own, which can be ended at any moment: what is found goes up a pipe.
 
-A worker is started before it is needed. It loads what a check needs, then waits for one request.
+A worker is started before it is needed. It loads what checks need, then takes one request after the
+other; what it has compiled for one serves the next.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from resonax.explore.errors import answer_of
 __all__ = ["CheckRequest", "work"]
 
 _OFTEN = 0.1  # seconds between two reports of progress
+_MOST = 20  # checks of one process: what it compiles for them stays in its memory
 # The share of a usual check that is done when each stage begins.
 _BEGINS = {
     "reading": 0.0,
@@ -50,22 +52,41 @@ class CheckRequest:
 
 
 def work(pipe: Connection, prepare: Callable[[], None] | None) -> None:
-    """Load, wait for a request, and send what comes of it: (kind, content) each."""
+    """Load, and for each request send what comes of it: (kind, content) each.
+
+    The last is ``done``, with whether another request may follow. What is wrong with a file or an
+    option is news of its check; any other error ends the process.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
     threading.Thread(target=_follow_parent, daemon=True).start()
-    with contextlib.suppress(EOFError, OSError):
+
+    def send(kind: str, content: Any) -> None:
+        pipe.send((kind, content))
+
+    with contextlib.suppress(OSError):  # nobody hears it any more
         try:
             if prepare is not None:
                 prepare()
             import resonax.checking.check
             import resonax.explore.check_result  # noqa: F401
 
-            request = pipe.recv()
-            _check(request, lambda kind, content: pipe.send((kind, content)))
+            for left, request in zip(reversed(range(_MOST)), _requests(pipe), strict=False):
+                try:
+                    _check(request, send)
+                except ResonaxError as error:
+                    send("failed", answer_of(error)[1])
+                send("done", left > 0)
         except Exception as error:
-            if not isinstance(error, ResonaxError | MemoryError):
+            if not isinstance(error, MemoryError):
                 traceback.print_exception(error, file=sys.stderr)
-            pipe.send(("failed", answer_of(error)[1]))
+            send("failed", answer_of(error)[1])
+
+
+def _requests(pipe: Connection) -> Iterator[CheckRequest]:
+    """Yield requests until the server has gone."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            yield pipe.recv()
 
 
 def _follow_parent() -> None:
@@ -96,7 +117,6 @@ def _check(request: CheckRequest, send: Callable[[str, Any], None]) -> None:
     send("partial", describe_check(found, request.name, code, whole=False))
     send("result", describe_check(found, request.name, code))
     send("report", render_check(found, code["command"] or ""))
-    send("done", None)
 
 
 def _stages(send: Callable[[str, Any], None]) -> Callable[[str, int], Any]:

@@ -191,17 +191,13 @@ async def _report(request: Request) -> Response:
     async with job.news:
         try:
             await asyncio.wait_for(
-                job.news.wait_for(lambda: job.report is not None or not _is_drawing(job)), _WAIT
+                job.news.wait_for(lambda: job.report is not None or job.process is None), _WAIT
             )
         except TimeoutError:
             raise RequestError("The report takes too long: try again.", 503) from None
     if job.report is None:
         raise RequestError("The report could not be drawn: run the command instead.", 500)
     return _attached(job.report, "report.html", "text/html; charset=utf-8")
-
-
-def _is_drawing(job: Job) -> bool:
-    return job.process is not None and job.process.is_alive()
 
 
 async def _download(request: Request) -> Response:

@@ -1,25 +1,25 @@
-"""Checks under way: each in a process, with the events that a page may follow and come back to."""
+"""Checks under way: each in a process, with the events that a page may follow and come back to.
+
+A process that has finished its check takes the next one; it is killed only with its check. From the
+first sign of a check on one process waits, so that libraries load while nobody does.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-import multiprocessing
 import os
 import secrets
 import shutil
-import signal
 import tempfile
-import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from resonax.explore.check_worker import CheckRequest, work
+from resonax.explore.check_process import CheckProcess
+from resonax.explore.check_worker import CheckRequest
 from resonax.explore.errors import RequestError
 
 __all__ = ["Job", "Jobs"]
@@ -43,7 +43,7 @@ class Job:
     events: list[tuple[int, str, str]] = field(default_factory=list)  # number, name, JSON
     result: dict[str, Any] | None = None
     report: str | None = None
-    process: BaseProcess | None = None
+    process: CheckProcess | None = None  # while it works on this check
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
     _count: int = 0
 
@@ -60,6 +60,11 @@ class Job:
     def is_over(self) -> bool:
         """Whether nothing more will come but the report."""
         return self.state in ("done", "failed", "cancelled")
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it has a process, or waits for one."""
+        return self.process is not None or not self.is_over
 
     async def follow(self, after: int) -> AsyncIterator[str]:
         """Yield the events after a number, as server-sent events, until the last one."""
@@ -93,7 +98,7 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(_AT_ONCE)
-        self._spare: tuple[BaseProcess, Connection] | None = None
+        self._spare: CheckProcess | None = None
         self._is_closed = False
         _remove_stale()
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_UPLOADS}{os.getpid()}-"))
@@ -103,9 +108,9 @@ class Jobs:
         return Path(tempfile.mkdtemp(dir=self._folder))
 
     def start_spare(self) -> None:
-        """Start a worker for the next check, unless one waits already."""
-        if self._spare is None or not self._spare[0].is_alive():
-            self._spare = self._start_worker()
+        """Start a process for the next check, unless one waits already."""
+        if self._spare is None or not self._spare.is_free:
+            self._spare = CheckProcess.start(self._prepare)
 
     def start(self, request: CheckRequest, client: str, folder: Path | None) -> Job:
         """Begin a check; an older one of the same client is given up."""
@@ -144,11 +149,9 @@ class Jobs:
     def close(self) -> None:
         """End all checks, and leave nothing behind."""
         self._is_closed = True
-        for job in self._jobs.values():
-            if job.process is not None and job.process.is_alive():
-                job.process.kill()
-        if self._spare is not None:
-            self._spare[0].kill()
+        for process in (self._spare, *(job.process for job in self._jobs.values())):
+            if process is not None:
+                process.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _run(self, job: Job) -> None:
@@ -157,23 +160,33 @@ class Jobs:
             if job.is_over:
                 return
             job.state = "running"
-            process, pipe = self._take_worker()
-            job.process = process
-            news: asyncio.Queue[tuple[str, Any] | None] = asyncio.Queue()
-            _listen(pipe, news)
-            with contextlib.suppress(OSError):
-                pipe.send(job.request)
+            process = job.process = self._take_spare()
             try:
-                while (found := await news.get()) is not None:
-                    await self._take(job, *found)
+                async for kind, content in process.check(job.request):
+                    await self._take(job, kind, content)
             finally:
-                process.kill()
+                job.process = None
                 job.discard()
-                pipe.close()
-                if not self._is_closed:
-                    self.start_spare()
+                self._give_back(process)
             if not job.is_over:  # it ended without a word
                 await self._fail(job, {"error": "The check was ended, perhaps for want of memory."})
+            async with job.news:  # who waits for its report hears that none comes
+                job.news.notify_all()
+            if not self._is_closed and not any(other.is_under_way for other in self._jobs.values()):
+                self.start_spare()  # else the process of another check will come back
+
+    def _take_spare(self) -> CheckProcess:
+        self.start_spare()
+        spare, self._spare = self._spare, None
+        assert spare is not None
+        return spare
+
+    def _give_back(self, process: CheckProcess) -> None:
+        """Let a process wait for the next check, if it can and none does."""
+        if self._is_closed or not process.is_free or (self._spare and self._spare.is_free):
+            process.kill()
+        else:
+            self._spare = process
 
     async def _take(self, job: Job, kind: str, content: Any) -> None:
         """Take what a worker sends; what comes after a cancel is not looked at."""
@@ -199,24 +212,6 @@ class Jobs:
             job.discard()
             await job.add("failed", content)
 
-    def _take_worker(self) -> tuple[BaseProcess, Connection]:
-        spare, self._spare = self._spare, None
-        return spare if spare is not None and spare[0].is_alive() else self._start_worker()
-
-    def _start_worker(self) -> tuple[BaseProcess, Connection]:
-        # Not forked: a process that has begun to use jax cannot be copied.
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=work, args=(theirs, self._prepare), daemon=True)
-        # Interrupts from the keyboard reach all processes: they are blocked until it ignores them.
-        old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, old)
-        theirs.close()
-        return process, ours
-
 
 def _remove_stale() -> None:
     """Remove the uploads of servers that were killed before they could."""
@@ -229,22 +224,3 @@ def _remove_stale() -> None:
             shutil.rmtree(folder, ignore_errors=True)
         except (OSError, KeyError, OverflowError):
             continue
-
-
-def _listen(pipe: Connection, news: asyncio.Queue[tuple[str, Any] | None]) -> None:
-    """Put what comes through a pipe into a queue of this event loop, and None at its end."""
-    loop = asyncio.get_running_loop()
-
-    def listen() -> None:
-        found: tuple[str, Any] | None = None
-        while True:
-            try:
-                found = pipe.recv()
-            except (EOFError, OSError):
-                found = None
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(news.put_nowait, found)
-            if found is None:
-                return
-
-    threading.Thread(target=listen, daemon=True).start()
