@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
+
+from resonax.cli.cache import keep_compiled
+from resonax.explore.serve import build_server
+from resonax.explore.site import Site
 
 TOKEN = "a-token-for-the-tests-of-the-page"
 NO_BROWSER = "there is no chromium on PATH: install Debian's package chromium, as .ci/run does"
@@ -34,49 +36,40 @@ def free_port() -> int:
 
 @dataclass
 class Server:
-    """The command in a process of its own, which can be stopped and started again."""
+    """The server of the command in a thread, which can be stopped and started again.
 
-    argument: str | None = None
+    So it shares what other tests have loaded and compiled; that the command starts it in a process,
+    and ends it, is tested elsewhere.
+    """
+
+    results: Path | None = None
     port: int = field(default_factory=free_port)
-    process: subprocess.Popen[str] | None = None
+    _server: Any = None
+    _thread: Thread | None = None
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}/?token={TOKEN}"
 
-    def start(self) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "resonax",
-            "explore",
-            "--no-browser",
-            f"--port={self.port}",
-        ]
-        given = [] if self.argument is None else [self.argument]
-        self.process = subprocess.Popen(
-            command + given,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"RESONAX_EXPLORE_TOKEN": TOKEN},
-        )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith("http://127.0.0.1:"), line
+    def start(self, warm: bool = True) -> None:
+        site = Site(TOKEN, self.port, results=self.results, prepare=keep_compiled, warm=warm)
+        self._server = build_server(site)
+        listener = socket.create_server(("127.0.0.1", self.port))
+        self._thread = Thread(target=self._server.run, args=([listener],), daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait(timeout=20)
-            assert self.process.stdout is not None
-            self.process.stdout.close()
-            self.process = None
+        if self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join()
+            self._server.config.app.state.desk.wait()
+            self._thread = None
 
 
 @contextmanager
-def serving(argument: str | None = None) -> Iterator[Server]:
+def serving(results: Path) -> Iterator[Server]:
     """Run a server until the block ends."""
-    server = Server(argument)
+    server = Server(results)
     server.start()
     try:
         yield server
@@ -89,16 +82,35 @@ class Visit:
     """A tab, and what must not happen in it: errors in the console, requests to other hosts."""
 
     page: Any
+    expected: str | None = None  # what the browser may note of answers that a test provokes
     hosts: set[str] = field(default_factory=set)
     errors: list[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
-        self.page.on("pageerror", lambda error: self.errors.append(error.stack or str(error)))
-        self.page.on("console", self._hear)
+    def _watchers(self) -> dict[str, Any]:
+        return {
+            "request": lambda request: self.hosts.add(urlsplit(request.url).netloc),
+            "pageerror": lambda error: self.errors.append(error.stack or str(error)),
+            "console": self._hear,
+        }
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Listen to what happens in the tab; nothing may go wrong, and no other host be asked."""
+        watchers = self._watchers()
+        for name, watcher in watchers.items():
+            self.page.on(name, watcher)
+        try:
+            yield
+        finally:
+            for name, watcher in watchers.items():
+                self.page.remove_listener(name, watcher)
+        assert not self.errors, self.errors
+        others = self.hosts - {urlsplit(self.page.url).netloc, ""}  # data: and blob: have no host
+        assert not others, others
 
     def _hear(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
+        is_expected = self.expected is not None and self.expected in message.text
+        if message.type in ("error", "warning") and not is_expected:
             self.errors.append(message.text)
 
     def verdict(self, word: str = "") -> str:
@@ -144,16 +156,15 @@ class Visit:
 
 
 @contextmanager
-def visiting(browser: Any, address: str, **look: Any) -> Iterator[Visit]:
-    """Open a tab of its own; nothing may go wrong in it, and no other host may be asked."""
-    context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}} | look)
-    context.set_default_timeout(120_000)
-    visit = Visit(context.new_page())
-    try:
-        visit.page.goto(address)
+def visiting(page: Any, address: str) -> Iterator[Visit]:
+    """Load the page anew in a tab, with nothing that an earlier visit left there.
+
+    The tab stays within one site: the browser then keeps its process and what that has compiled,
+    which takes most of the time of a new tab.
+    """
+    page.goto(address.partition("#")[0].replace("/?", "/icon.svg?"))
+    page.evaluate("localStorage.clear()")
+    visit = Visit(page)
+    with visit.watched():
+        page.goto(address)
         yield visit
-    finally:
-        context.close()
-    assert not visit.errors, visit.errors
-    others = visit.hosts - {urlsplit(address).netloc, ""}  # data: and blob: have no host
-    assert not others, others

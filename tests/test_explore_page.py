@@ -10,16 +10,21 @@ import numpy as np
 import pytest
 
 from browsing import Server, Visit, find_browser, serving, visiting
+from resonax.explore import beside, theory
+from resonax.simulation import Training
+from resonax.simulation.trajectories import Trajectories, trajectories
 
 PAGE = Path(__file__).parent.parent / "src" / "resonax" / "explore" / "page"
 AXES = "&x=period:12:60&y=momentum:0.95:0.999"
 TONGUE = f"#view=map&process=sinusoid&period=22&momentum=0.97&lr=0.01&batch=20{AXES}"
 BEYOND = "main > :not([hidden])"
+DESK = {"width": 1440, "height": 900}
 SMALL = {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
-def browser():
+def tab():
+    """One tab, in which the page is loaded anew for each test."""
     from playwright.sync_api import sync_playwright
 
     try:
@@ -27,29 +32,42 @@ def browser():
     except RuntimeError as error:
         pytest.fail(str(error))
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield started
-        started.close()
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        context = browser.new_context(viewport=DESK)
+        context.set_default_timeout(120_000)
+        yield context.new_page()
+        browser.close()
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """One server for all tests that do not stop it, with results to browse."""
-    with serving(str(results(tmp_path_factory.mktemp("results")))) as started:
-        yield started
+    """One server for all tests, with results to browse; its simulations are short ones.
+
+    That its numbers are those of the library is tested without a browser.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beside, "trajectories", briefly)
+        patch.setattr(theory, "_PATHS", 4)
+        with serving(results(tmp_path_factory.mktemp("results"))) as started:
+            yield started
 
 
 @pytest.fixture
-def visit(browser, server, request):
-    """A tab on the map in the tongue, or where a test wants to begin."""
+def visit(tab, server, request):
+    """A visit of the map in the tongue, or of where a test wants to begin."""
     start = getattr(request, "param", TONGUE)
-    with visiting(browser, server.address + start) as opened:
+    with visiting(tab, server.address + start) as opened:
         yield opened
 
 
 def starting(view: str):
     """Begin a test on another view, for which no map is computed."""
     return pytest.mark.parametrize("visit", [f"#view={view}"], indirect=True, ids=[view])
+
+
+def briefly(training: Training, *, runs: int, steps: int, seed: int) -> Trajectories:
+    """Follow runs for a few of the steps that are asked for."""
+    return trajectories(training, runs=runs, steps=steps // 20, seed=seed)
 
 
 def results(folder: Path) -> Path:
@@ -100,14 +118,14 @@ def test_a_slider_redraws_the_map_and_the_back_button_undoes_it(visit: Visit):
     visit.drawn("map")
     before, start = visit.rates(), page.url
     page.focus("[data-number=amplitude]")
-    for _ in range(40):
+    for _ in range(10):
         page.keyboard.press("ArrowLeft")
     page.wait_for_function(
         "before => JSON.stringify(document.querySelector('[data-name=map] .plot').data[0].z)"
         " !== before",
         arg=page.evaluate("JSON.stringify", before),
     )
-    assert "amplitude=0.38" in page.url
+    assert "amplitude=0.47" in page.url
     page.go_back()
     assert page.url == start
     assert page.input_value("[data-typed=amplitude]") == "0.5"
@@ -148,10 +166,10 @@ def test_any_two_numbers_are_axes_and_a_wrong_number_is_refused_beside_it(visit:
         ".layout.xaxis.title.text.includes('step size')"
     )
     assert "x=lr" in page.url
+    visit.expected = "400 (Bad Request)"  # to each question that is asked while it stands there
     page.fill("[data-typed=lr]", "-1")
     page.keyboard.press("Enter")
     page.wait_for_selector("main .error:not(:empty)")
-    visit.errors.clear()  # the browser notes the answer 400 in its console
     page.fill("[data-typed=lr]", "0.01")
     page.keyboard.press("Enter")
     page.wait_for_selector("main .error:not(:empty)", state="detached")
@@ -181,22 +199,23 @@ def test_a_dropped_file_is_checked_and_a_remedy_moves_you(visit: Visit, tmp_path
 
 
 @starting("data")
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("empty.csv", b""), ("words.csv", b"a,b\nx,y\n"), ("not.parquet", b"PAR1 or not")],
-)
-def test_a_bad_file_is_refused_in_one_sentence(visit: Visit, tmp_path, name, content):
-    page = visit.page
-    (tmp_path / name).write_bytes(content)
-    page.set_input_files("input[type=file]", tmp_path / name)
-    if name == "words.csv":  # it can be read, and nothing be learnt from it
-        page.wait_for_selector("select[data-option=target] option[value='a']", state="attached")
-        page.click("#check")
-    page.wait_for_selector(f"{BEYOND} .error:not(:empty)")
-    text = page.inner_text(f"{BEYOND} .error:not(:empty)")
-    assert text.endswith(".")
-    assert "Traceback" not in text
-    visit.errors.clear()  # the browser notes the answer 400 in its console
+def test_a_bad_file_is_refused_in_one_sentence(visit: Visit, tmp_path):
+    page, told = visit.page, set()
+    visit.expected = "400 (Bad Request)"
+    bad = {"empty.csv": b"", "not.parquet": b"PAR1 or not", "words.csv": b"a,b\nx,y\n"}
+    for name, content in bad.items():
+        (tmp_path / name).write_bytes(content)
+        page.set_input_files("input[type=file]", tmp_path / name)
+        if name == "words.csv":  # it can be read, and nothing be learnt from it
+            page.wait_for_selector("select[data-option=target] option[value='a']", state="attached")
+            assert page.locator(f"{BEYOND} .error:not(:empty)").count() == 0
+            page.click("#check")
+        page.wait_for_selector(f"{BEYOND} .error:not(:empty)")
+        text = page.inner_text(f"{BEYOND} .error:not(:empty)")
+        assert text.endswith(".")
+        assert "Traceback" not in text
+        told.add(text)
+    assert len(told) == len(bad)  # each its own
 
 
 @starting("results")
@@ -250,55 +269,48 @@ def test_an_answer_that_breaks_off_is_no_answer(visit: Visit):
     assert visit.page.evaluate(BROKEN) == "Unreachable"
 
 
-def test_two_tabs_at_once_do_not_disturb_each_other(browser, server):
-    calm = server.address + TONGUE.replace("0.97", "0.9")
-    with (
-        visiting(browser, server.address + TONGUE) as first,
-        visiting(browser, calm) as second,
-    ):
-        for tab in (first, second):
+def test_two_tabs_at_once_do_not_disturb_each_other(visit: Visit, server):
+    with visit.page.expect_popup() as opened:
+        visit.page.evaluate(
+            "address => { window.open(address); }", server.address + TONGUE.replace("0.97", "0.9")
+        )
+    other = Visit(opened.value)
+    with other.watched():
+        for tab in (visit, other):
             tab.page.focus("[data-number=variance]")
         for _ in range(5):
-            for tab in (first, second):
+            for tab in (visit, other):
                 tab.page.keyboard.press("ArrowRight")
-        assert "Diverges" in first.verdict()
-        assert "Converges" in second.verdict()
+        assert "Diverges" in visit.verdict()
+        assert "Converges" in other.verdict()
+        for tab in (visit, other):  # each went its five steps
+            assert tab.page.input_value("[data-typed=variance]") == "1.02"
+    other.page.close()
 
 
-def test_a_server_that_stops_and_comes_back_is_found_again(browser):
-    server = Server()
-    server.start()
-    try:
-        with visiting(browser, server.address + TONGUE) as visit:
-            visit.verdict()
-            server.stop()
-            visit.page.fill("[data-typed=momentum]", "0.9")
-            visit.page.keyboard.press("Enter")
-            visit.page.wait_for_selector("#banner:not([hidden])")
-            server.start()
-            visit.page.wait_for_selector("#banner", state="hidden")
-            visit.verdict("converges")
-            visit.errors.clear()  # the browser notes each request without an answer
-    finally:
-        server.stop()
+@pytest.fixture(params=["light", "dark"])
+def look(request, tab):
+    """A phone in the dark, or a desk in the light with everything at twice its size."""
+    tab.set_viewport_size(SMALL if request.param == "dark" else {"width": 720, "height": 450})
+    tab.emulate_media(color_scheme=request.param)
+    yield request.param
+    tab.set_viewport_size(DESK)
+    tab.emulate_media(color_scheme="no-override")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_view_can_be_read_by_everyone(browser, server, scheme):
+def test_every_view_can_be_read_by_everyone(look, visit: Visit):
     """No violation of axe's rules, nothing wider than a phone, nothing that moves as data comes."""
     from axe_playwright_python.sync_playwright import Axe
 
-    size = SMALL if scheme == "dark" else {"width": 720, "height": 450}  # 1440 at 200%
-    with visiting(browser, server.address + TONGUE, viewport=size, color_scheme=scheme) as visit:
-        for view in ("map", "data", "results"):
-            visit.page.click(f"#views a[data-view={view}]")
-            if view == "map":
-                visit.verdict()
-                visit.drawn("spectrum")
-            found = Axe().run(visit.page).response["violations"]
-            assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
-            assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert visit.shift() < 0.1
+    for view in ("map", "data", "results"):
+        visit.page.click(f"#views a[data-view={view}]")
+        if view == "map":
+            visit.verdict()
+            visit.drawn("spectrum")
+        found = Axe().run(visit.page).response["violations"]
+        assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+        assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert visit.shift() < 0.1
 
 
 def test_figures_are_saved_and_colours_are_kept(visit: Visit):
@@ -311,6 +323,20 @@ def test_figures_are_saved_and_colours_are_kept(visit: Visit):
     page.select_option("#theme", "dark")
     page.reload()
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_a_server_that_stops_and_comes_back_is_found_again(visit: Visit, server: Server):
+    """The last of the visits: the server that comes back knows no answer any more."""
+    page = visit.page
+    visit.verdict()
+    visit.expected = "Failed to load resource"  # each request that finds no server, or a last word
+    server.stop()
+    page.fill("[data-typed=momentum]", "0.9")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#banner:not([hidden])")
+    server.start(warm=False)
+    page.wait_for_selector("#banner", state="hidden")
+    visit.verdict("converges")
 
 
 @pytest.mark.parametrize(

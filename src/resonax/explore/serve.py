@@ -15,11 +15,15 @@ import webbrowser
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resonax.checks import ArgumentError, check_whole
 from resonax.explore.site import Site
 
-__all__ = ["TOKEN_VARIABLE", "check_source", "explore"]
+if TYPE_CHECKING:
+    import uvicorn
+
+__all__ = ["TOKEN_VARIABLE", "build_server", "check_source", "explore"]
 
 TOKEN_VARIABLE = "RESONAX_EXPLORE_TOKEN"
 _USUAL = 8765  # tried first where no port is named
@@ -110,6 +114,12 @@ def _listening(port: int | None) -> socket.socket:
 
 
 def _run(site: Site, listener: socket.socket) -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        build_server(site).run(sockets=[listener])
+
+
+def build_server(site: Site) -> uvicorn.Server:
+    """Return the server of a site, which listens where it is told to."""
     import uvicorn
 
     from resonax.explore.app import build_app
@@ -126,5 +136,4 @@ def _run(site: Site, listener: socket.socket) -> None:
         proxy_headers=False,
         timeout_graceful_shutdown=0,  # a stream of events would never end by itself
     )
-    with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listener])
+    return uvicorn.Server(config)

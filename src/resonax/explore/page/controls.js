@@ -107,7 +107,8 @@ export function slider(name, number, changed) {
     "data-typed": name, autocomplete: "off", spellcheck: "false", "aria-describedby": `${id}-error`,
   });
   range.addEventListener("input", () => {
-    changed(tidy(along.value(range.value / FINE), number, span));
+    // By half the span, so that no step of the slider is rounded away.
+    changed(tidy(along.value(range.value / FINE), number, span / 2));
   });
   typed.addEventListener("change", () => {
     const value = Number(typed.value.replace(",", ".").replace("−", "-"));
