@@ -61,13 +61,12 @@ class Networks:
             self.total += self.loss(self.weights, inputs, targets)
 
 
-def vmap_networks(count: int, same_work: bool, repeats: int = 4) -> float:
-    """Return seconds per network and step of so many networks at once, the least of some times."""
+def vmap_networks(count: int, same_work: bool) -> float:
+    """Return seconds per network and step of so many networks at once, after some steps."""
     networks, steps = Networks(count, same_work), TESTED * max(2, 5000 // count)
-    taken = []
-    for _ in range(1 + repeats):  # the first of them warms up
-        began = time.perf_counter()
-        for _ in range(steps):
-            networks.step()
-        taken.append(time.perf_counter() - began)
-    return min(taken[1:]) / steps / count
+    for _ in range(steps):  # these warm up
+        networks.step()
+    began = time.perf_counter()
+    for _ in range(2 * steps):
+        networks.step()
+    return (time.perf_counter() - began) / (2 * steps * count)
