@@ -480,7 +480,7 @@ def test_a_store_says_which_loop_trained_its_networks(monkeypatch, tmp_path):
         made = Computation(experiment, tmp_path, 0, device, False)
         return made._specification["networks"]
 
-    assert said(kind) == "lanes 3"
+    assert said(kind) == "lanes 4"
     assert said("gpu") == "jax"
     monkeypatch.setattr(choice.importlib.util, "find_spec", lambda _: None)
     assert said(kind) == "jax"

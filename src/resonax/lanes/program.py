@@ -15,7 +15,7 @@ from resonax.lanes.vectors import BOOL, F32, F64, I32, Vector
 
 __all__ = ["REAL", "VERSION", "WHOLE", "WORDS", "write_program"]
 
-VERSION = 3  # of the bits: a program that rounds otherwise has another one
+VERSION = 4  # of the bits: a program that rounds otherwise has another one
 
 # The arguments of the function, in order. Networks stand in memory as (blocks of lanes, cells of
 # a path, their numbers, lanes), laws as (blocks, steps, cells, their numbers, lanes): the laws of a

@@ -81,7 +81,7 @@ def _begin(
         layers = first_layers(given, dim, model.hidden)
         weights = jnp.concatenate([part.ravel() for layer in layers for part in layer])
         cell = cell_at(training, values)
-        slope = 2 * grid.scale(loop.rows, values) / loop.rows
+        slope = 2 * grid.scale(loop.rows, values) / loop.rows * _scale_slope(cell.optimizer)
         numbers = [*jax.tree.leaves(cell.optimizer), jnp.sqrt(cell.noise), slope]
         states = jax.tree.leaves(init_state(cell.optimizer, weights))
         process = [jnp.ravel(leaf) for leaf in jax.tree.leaves((cell.process, state)) if walks]
@@ -142,20 +142,25 @@ def _law_form(training: Training) -> tuple[LawForm, ProcessStep | None]:
         return form, None
 
 
+def _scale_slope(optimizer: Any) -> Any:
+    """Return the factor of all slopes that `_update` takes."""
+    return optimizer.alpha if has_positions(optimizer) else 1.0
+
+
 def _update(
     optimizer: Any, slope: Array, weights: Array, state: Any, *, decays: bool
 ) -> tuple[Array, Any]:
-    r"""Return what `update_weights` returns.
+    r"""Return what `update_weights` returns, for slopes that are multiplied by `_scale_slope`.
 
-    Heavy ball in the order :math:`(\theta_k + \mu(\theta_k-\theta_{k-1})) - \alpha h_k`, which
-    takes a difference and two multiply-adds.
+    Heavy ball is :math:`\theta_k + (\mu(\theta_k-\theta_{k-1}) - \alpha h_k)`. With
+    :math:`\alpha h_k` given it takes a difference, a multiply-add and a sum for each weight, of
+    which only the last rounds to the digits of the weight.
     """
     if not has_positions(optimizer):
         return update_weights(optimizer, slope, weights, state, decays=decays)
     if decays:
-        slope = slope + optimizer.weight_decay * weights
-    ahead = weights + optimizer.momentum * (weights - state)
-    return ahead - optimizer.alpha * slope, weights
+        slope = slope + (optimizer.alpha * optimizer.weight_decay) * weights
+    return weights + (optimizer.momentum * (weights - state) - slope), weights
 
 
 def _plan(training: Training, loop: Loop) -> Plan:
