@@ -10,6 +10,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
 from quick_compilation import quick_compilation
+from sphinx.errors import PycodeError
+from sphinx.pycode import ModuleAnalyzer
 
 os.environ.setdefault("XLA_FLAGS", quick_compilation())
 
@@ -39,6 +41,8 @@ html_math_renderer = "mathml"
 autodoc_member_order = "bysource"
 # Trainers take 15% of the time of the site to import, for one base class each.
 autodoc_mock_imports = ["lightning", "pytorch_lightning", "transformers"]
+for module in ("lightning.pytorch.callbacks", "transformers.trainer_callback"):  # nor for its source
+    ModuleAnalyzer.cache["module", module] = PycodeError(f"{module} is not imported")
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 autodoc_class_signature = "mixed"
