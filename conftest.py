@@ -71,6 +71,7 @@ def pytest_collection_finish() -> None:
     """Leave what the collection made out of all later searches for garbage."""
     gc.enable()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # tracing makes many objects, and few of them in cycles
 
 
 @pytest.fixture(autouse=True)
