@@ -41,7 +41,7 @@ html_math_renderer = "mathml"
 autodoc_member_order = "bysource"
 # Trainers take 15% of the time of the site to import, for one base class each.
 autodoc_mock_imports = ["lightning", "pytorch_lightning", "transformers"]
-for module in ("lightning.pytorch.callbacks", "transformers.trainer_callback"):  # nor for its source
+for module in ("lightning.pytorch.callbacks", "transformers.trainer_callback"):  # nor its source
     ModuleAnalyzer.cache["module", module] = PycodeError(f"{module} is not imported")
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
