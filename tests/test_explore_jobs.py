@@ -87,6 +87,11 @@ def test_a_process_that_finished_takes_the_next_check_and_tells_of_nothing_else(
             places.add(heard[0][1]["process"])
         assert len(places) == 1
         assert places <= lives()
+        spare = jobs._spare
+        assert spare is not None
+        assert spare.is_free
+        spare.kill()
+        assert not spare.is_free  # at once, also where its last words are still to be read
 
     attend(scene)
 
