@@ -23,7 +23,7 @@ BASE = f"http://127.0.0.1:{PORT}"
 OPTIONS = {"lr": "0.01", "momentum": "0.95", "target": "y", "grid": "4"}
 
 
-def _rows(count: int = 1200) -> str:
+def _rows(count: int = 600) -> str:
     hours, rng = np.arange(count), np.random.default_rng(0)
     x = 1.2 * np.sin(2 * np.pi * hours / 24) + 0.5 * rng.normal(size=count)
     lines = (f"{a:.6f},{b:.6f}" for a, b in zip(x, 2 * x + 1, strict=True))

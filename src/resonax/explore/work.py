@@ -156,11 +156,6 @@ class Desk:
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def wait(self) -> None:
-        """Wait until nothing runs any more, after it was closed."""
-        for pool in self._pools.values():
-            pool.shutdown(wait=True)
-
 
 def _forget(work: Any) -> None:
     """Look at what came of work that nobody waits for, so that it is not told as lost."""
