@@ -6,7 +6,7 @@ import functools
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 from resonax.checks import ArgumentError, check_whole
 from resonax.learners import Linear, Momentum, Network
 from resonax.processes import Recorded
-from resonax.simulation.linear import begin_linear, step_linear
+from resonax.simulation.linear import begin_linear
+from resonax.simulation.linear_lanes import choose_steps
 from resonax.simulation.linear_state import log_distance
 from resonax.simulation.random_numbers import path_keys
 from resonax.simulation.schedule import BLOCK, Advance, run_windows
@@ -80,7 +81,7 @@ def simulate(
         Whether networks are trained by `resonax.lanes`, several times faster on a CPU, or by jax.
         Both draw the same random numbers, and agree to rounding. If not given, lanes are used
         where they can be: on a CPU, with llvmlite installed, for any optimizer that treats each
-        weight by itself.
+        weight by itself. Linear models of many weights have the same bits by both.
     advance
         Called with the share of the work just finished.
 
@@ -276,7 +277,11 @@ def _run(
 
         logs = run_networks(training, grid, loop, paths, steps, window, advance, asked.lanes)
     else:
-        logs = _run_linear(training, grid, loop, steps, window, advance)
+        step_blocks = choose_steps(training, grid, loop, asked.lanes)
+        state = begin_linear(training, grid, loop=loop)
+        start = log_distance(state, steps=0)
+        measure = functools.partial(log_distance, steps=window)
+        logs = [start, *run_windows(state, step_blocks, measure, steps, window, advance)]
     begin, middle, end = (
         np.asarray(log, float)[:paths].reshape(paths // runs, runs, -1).swapaxes(1, 2)
         for log in logs
@@ -285,14 +290,3 @@ def _run(
     over = np.isnan(end) | np.isposinf(end)
     growth = np.where(over, np.inf, end) - np.where(over, 0.0, middle)
     return np.where(over, np.inf, end), begin, growth / (steps // 2)
-
-
-def _run_linear(
-    training: Training, grid: Grid, loop: Loop, steps: int, window: int, advance: Advance
-) -> list[Any]:
-    """Return the logarithms of the distance at the start, and over windows in middle and end."""
-    state = begin_linear(training, grid, loop=loop)
-    start = log_distance(state, steps=0)
-    step_blocks = functools.partial(step_linear, training, grid, loop=loop)
-    measure = functools.partial(log_distance, steps=window)
-    return [start, *run_windows(state, step_blocks, measure, steps, window, advance)]

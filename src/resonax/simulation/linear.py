@@ -45,7 +45,7 @@ from resonax.simulation.walk import (
     walk,
 )
 
-__all__ = ["begin_linear", "gradients", "step_linear"]
+__all__ = ["begin_linear", "draw_block", "gradients", "step_linear"]
 
 _PARTS = 4  # in which the factors of the steps of a block are formed
 _UNROLL = 2  # the recursion of two positions swaps its arrays in place of copying them
@@ -218,6 +218,24 @@ def _prepared(loop: Loop, gradient: Any) -> Any:
     return full, jnp.stack(pull, axis=-1)[..., None] if loop.noisy else ()
 
 
+def draw_block(
+    training: Training, grid: Grid, loop: Loop, state: Any, first: Array, still: Any
+) -> tuple[Any, Any]:
+    """Return the state of the processes after a block of steps, and its gradients."""
+    process = training.process
+    needs = needs_of(
+        process.dim,
+        loop.rows,
+        process=process.step_normals if loop.ordered else 0,
+        scatter=loop.scatter,
+        choice=loop.mixed,
+    )
+    steps = first + jnp.arange(BLOCK)
+    draws = draw(grid.keys, steps, needs)
+    state, laws = walk(training, grid, loop, state, steps, draws.process, still)
+    return state, gradients(training, grid, loop, laws, draws)
+
+
 def _vmap_steps(training: Training, grid: Grid, loop: Loop) -> Any:
     """Return `_cell_step` over all cells, ``(gradient, weights, state, target, unit)``."""
 
@@ -244,14 +262,6 @@ def step_linear(
     loop: Loop,
 ) -> LinearState:
     """Advance all cells by some blocks of steps; with ``record``, sum the distances up."""
-    process = training.process
-    needs = needs_of(
-        process.dim,
-        loop.rows,
-        process=process.step_normals if loop.ordered else 0,
-        scatter=loop.scatter,
-        choice=loop.mixed,
-    )
     step_cells = _vmap_steps(training, grid, loop)
     still = None if loop.ordered else shuffled_laws(training, grid, loop)
 
@@ -274,10 +284,9 @@ def step_linear(
         return add_distances(before, jax.lax.scan(step, fresh, given, unroll=_UNROLL)[0])
 
     def block(number: Array, state: LinearState) -> LinearState:
-        steps = first + number * BLOCK + jnp.arange(BLOCK)
-        draws = draw(grid.keys, steps, needs)
-        process, laws = walk(training, grid, loop, state.process[0], steps, draws.process, still)
-        given = _prepared(loop, gradients(training, grid, loop, laws, draws))
+        now = first + number * BLOCK
+        process, drawn = draw_block(training, grid, loop, state.process[0], now, still)
+        given = _prepared(loop, drawn)
         before = state._replace(process=(process, state.process[1]))
         # One branch for each block: on a GPU each is a transfer to the host.
         after = jax.lax.cond(record, measured, plain, before, given)

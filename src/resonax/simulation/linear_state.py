@@ -13,6 +13,7 @@ from jax import Array
 from resonax.programs import program
 
 __all__ = [
+    "RANGE",
     "LinearState",
     "add_distances",
     "distance",
@@ -23,7 +24,7 @@ __all__ = [
     "widened",
 ]
 
-_RANGE = 20  # errors are kept within 2^-20..2^20 from block to block
+RANGE = 20  # errors are kept within 2^-20..2^20 from block to block
 
 
 class LinearState(NamedTuple):
@@ -108,7 +109,7 @@ def _power_of_two(size: Array) -> tuple[Array, Array]:
         (jnp.int64, 52, 1023) if size.dtype == jnp.float64 else (jnp.int32, 23, 127)
     )
     power = (jax.lax.bitcast_convert_type(size, kind) >> fraction) - bias
-    power = jnp.where(jnp.abs(power) > _RANGE, jnp.clip(power, 1 - bias, bias - 1), 0)
+    power = jnp.where(jnp.abs(power) > RANGE, jnp.clip(power, 1 - bias, bias - 1), 0)
     return power, jax.lax.bitcast_convert_type((bias - power) << fraction, size.dtype)
 
 
