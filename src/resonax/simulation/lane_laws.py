@@ -1,4 +1,7 @@
-"""The laws of the inputs for lanes: computed by jax ahead of the steps that take them."""
+"""The laws of the inputs for lanes, and those that jax computes ahead of the steps.
+
+Most processes take their steps in lanes; jax computes the laws of the others.
+"""
 
 from __future__ import annotations
 

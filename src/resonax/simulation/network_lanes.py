@@ -1,4 +1,4 @@
-"""Networks by lanes: laws and first weights by jax, all steps by a program of `resonax.lanes`."""
+"""Networks by lanes: first weights by jax, all steps by a program of `resonax.lanes`."""
 
 from __future__ import annotations
 
