@@ -316,7 +316,7 @@ def test_every_sweep_of_the_paper_is_within_the_limits():
 
 def compiled_bytes(table, monkeypatch) -> int:
     """Return what the compiler says that the loop of a sweep holds."""
-    from resonax.simulation import choice, engine, network
+    from resonax.simulation import choice, linear_lanes, network
     from resonax.sweeps.sweep import compute_sweep
 
     monkeypatch.setattr(choice, "choose_loop", lambda *_: (None, "the loop of jax is asked"))
@@ -333,7 +333,7 @@ def compiled_bytes(table, monkeypatch) -> int:
 
         return lowered
 
-    for home, name in ((engine, "step_linear"), (network, "step_networks")):
+    for home, name in ((linear_lanes, "step_linear"), (network, "step_networks")):
         monkeypatch.setattr(home, name, look(getattr(home, name)))
     with pytest.raises(SeenError) as seen:
         compute_sweep(parse_sweep(table), {}, seed=0)
