@@ -25,7 +25,7 @@ reproduce-paper: $(VENV)/.base
 
 # The linters and then the site are made beside the tests, so that no core waits. The site comes last:
 # by then the tests have compiled the modules that it imports. A worker that has no test left takes
-# over half of what the other has.
+# over half of what the other has. Three of them, as some tests wait for processes and for time.
 test: $(VENV)/.test
 	$(MAKE) --no-print-directory --jobs 2 test-quick lint-and-docs
 
@@ -34,7 +34,7 @@ lint-and-docs:
 	$(MAKE) --no-print-directory docs
 
 test-quick: $(VENV)/.test
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/pytest -n 3 --dist worksteal -m "not slow"
 
 # The site, offline: a broken link, or an example that fails, ends it.
 docs: $(VENV)/.test

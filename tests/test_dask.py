@@ -9,6 +9,7 @@ import pytest
 from resonax.checks import ArgumentError
 from resonax.executors.dask import Dask
 from resonax.executors.executor import Lost
+from resonax.executors.processes import THREADS
 
 BEGUN, HELD = threading.Event(), threading.Event()  # workers are threads of this process
 
@@ -19,9 +20,12 @@ def client():
     from distributed import Client, LocalCluster
 
     with (
+        pytest.MonkeyPatch.context() as patch,
         LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
+        for name in THREADS:  # a worker sets them, here for this process: they are put back
+            patch.setenv(name, "1")
         yield client
 
 
