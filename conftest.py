@@ -19,13 +19,13 @@ sys.path.insert(0, str(Path(__file__).parent / "docs" / "extensions"))
 from quick_compilation import quick_compilation
 
 os.environ.setdefault("XLA_FLAGS", quick_compilation())  # the slow tests compile as users do
-# Two workers have a core each: threads of BLAS or of torch would fight for it. Both read this when
+# Workers share the cores: threads of BLAS or of torch would fight for them. Both read this when
 # they are loaded, which another conftest.py does.
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 # Workers import most of this anyway. In a fresh environment a module is compiled when it is first
-# imported: of two workers one begins at the end, so that not both compile each of them.
+# imported: every other worker begins at the end, so that not all compile each of them.
 LARGE = ["jax", "diffrax", "scipy.stats", "xarray", "river", "sklearn", "transformers", "lightning"]
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     for package in LARGE if int(worker.removeprefix("gw")) % 2 else LARGE[::-1]:
