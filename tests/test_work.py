@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from unittest.mock import MagicMock
 
@@ -137,25 +136,15 @@ def test_a_limit_needs_a_worker_that_can_be_replaced():
         assert type(executor).__name__ == "Workers"
 
 
-def test_one_process_loads_libraries_beside_its_first_jobs_and_computes_by_one_thread(monkeypatch):
+@pytest.mark.parametrize(("one_thread", "threads"), [(True, "1"), (False, None)])
+def test_one_process_may_compute_by_one_thread(one_thread, threads, monkeypatch):
     monkeypatch.delenv("PJRT_NPROC", raising=False)
     monkeypatch.delitem(sys.modules, "jax")  # as if nothing had used it yet
-    called, seen = threading.Event(), []
-    calls = []
-
-    def load() -> None:
-        calls.append(threading.current_thread())
-        called.set()
-
-    def prepare() -> None:
-        seen.append(os.environ.get("PJRT_NPROC"))
-
-    with start_executor(1, prepare, alone=load) as one:
-        for job in (1, 2):  # the first ends only because the other thread runs beside it
-            one.run(lambda *_: called.wait(60), [job], print, lambda *pair: seen.append(pair) or [])
-    assert seen == ["1", (1, True), (2, True)]
-    assert len(calls) == 1
-    assert calls[0] is not threading.current_thread()
+    seen = []
+    with start_executor(
+        1, lambda: seen.append(os.environ.get("PJRT_NPROC")), one_thread=one_thread
+    ):
+        assert seen == [threads]
     assert "PJRT_NPROC" not in os.environ
 
 

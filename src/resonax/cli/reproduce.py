@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 import time
@@ -80,7 +79,7 @@ def reproduce(
         describe=partial(describe_device, device),
         compiles=not has_programs(),
         meanwhile=_load_reports,
-        alone=_load_rest if usual < 2 else None,
+        one_thread=usual < 2,
     )
     with holding(out, is_shared=work.part is not None):
         words = f"{count} of the paper's {len(EXPERIMENTS)} figures, {scale} scale, into {out}"
@@ -134,7 +133,6 @@ def _chosen(ids: tuple[str, ...], scale: str, networks: bool) -> list[Experiment
 
 def _load_reports() -> None:
     """Load what is needed in the end."""
-    import numpy as np
     import xarray.backends
     import zarr  # noqa: F401
 
@@ -142,21 +140,7 @@ def _load_reports() -> None:
     from resonax.reports.reproduction import Report, render
 
     xarray.backends.list_engines()
-    xarray.DataArray(np.zeros(1), dims="place").mean()  # loads dask where that is installed
     render(Report((), (), "smoke", 0, "", {}, 0.0, ""))  # reads the templates, too
-
-
-def _load_rest() -> None:
-    """Load what follows a simulation, in the order in which it is used.
-
-    The thread that simulates reaches each library by the same module as this one: whoever comes
-    second waits until it is loaded, and never sees a part of it.
-    """
-    for name in ("scipy.special", "xarray"):
-        importlib.import_module(name)
-    _load_reports()
-    for name in ("scipy.linalg", "resonax.figures", "resonax.cli.figure_libraries"):
-        importlib.import_module(name)
 
 
 def _finish(

@@ -82,9 +82,6 @@ class Executor(Protocol):
 class Serial:
     """Does jobs one after the other, in this process.
 
-    ``meanwhile`` is called once, beside the first jobs, such as to load libraries that later jobs
-    need: compiled code runs for seconds without the interpreter.
-
     Examples
     --------
     >>> found = []
@@ -94,14 +91,10 @@ class Serial:
     """
 
     workers = 1
-    meanwhile: Callable[[], Any] | None = None
 
     def run(self, function: Do, jobs: Sequence[Job], advance: Tell, then: Then) -> None:
         """Do some jobs, and those that follow from them."""
         waiting = deque(jobs)
-        if self.meanwhile:
-            threading.Thread(target=self.meanwhile, daemon=True).start()
-            self.meanwhile = None
         while waiting:
             job = waiting.popleft()
             result = function(job, lambda share, job=job: advance(job, share))

@@ -181,10 +181,17 @@ def _load(module: str) -> None:
 
 
 def _describe(describe: Callable[[], Any], module: str) -> Any:
-    """Return what an owner says of its device; a module is loaded while it begins to use that."""
+    """Return what an owner says of its device; a module is loaded while it begins to use that.
+
+    Two threads that load modules at once may see a half of one: jobs come when all is loaded.
+    """
+    loading = threading.Thread(target=_load, args=(module,), daemon=True)
     if module:
-        threading.Thread(target=_load, args=(module,), daemon=True).start()
-    return describe()
+        loading.start()
+    found = describe()
+    if module:
+        loading.join()
+    return found
 
 
 def _nothing() -> None:
@@ -204,24 +211,22 @@ def start_executor(
     later: str = "",
     owned: str = "",
     meanwhile: Callable[[], Any] | None = None,
-    alone: Callable[[], Any] | None = None,
+    one_thread: bool = False,
 ) -> Iterator[Workers | Serial]:
     """Give an executor of so many processes, or of this one; all that work call ``prepare`` first.
 
     The caller does so too, at the same time. Those that own a device call ``describe`` as well,
     which begins to use it, and then load the module ``owned`` while they wait. ``meanwhile`` is
-    called by this process beside the first jobs, or ``alone`` where it does them itself. The rest
-    is that of `worker_processes`.
+    called by this process beside the first jobs. With ``one_thread`` jax has one where this process
+    does the jobs itself. The rest is that of `worker_processes`.
     """
     if processes < 2 and limit is None:
         # Threads of jax would wait for each other in every step of a simulation, longer than a step
-        # takes, and longer still where another core is busy with what is loaded beside it.
-        is_first = alone is not None and "jax" not in sys.modules  # which reads it when it begins
+        # takes.
+        is_first = one_thread and "jax" not in sys.modules  # which reads it when it begins
         with _environment({THREADS[0]: "1"} if is_first else {}):
             prepare()
-            serial = Serial()
-            serial.meanwhile = alone
-            yield serial
+            yield Serial()
         return
     # On a GPU every process takes the memory it needs, and not three quarters of all.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

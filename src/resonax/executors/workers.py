@@ -183,9 +183,9 @@ class Workers:
         """Do some jobs, and those that follow from them; an error of a job is raised here."""
         waiting = deque(jobs)
         self._start_others()
-        if self.meanwhile:
-            threading.Thread(target=self.meanwhile, daemon=True).start()
-            self.meanwhile = None
+        beside = threading.Thread(target=self.meanwhile or (lambda: None), daemon=True)
+        beside.start()
+        self.meanwhile = None
         while True:
             self._hand_out(function, waiting)
             busy = [worker for worker in self._workers.values() if worker.is_busy]
@@ -207,6 +207,7 @@ class Workers:
                 is_preparing, job = worker.is_preparing, worker.job
                 self._note_end(worker, kind, content)
                 if not is_preparing:
+                    beside.join()  # two threads that load modules at once may see a half of one
                     waiting.extendleft(reversed(then(job, content)))
 
     def _patience(self, busy: Sequence[Worker]) -> float | None:
