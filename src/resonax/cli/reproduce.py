@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,9 @@ from resonax.cli.dry_run import say_sample
 from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
 from resonax.cli.show import show_line
 from resonax.cli.work import Work, check_work, started
+from resonax.executors.executor import Executor, Serial
 from resonax.executors.processes import count_workers
+from resonax.idle import do_when_idle
 from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue, check_names, judge
 from resonax.results import Place
 from resonax.sweeps.devices import check_device, describe_device, find_device
@@ -37,6 +41,12 @@ __all__ = ["reproduce"]
 _LIBRARIES = "resonax.cli.paper_libraries"
 _BESIDE, _LATER = "resonax.cli.libraries", "resonax.cli.figure_libraries"
 _OWNED = "resonax.cli.device_libraries"
+# What a process that makes a figure alone needs after its simulation, in the order of its use. dask
+# is loaded by xarray where it is installed.
+_AFTER = (
+    *("scipy.special", "pandas", "xarray", "scipy.linalg", "dask.base", "dask.array"),
+    *("matplotlib.axes", "matplotlib.figure", "resonax.figures", _LATER, "resonax.reports.claims"),
+)
 
 
 def reproduce(
@@ -84,7 +94,7 @@ def reproduce(
     with holding(out, is_shared=work.part is not None):
         words = f"{count} of the paper's {len(EXPERIMENTS)} figures, {scale} scale, into {out}"
         print(f"{words}; what is stored is kept", file=sys.stderr, flush=True)
-        with executor as executor:
+        with executor as executor, do_when_idle(_loaders(executor)):
             from resonax.sweeps.runner import run_experiments
 
             experiments = _chosen(ids, scale, networks)
@@ -129,6 +139,16 @@ def _chosen(ids: tuple[str, ...], scale: str, networks: bool) -> list[Experiment
     if not found:
         raise ArgumentError("nothing is left to make: leave out --no-networks")
     return found
+
+
+def _loaders(executor: Executor) -> list[Callable[[], None]]:
+    """Return what loads libraries, one by one, while this process waits for its simulation."""
+    return [partial(_load, name) for name in _AFTER] if isinstance(executor, Serial) else []
+
+
+def _load(name: str) -> None:
+    with suppress(ImportError):  # such as dask
+        importlib.import_module(name)
 
 
 def _load_reports() -> None:

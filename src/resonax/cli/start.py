@@ -7,6 +7,7 @@ import os
 import sys
 from typing import NoReturn
 
+from resonax.executors.garbage import collect_rarely
 from resonax.executors.interrupts import exit_now, install_handler
 
 __all__ = ["leave", "main"]
@@ -16,6 +17,7 @@ def main() -> None:
     """Run the command line."""
     _open_closed_streams()
     install_handler()
+    collect_rarely()
     status = 0
     try:
         from resonax.cli.app import main

@@ -34,6 +34,7 @@ from typing import Any
 
 from resonax.checks import ResonaxError
 from resonax.executors.executor import Serial
+from resonax.executors.garbage import collect_rarely
 from resonax.executors.gpus import GRAPHS
 from resonax.executors.interrupts import defer_interrupts
 from resonax.executors.workers import Worker, Workers
@@ -67,6 +68,7 @@ def count_workers(jobs: int | None = None) -> int:
 
 def _serve(pipe: Connection, environment: Mapping[str, str]) -> None:
     """Do what comes through the pipe until it is closed, or until the caller has ended."""
+    collect_rarely()
     os.environ.update(environment)  # jax looks at it when it is first used
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -131,7 +133,7 @@ def worker_processes(
     copied: Any = alone
     if libraries and sys.platform == "linux":
         copied = multiprocessing.get_context("forkserver")
-        copied.set_forkserver_preload([libraries])
+        copied.set_forkserver_preload(["resonax.executors.copied", libraries])
     few: dict[str, str] = {name: str(max(count_cores() // count, 1)) for name in THREADS}
     if owners:  # one thread each, however many there are: programs are kept by their threads
         few = {**dict.fromkeys(THREADS, "1"), "JAX_PLATFORMS": "cpu"}
