@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,10 @@ import resonax as rx
 from resonax.simulation import linear_lanes
 from resonax.simulation.walk import Grid, Loop
 
+IS_X86 = platform.machine() in ("x86_64", "AMD64")
+IS_ARM = platform.machine() in ("aarch64", "arm64")
 PERIODS, MOMENTA = {"period": [3.0, 22.0, 400.0]}, {"momentum": np.linspace(0.9, 0.999, 19)}
+WHOLE = {"momentum": np.linspace(0.9, 0.999, 20)}  # fill the registers of either machine's lanes
 SINUSOID = rx.Sinusoid(period=22.0, dim=8)
 
 
@@ -22,12 +26,12 @@ def run(training, columns, shared, lanes):
 
 @pytest.fixture
 def taken(monkeypatch):
-    """A list of the numbers of blocks that are taken in lanes."""
+    """A list of the numbers of blocks that are taken in lanes, and whether they are recorded."""
     blocks, step = [], linear_lanes.step_in_lanes
 
-    def noting(training, grid, state, first, number, *, loop):
-        blocks.append(number)
-        return step(training, grid, state, first, number, loop=loop)
+    def noting(training, grid, state, first, number, record, *, loop):
+        blocks.append((number, record))
+        return step(training, grid, state, first, number, record, loop=loop)
 
     monkeypatch.setattr(linear_lanes, "step_in_lanes", noting)
     return blocks
@@ -37,21 +41,27 @@ HEAVY_BALL = rx.Training(SINUSOID, rx.heavy_ball(0.05, 0.9), batch=20)
 SUMMED = rx.Training(
     rx.Switching(period=6.0, dim=11), rx.heavy_ball(0.01, 0.95), batch=9, reduction="sum"
 )
-GRIDS = [
+# With the largest step size errors leave the range of numbers within a block.
+RATES = {"period": [4.0, 22.0, 30.0], "lr": [3.0, 0.01, 1e6]}
+GRIDS = [  # those whose cells fill no register are left to jax on ARM
     (HEAVY_BALL, PERIODS, MOMENTA),
-    # With the largest step size errors leave the range of numbers within a block.
-    (HEAVY_BALL, {"period": [4.0, 22.0, 30.0], "lr": [3.0, 0.01, 1e6]}, MOMENTA),
+    (HEAVY_BALL, PERIODS, WHOLE),
+    (HEAVY_BALL, RATES, MOMENTA),
+    (HEAVY_BALL, RATES, WHOLE),
     (SUMMED, PERIODS, {"lr": [1e-4, 1e-3, 0.01]}),
+    (SUMMED, PERIODS, {"lr": np.geomspace(1e-4, 0.01, 24)}),
+    (replace(SUMMED, batch=8, process=rx.Sinusoid(period=22.0, dim=11)), PERIODS, WHOLE),
 ]
 
 
 def test_lanes_agree_with_jax(taken):
-    found, expected = (run(*GRIDS[1], lanes=lanes) for lanes in (None, False))
+    found, expected = (run(HEAVY_BALL, RATES, WHOLE, lanes=lanes) for lanes in (None, False))
     assert np.isinf(found.log_response[2]).all()
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
     # Two halves of 5 blocks, of which the last two are recorded.
-    assert taken == ([3, 3] if platform.machine() in ("x86_64", "AMD64") else [])
+    half = [(3, False), (2, True)] if IS_ARM else [(3, False)] if IS_X86 else []
+    assert taken == 2 * half
 
 
 @pytest.mark.slow  # whose programs are compiled as users have them, and not to be compiled quickly
@@ -77,10 +87,30 @@ LOOP = Loop(
 )
 
 
+def make_grid(cells, **columns):
+    keys, summed = jnp.zeros((64, 2), jnp.uint32), jnp.zeros((), jnp.float32)
+    return Grid(columns, {"momentum": jnp.zeros(cells)}, keys, summed)
+
+
+@pytest.mark.parametrize(
+    ("grid", "arm_fits"),
+    [
+        (make_grid(12), True),
+        (make_grid(8), False),
+        (make_grid(19), False),
+        (make_grid(20, batch=jnp.full(64, 20.0)), False),
+        (make_grid(20, summed=jnp.ones(64)), False),
+    ],
+)
+def test_cells_that_xla_computes_otherwise_on_arm_are_left_to_it(grid, arm_fits):
+    fits = linear_lanes.fits_lanes(HEAVY_BALL, grid, LOOP)
+    assert fits == (IS_X86 or (IS_ARM and arm_fits))
+
+
 @pytest.mark.parametrize(
     ("optimizer", "changes", "fits"),
     [
-        (rx.heavy_ball(0.01, 0.9), {}, platform.machine() in ("x86_64", "AMD64")),
+        (rx.heavy_ball(0.01, 0.9), {}, IS_X86 or IS_ARM),
         (rx.nesterov(0.01, 0.9), {}, False),
         (rx.heavy_ball(0.01, 0.9), {"decays": True}, False),
         (rx.heavy_ball(0.01, 0.9), {"noisy": True}, False),
@@ -91,7 +121,7 @@ LOOP = Loop(
 )
 def test_what_lanes_do_not_do_is_left_to_jax(optimizer, changes, fits):
     training = rx.Training(SINUSOID, optimizer, batch=20)
-    grid = Grid({}, {}, jnp.zeros((64, 2), jnp.uint32), jnp.zeros((), jnp.float32))
+    grid = make_grid(20)
     assert linear_lanes.fits_lanes(training, grid, LOOP._replace(**changes)) == fits
     double = grid._replace(summed=np.zeros((), np.float64))
     assert not linear_lanes.fits_lanes(training, double, LOOP._replace(**changes))

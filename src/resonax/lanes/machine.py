@@ -21,9 +21,14 @@ class Machine(NamedTuple):
         return f"+{feature}" in self.features.split(",")
 
     @property
+    def is_arm(self) -> bool:
+        """Whether it is a 64-bit ARM processor."""
+        return self.triple.startswith(("aarch64", "arm64"))
+
+    @property
     def bits(self) -> int:
         """Width of a vector register; 0 for a processor without fused multiply-add."""
-        if self.triple.startswith(("aarch64", "arm64")):
+        if self.is_arm:
             return 128
         if self._has("avx512f") and self._has("avx512dq"):
             return 512

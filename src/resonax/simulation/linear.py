@@ -100,6 +100,8 @@ def gradients(training: Training, grid: Grid, loop: Loop, laws: Any, draws: Draw
         lambda part: over_steps(factor, part[0] if loop.ordered else laws, part[1]), parts
     )
     rows, noise = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found)
+    if not loop.gram:
+        return rows, noise
     over = vmap_cells(lambda values, _, *found: gram(values, *found), grid, loop)
     return jax.vmap(lambda *found: over([], *found))(rows, noise)
 

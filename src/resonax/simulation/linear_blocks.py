@@ -1,0 +1,218 @@
+r"""The code of a block of steps of linear models with many weights, in which lanes hold cells.
+
+The weights of a cell and those before them stay in registers over the steps of a block:
+
+.. math:: \theta_{k+1} = \theta_k + \mu(\theta_k-\theta_{k-1}) - \alpha H_k\theta_k .
+
+Sums are formed in the order, and fused with products where, XLA's compiler does so for the
+processor: the bits are those of `step_linear`. For x86-64 H is given; on ARM, where XLA's kernels
+for it wait for memory most of the time, it is formed here from the rows of its factor.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from llvmlite import ir
+
+from resonax.lanes.emitter import Code, Index, Memory, Variable
+from resonax.lanes.vectors import F32, I32, Vector
+from resonax.simulation.linear_state import RANGE
+from resonax.simulation.schedule import BLOCK
+
+__all__ = ["REAL", "WHOLE", "scratch_size", "write_block"]
+
+WHOLE = ["first", "paths", "all_paths", "vectors"]
+REAL = ["weights", "before", "shift", "momentum", "alpha", "scale", "total", "scratch"]
+
+
+def scratch_size(size: int, rows: int, lanes: int) -> int:
+    """Return how many numbers a thread needs for itself."""
+    held = _filled(size * size, lanes)
+    return lanes * (BLOCK * held + held + rows * size)
+
+
+def _filled(count: int, lanes: int) -> int:
+    return -(-count // lanes) * lanes
+
+
+def write_block(size: int, rows: int, lanes: int, triple: str, *, record: bool) -> Code:
+    """Return the function ``take_block`` for models of so many weights.
+
+    Parameters
+    ----------
+    size, rows
+        Number of weights, and of rows of the factor of H; 0 rows: the entries of H are given.
+    lanes, triple
+        Of the processor.
+    record
+        Whether the distances of the steps are summed up.
+    """
+    code = Code(lanes, F32, triple)
+    given = code.function("take_block", WHOLE, REAL, ["entries"])
+    if rows:
+        held = _filled(size * size, lanes)
+        with code.loop(given["paths"], lanes) as number:
+            group: Index = given["first"] + number
+            _form(code, given, group, size, rows)
+            with code.loop(lanes) as lane:
+                path = group + lane
+                start = code.move(given["scratch"].pointer, lane * (BLOCK * held))
+                with code.loop(given["vectors"]) as vector:
+                    place = path * given["vectors"] + vector
+                    _take_block(code, given, place, size, start, held, record)
+    else:
+        with code.loop(given["paths"]) as number:
+            path = given["first"] + number
+            _collect(code, given, path, size)
+            with code.loop(given["vectors"]) as vector:
+                place, start = path * given["vectors"] + vector, given["scratch"].pointer
+                _take_block(code, given, place, size, start, size * size, record)
+    code.end()
+    return code
+
+
+def _table(code: Code, given: dict[str, Any]) -> Any:
+    return code.builder.bitcast(given["entries"].pointer, F32.as_pointer().as_pointer())
+
+
+def _collect(code: Code, given: dict[str, Any], path: Index, size: int) -> None:
+    """Put the entries of H of a path side by side, all of them for each step."""
+    build, scratch, entries = code.builder, given["scratch"].pointer, _table(code, given)
+    for i in range(size):
+        for j in range(i + 1):
+            entry = build.load(code.move(entries, i * (i + 1) // 2 + j))
+            with code.loop(BLOCK) as step:
+                number = build.load(code.move(entry, step * given["all_paths"] + path))
+                for place in {i * size + j, j * size + i}:
+                    build.store(number, code.move(scratch, step * (size * size) + place))
+
+
+def _form(code: Code, given: dict[str, Any], group: Index, size: int, rows: int) -> None:
+    """Form H of as many paths as there are lanes, and put that of each path side by side."""
+    lanes, entries = code.lanes, _table(code, given)
+    held = _filled(size * size, lanes)
+    whole = given["scratch"].at(BLOCK * held)  # of a step, lanes hold paths
+    factor = whole.at(held)
+    scale = given["scale"].at(0)._replace(stride=1).load(group)
+    with code.loop(BLOCK) as step:
+        with code.loop(rows * size) as number:
+            entry = code.builder.load(code.move(entries, number))
+            place = step * given["all_paths"] + group
+            factor.store(number, Memory(code, entry, 1).load(place))
+        with code.loop(size) as i, code.loop(i + 1) as j:
+            pairs = [(factor.load(i + r * size), factor.load(j + r * size)) for r in range(rows)]
+            total = pairs[0][0].fma(pairs[0][1], pairs[1][0] * pairs[1][1])
+            for one, other in pairs[2:]:
+                total = one.fma(other, total)
+            for place in (i * size + j, j * size + i):
+                whole.store(place, total * scale)
+        with code.loop(held, lanes) as place:
+            vectors = [whole.load(place + lane) for lane in range(lanes)]
+            for lane, vector in enumerate(_transposed(code, vectors)):
+                row = given["scratch"]._replace(stride=1).at(step * held + lane * BLOCK * held)
+                row.store(place, vector)
+
+
+def _transposed(code: Code, vectors: list[Vector]) -> list[Vector]:
+    """Return the first lanes of four vectors as one, and the second, and so on."""
+
+    def joined(one: Vector, other: Vector, places: list[int]) -> Vector:
+        mask = code.words(places).value
+        return Vector(code, code.builder.shuffle_vector(one.value, other.value, mask))
+
+    a, b, c, d = vectors
+    low, high = [0, 4, 1, 5], [2, 6, 3, 7]
+    halves = [(joined(a, c, mask), joined(b, d, mask)) for mask in (low, high)]
+    return [joined(*half, mask) for half in halves for mask in (low, high)]
+
+
+def _take_block(
+    code: Code,
+    given: dict[str, Any],
+    place: Index,
+    size: int,
+    start: Any,
+    held: int,
+    record: bool,
+) -> None:
+    """Take the steps of a block of as many cells as there are lanes; a step has so many numbers."""
+    memory = [given[name].at(place * size) for name in ("weights", "before")]
+    now, then = ([code.variable(one.load(i)) for i in range(size)] for one in memory)
+    numbers = given["momentum"].load(place), given["alpha"].load(place)
+    total = code.variable(code.constant(0.0, F32)) if record else None
+    with code.loop(BLOCK // 2) as pair:
+        for turn, (one, other) in enumerate(((now, then), (then, now))):
+            row = pair * (2 * held) + turn * held
+            _step(code, code.move(start, row), one, other, numbers)
+            if total is not None:
+                _add_distance(total, [variable.get() for variable in other])
+    if total is not None:
+        given["total"].store(place, total.get())
+    _rescale(now, then, given["shift"].at(place))
+    for one, variables in zip(memory, (now, then), strict=True):
+        for i, variable in enumerate(variables):
+            one.store(i, variable.get())
+
+
+def _step(
+    code: Code,
+    hessian: Any,
+    now: list[Variable],
+    then: list[Variable],
+    numbers: tuple[Vector, Vector],
+) -> None:
+    """Take one step: what comes next takes the place of what was before."""
+    momentum, alpha = numbers
+    errors = [variable.get() for variable in now]
+    places = range(len(now))
+    for i in places:
+        entries = [_everywhere(code, hessian, i * len(now) + j) for j in places]
+        slope = entries[0].fma(errors[0], entries[1] * errors[1])  # as XLA's compiler fuses them
+        for j in places[2:]:
+            slope = entries[j].fma(errors[j], slope)
+        inertia = errors[i] - then[i].get()
+        if code.is_arm:
+            move = (-alpha).fma(slope, momentum * inertia)
+        else:
+            move = momentum.fma(inertia, -(alpha * slope))
+        then[i].set(errors[i] + move)
+
+
+def _everywhere(code: Code, start: Any, place: int) -> Vector:
+    """Return a number in memory in every lane."""
+    if code.is_arm:  # which multiplies by one lane of a vector
+        lane = place % code.lanes
+        return code.choose(Memory(code, start, 1).load(place - lane), [lane] * code.lanes)
+    number = code.builder.load(code.move(start, place))
+    nothing = ir.Constant(ir.VectorType(F32, code.lanes), ir.Undefined)
+    one = Vector(code, code.builder.insert_element(nothing, number, I32(0)))
+    return code.choose(one, [0] * code.lanes)
+
+
+def _add_distance(total: Variable, errors: list[Vector]) -> None:
+    """Add the length of the error of each cell, as `linear_state.distance` does."""
+    sizes = [error.intrinsic("fabs") for error in errors]
+    peak = functools.reduce(lambda one, other: one.intrinsic("maximum", other), sizes)
+    safe = (peak > 0.0).where(peak, 1.0)
+    shares = [error / safe for error in errors]
+    squares = shares[0].fma(shares[0], shares[1] * shares[1])
+    for share in shares[2:]:
+        squares = share.fma(share, squares)
+    total.set(peak.fma(squares.intrinsic("sqrt"), total.get()))
+
+
+def _rescale(now: list[Variable], then: list[Variable], shift: Memory) -> None:
+    """Bring errors that left their range back to about 1, as `linear_state.rescale` does."""
+    sizes = [variable.get().intrinsic("fabs") for variable in now]
+    peak = functools.reduce(lambda one, other: one.intrinsic("maxnum", other), sizes)
+    power = peak.bits_as(I32).shift_signed(23) - 127
+    clipped = (power > 126).where(126, power)
+    clipped = (power < -126).where(-126, clipped)
+    inside = (power > -RANGE - 1) & (power < RANGE + 1)
+    power = inside.where(0, clipped)
+    factor = ((127 - power) << 23).bits_as(F32)
+    for variable in (*now, *then):
+        variable.set(variable.get() * factor)
+    shift.store(0, shift.load(0) + power.as_type(F32))
