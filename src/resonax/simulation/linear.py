@@ -20,8 +20,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from resonax.learners import Features, Momentum
+from resonax.processes import Process
 from resonax.programs import program
-from resonax.simulation.batches import INPUT, Draws, draw, draw_factor, needs_of
+from resonax.simulation.batches import INPUT, Draws, Needs, draw, draw_factor, needs_of
 from resonax.simulation.linear_state import (
     LinearState,
     add_distances,
@@ -32,7 +33,7 @@ from resonax.simulation.linear_state import (
     widened,
 )
 from resonax.simulation.position_form import position_form
-from resonax.simulation.random_numbers import BEGINNING, normals, uniforms
+from resonax.simulation.random_numbers import BEGINNING, list_numbers, normals, uniforms
 from resonax.simulation.schedule import BLOCK
 from resonax.simulation.training import Training
 from resonax.simulation.walk import (
@@ -45,7 +46,7 @@ from resonax.simulation.walk import (
     walk,
 )
 
-__all__ = ["begin_linear", "draw_block", "gradients", "step_linear"]
+__all__ = ["begin_linear", "count_draws", "draw_block", "gradients", "step_linear"]
 
 _PARTS = 4  # in which the factors of the steps of a block are formed
 _UNROLL = 2  # the recursion of two positions swaps its arrays in place of copying them
@@ -91,7 +92,7 @@ def gradients(training: Training, grid: Grid, loop: Loop, laws: Any, draws: Draw
         over = jax.vmap(vmap_cells(function, grid, loop), in_axes=(0, 0 if loop.ordered else None))
         return over(draws, laws)
 
-    if not loop.wide:
+    if not loop.wide or not loop.gram:
         return over_steps(one, laws, draws)
     # XLA would form the rows of F anew for each entry of H. A loop stores what it computes.
     given = (laws if loop.ordered else (), draws)
@@ -100,8 +101,6 @@ def gradients(training: Training, grid: Grid, loop: Loop, laws: Any, draws: Draw
         lambda part: over_steps(factor, part[0] if loop.ordered else laws, part[1]), parts
     )
     rows, noise = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found)
-    if not loop.gram:
-        return rows, noise
     over = vmap_cells(lambda values, _, *found: gram(values, *found), grid, loop)
     return jax.vmap(lambda *found: over([], *found))(rows, noise)
 
@@ -220,20 +219,35 @@ def _prepared(loop: Loop, gradient: Any) -> Any:
     return full, jnp.stack(pull, axis=-1)[..., None] if loop.noisy else ()
 
 
-def draw_block(
-    training: Training, grid: Grid, loop: Loop, state: Any, first: Array, still: Any
-) -> tuple[Any, Any]:
-    """Return the state of the processes after a block of steps, and its gradients."""
-    process = training.process
-    needs = needs_of(
+def count_draws(process: Process, loop: Loop) -> Needs:
+    """Return how many random numbers a step of a path takes."""
+    return needs_of(
         process.dim,
         loop.rows,
         process=process.step_normals if loop.ordered else 0,
         scatter=loop.scatter,
         choice=loop.mixed,
     )
+
+
+def draw_block(
+    training: Training,
+    grid: Grid,
+    loop: Loop,
+    state: Any,
+    first: Array,
+    still: Any,
+    inputs: Array | None = None,
+) -> tuple[Any, Any]:
+    """Return the state of the processes after a block of steps, and its gradients.
+
+    ``inputs`` are the normal numbers of the inputs, where they are drawn already.
+    """
+    needs = count_draws(training.process, loop)
     steps = first + jnp.arange(BLOCK)
     draws = draw(grid.keys, steps, needs)
+    if inputs is not None:
+        draws = draws._replace(input=list_numbers(inputs, needs.input))
     state, laws = walk(training, grid, loop, state, steps, draws.process, still)
     return state, gradients(training, grid, loop, laws, draws)
 

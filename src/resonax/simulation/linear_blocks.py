@@ -21,16 +21,17 @@ from resonax.lanes.vectors import F32, I32, Vector
 from resonax.simulation.linear_state import RANGE
 from resonax.simulation.schedule import BLOCK
 
-__all__ = ["REAL", "WHOLE", "scratch_size", "write_block"]
+__all__ = ["GROUPS", "REAL", "WHOLE", "scratch_size", "write_block"]
 
 WHOLE = ["first", "paths", "all_paths", "vectors"]
+GROUPS = 4  # of paths, of which H is formed at once
 REAL = ["weights", "before", "shift", "momentum", "alpha", "scale", "total", "scratch"]
 
 
 def scratch_size(size: int, rows: int, lanes: int) -> int:
     """Return how many numbers a thread needs for itself."""
     held = _filled(size * size, lanes)
-    return lanes * (BLOCK * held + held + rows * size)
+    return lanes * (GROUPS * BLOCK * held + held + GROUPS * rows * size)
 
 
 def _filled(count: int, lanes: int) -> int:
@@ -53,12 +54,12 @@ def write_block(size: int, rows: int, lanes: int, triple: str, *, record: bool) 
     given = code.function("take_block", WHOLE, REAL, ["entries"])
     if rows:
         held = _filled(size * size, lanes)
-        with code.loop(given["paths"], lanes) as number:
-            group: Index = given["first"] + number
-            _form(code, given, group, size, rows)
-            with code.loop(lanes) as lane:
-                path = group + lane
-                start = code.move(given["scratch"].pointer, lane * (BLOCK * held))
+        with code.loop(given["paths"], GROUPS * lanes) as number:
+            low: Index = given["first"] + number
+            _form(code, given, low, size, rows)
+            with code.loop(GROUPS * lanes) as ahead:
+                path = low + ahead
+                start = code.move(given["scratch"].pointer, ahead * (BLOCK * held))
                 with code.loop(given["vectors"]) as vector:
                     place = path * given["vectors"] + vector
                     _take_block(code, given, place, size, start, held, record)
@@ -89,30 +90,37 @@ def _collect(code: Code, given: dict[str, Any], path: Index, size: int) -> None:
                     build.store(number, code.move(scratch, step * (size * size) + place))
 
 
-def _form(code: Code, given: dict[str, Any], group: Index, size: int, rows: int) -> None:
-    """Form H of as many paths as there are lanes, and put that of each path side by side."""
+def _form(code: Code, given: dict[str, Any], low: Index, size: int, rows: int) -> None:
+    """Form H of some groups of as many paths as there are lanes, all entries of a path together.
+
+    The rows of a step lie a page or more apart from each other: a whole line of each is read.
+    """
     lanes, entries = code.lanes, _table(code, given)
-    held = _filled(size * size, lanes)
-    whole = given["scratch"].at(BLOCK * held)  # of a step, lanes hold paths
-    factor = whole.at(held)
-    scale = given["scale"].at(0)._replace(stride=1).load(group)
+    held, count = _filled(size * size, lanes), rows * size
+    whole = given["scratch"].at(GROUPS * BLOCK * held)  # of a step, lanes hold paths
+    factors = whole.at(held)
+    scales = given["scale"]._replace(stride=1)
     with code.loop(BLOCK) as step:
-        with code.loop(rows * size) as number:
+        with code.loop(count) as number:
             entry = code.builder.load(code.move(entries, number))
-            place = step * given["all_paths"] + group
-            factor.store(number, Memory(code, entry, 1).load(place))
-        with code.loop(size) as i, code.loop(i + 1) as j:
-            pairs = [(factor.load(i + r * size), factor.load(j + r * size)) for r in range(rows)]
-            total = pairs[0][0].fma(pairs[0][1], pairs[1][0] * pairs[1][1])
-            for one, other in pairs[2:]:
-                total = one.fma(other, total)
-            for place in (i * size + j, j * size + i):
-                whole.store(place, total * scale)
-        with code.loop(held, lanes) as place:
-            vectors = [whole.load(place + lane) for lane in range(lanes)]
-            for lane, vector in enumerate(_transposed(code, vectors)):
-                row = given["scratch"]._replace(stride=1).at(step * held + lane * BLOCK * held)
-                row.store(place, vector)
+            line = Memory(code, entry, 1).at(step * given["all_paths"] + low)
+            for group in range(GROUPS):
+                factors.store(number + group * count, line.load(group * lanes))
+        with code.loop(GROUPS) as group:
+            factor, scale = factors.at(group * count), scales.load(low + group * lanes)
+            with code.loop(size) as i, code.loop(i + 1) as j:
+                pairs = [[factor.load(place + r * size) for place in (i, j)] for r in range(rows)]
+                total = pairs[0][0].fma(pairs[0][1], pairs[1][0] * pairs[1][1])
+                for one, other in pairs[2:]:
+                    total = one.fma(other, total)
+                for place in (i * size + j, j * size + i):
+                    whole.store(place, total * scale)
+            with code.loop(held, lanes) as place:
+                vectors = [whole.load(place + lane) for lane in range(lanes)]
+                for lane, vector in enumerate(_transposed(code, vectors)):
+                    path = group * lanes + lane
+                    row = given["scratch"]._replace(stride=1).at((path * BLOCK + step) * held)
+                    row.store(place, vector)
 
 
 def _transposed(code: Code, vectors: list[Vector]) -> list[Vector]:

@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 
 from resonax.programs import program
-from resonax.simulation.linear import draw_block, step_linear
+from resonax.simulation.linear import count_draws, draw_block, step_linear
 from resonax.simulation.linear_state import LinearState, add_distances
 from resonax.simulation.position_form import has_positions
 from resonax.simulation.schedule import BLOCK
@@ -95,13 +95,14 @@ def _numbers(training: Training, grid: Grid) -> tuple[Array, Array, Array]:
 
 @functools.partial(program, static=("loop",))
 def _draw(
-    training: Training, grid: Grid, process: Any, first: Array, *, loop: Loop
+    training: Training, grid: Grid, process: Any, first: Array, inputs: Any, *, loop: Loop
 ) -> tuple[Any, tuple[Array, ...]]:
     """Return the processes after a block of steps, and the entries of H, (steps, paths) each.
 
-    Without ``loop.gram`` they are those of the factor of H, row by row.
+    Without ``loop.gram`` they are those of the factor of H, row by row. ``inputs`` are the normal
+    numbers that were drawn for it, or None.
     """
-    process, (drawn, _) = draw_block(training, grid, loop, process, first, None)
+    process, (drawn, _) = draw_block(training, grid, loop, process, first, None, inputs)
     return process, tuple(entry[:, :, 0] for entry in jax.tree.leaves(drawn))
 
 
@@ -122,7 +123,7 @@ def step_in_lanes(
 ) -> LinearState:
     """Advance all cells by some blocks of steps; with ``record``, sum the distances up."""
     from resonax.lanes import host_machine
-    from resonax.simulation.linear_blocks import scratch_size
+    from resonax.simulation.linear_blocks import GROUPS, scratch_size
     from resonax.simulation.network_lanes import count_threads
 
     machine, (paths, cells), size = host_machine(), state.shift.shape, len(state.weights)
@@ -143,7 +144,7 @@ def step_in_lanes(
         return tuple(jax.device_put(np.array(part[:, :cells], order="C")) for part in parts)
 
     forms = machine.is_arm and loop.scatter
-    rows = size if forms else 0
+    rows = training.process.dim + 1 if forms else 0
     loop = loop._replace(gram=not forms)
     momentum, alpha, scale = _numbers(training, grid)
     weights, before = spread(*state.weights), spread(*state.optimizer)
@@ -151,10 +152,23 @@ def step_in_lanes(
     arrays += [np.asarray(scale), total := spread(state.total)]
     places = [array.ctypes.data for array in arrays]
     take_block = _compiled(size, rows, record)
-    part = -(-paths // (threads * _PARTS * lanes)) * lanes
+    least = GROUPS * lanes if forms else 1
+    part = -(-paths // (threads * _PARTS * least)) * least
     parts = [(low, min(part, paths - low)) for low in range(0, paths, part)]
     process, also = state.process
-    draw = functools.partial(_draw, training, grid, loop=loop)
+    normals = None
+    if forms:
+        from resonax.simulation.linear_normals import NormalsAhead
+
+        count = count_draws(training.process, loop).input
+        normals = NormalsAhead(np.asarray(grid.keys), count, first)
+
+    def draw(process: Any, block: int) -> tuple[Any, tuple[Array, ...]]:
+        inputs = normals and normals.numbers(block)
+        return _draw(training, grid, process, first + block * BLOCK, inputs, loop=loop)
+
+    def normal_jobs(block: int) -> list[Callable[[], None]]:
+        return normals.jobs(block) if normals and block < blocks else []
 
     def take_part(table: np.ndarray, part: tuple[int, int]) -> None:
         scratch = np.empty(scratch_size(size, rows, lanes), np.float32)
@@ -162,14 +176,19 @@ def step_in_lanes(
         take_block(*part, paths, vectors, *own)
 
     with ThreadPoolExecutor(threads) as pool:
-        process, drawn = draw(process, first)
-        for number in range(1, blocks + 1):
+
+        def run(jobs: list[Callable[[], None]]) -> None:
+            list(pool.map(lambda job: job(), jobs))
+
+        run([*normal_jobs(0), *normal_jobs(1)])
+        process, drawn = draw(process, 0)
+        for block in range(blocks):
             given = [np.asarray(entry) for entry in drawn]
             table = np.array([entry.ctypes.data for entry in given], np.uint64)
-            if number < blocks:  # jax draws the next ones meanwhile
-                ahead = first + number * BLOCK
-                process, drawn = draw(process, ahead)
-            list(pool.map(functools.partial(take_part, table), parts))
+            if block + 1 < blocks:  # jax draws the next ones meanwhile
+                process, drawn = draw(process, block + 1)
+            steps = [functools.partial(take_part, table, part) for part in parts]
+            run([*steps, *normal_jobs(block + 2)])
             if record:
                 state = _add_distances(state, *gathered(total))
                 state = state._replace(shift=gathered(shift)[0])  # that of the next block

@@ -25,8 +25,10 @@ from numpy.polynomial import chebyshev
 
 __all__ = [
     "BEGINNING",
+    "PARTS",
     "chi",
     "chi_needs",
+    "list_numbers",
     "normal_array",
     "normals",
     "path_keys",
@@ -40,7 +42,7 @@ BEGINNING = np.array(
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _FEW = 8  # degrees of freedom up to which a chi-square is a sum
 A = TypeVar("A", bound=Any)
-_PARTS = 4  # in which the steps of a block are drawn
+PARTS = 4  # in which the steps of a block are drawn
 
 
 Words = tuple[A, A]  # arrays of 32 bits, of NumPy or of jax
@@ -136,14 +138,14 @@ def _stored(pairs: Callable[..., Array], keys: Array, steps: Array, *slots: int)
     XLA would fuse the draws with each of their uses and recompute them. A complex number has both
     of a pair drawn at once, and a loop stores what it computes.
     """
-    parts = _PARTS if len(steps) % _PARTS == 0 else 1
+    parts = PARTS if len(steps) % PARTS == 0 else 1
     split = steps.reshape(parts, -1)
     if parts == 1:
         return pairs(keys, split[0], *slots)[None]
     return jax.lax.map(lambda part: pairs(keys, part, *slots), split)
 
 
-def _listed(stored: Array, count: int) -> list[Array]:
+def list_numbers(stored: Array, count: int) -> list[Array]:
     """Return numbers as a list of arrays (steps, paths)."""
     # Slices of one array each: joined into one, every number would be copied.
     parts, _, steps, paths = stored.shape
@@ -166,12 +168,12 @@ def uniforms(keys: Array, steps: ArrayLike, first: int, count: int) -> list[Arra
 
     They have the slots from ``first``, an even number, on.
     """
-    return _listed(_stored(_uniform_pairs, keys, jnp.asarray(steps), first, count), count)
+    return list_numbers(_stored(_uniform_pairs, keys, jnp.asarray(steps), first, count), count)
 
 
 def normals(keys: Array, steps: ArrayLike, first: int, count: int) -> list[Array]:
     """Return standard normal numbers, a list of arrays (steps, paths), after Box and Muller."""
-    return _listed(_stored(_normal_pairs, keys, jnp.asarray(steps), first, count), count)
+    return list_numbers(_stored(_normal_pairs, keys, jnp.asarray(steps), first, count), count)
 
 
 def normal_array(keys: Array, steps: ArrayLike, first: int, count: int) -> Array:
