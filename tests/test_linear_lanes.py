@@ -94,18 +94,17 @@ def make_grid(cells, **columns):
 
 
 @pytest.mark.parametrize(
-    ("grid", "arm_fits"),
+    ("grid", "fits"),
     [
-        (make_grid(12), True),
-        (make_grid(8), False),
-        (make_grid(19), False),
+        (make_grid(12), IS_X86 or IS_ARM),
+        (make_grid(8), IS_X86),
+        (make_grid(19), IS_X86),
         (make_grid(20, batch=jnp.full(64, 20.0)), False),
         (make_grid(20, summed=jnp.ones(64)), False),
     ],
 )
-def test_cells_that_xla_computes_otherwise_on_arm_are_left_to_it(grid, arm_fits):
-    fits = linear_lanes.fits_lanes(HEAVY_BALL, grid, LOOP)
-    assert fits == (IS_X86 or (IS_ARM and arm_fits))
+def test_cells_that_xla_computes_otherwise_are_left_to_it(grid, fits):
+    assert linear_lanes.fits_lanes(HEAVY_BALL, grid, LOOP) == fits
 
 
 @pytest.mark.parametrize(

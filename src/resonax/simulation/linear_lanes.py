@@ -58,7 +58,8 @@ def fits_lanes(training: Training, grid: Grid, loop: Loop) -> bool:
         return False
     if not loop.wide or not loop.ordered or loop.noisy or loop.decays:
         return False
-    if grid.summed.dtype != jnp.float32:
+    # Where H has another scale for each path, XLA's loop fuses it with other products.
+    if grid.summed.dtype != jnp.float32 or {"batch", "summed"} & set(grid.columns):
         return False
     if {device.platform for device in grid.keys.devices()} != {"cpu"}:
         return False
@@ -67,11 +68,8 @@ def fits_lanes(training: Training, grid: Grid, loop: Loop) -> bool:
     from resonax.lanes import host_machine
 
     machine, cells = host_machine(), _cells(grid)
-    if machine.is_arm:
-        # There XLA's kernels fuse products and sums otherwise in short loops, for cells that fill
-        # no register, and where H has another scale for each path.
-        scaled = {"batch", "summed"} & set(grid.columns)
-        return cells % machine.lanes(double=False) == 0 and cells >= _FEWEST and not scaled
+    if machine.is_arm and (cells % machine.lanes(double=False) or cells < _FEWEST):
+        return False  # XLA's code for short loops and for the last cells fuses other products
     return bool(machine.bits)
 
 
