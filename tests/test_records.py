@@ -22,58 +22,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import resonax as rx
+from made_up_experiment import compute, made_up
 from resonax.cli.app import _run
 from resonax.executors.executor import Futures, Lost, Serial
 from resonax.executors.given import as_executor
 from resonax.executors.processes import worker_processes
-from resonax.figures.style import new_figure
 from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue
-from resonax.results import Layout, Variable
-from resonax.sweeps.experiment import Experiment, Judge, Part, from_sweep
+from resonax.results import Variable
+from resonax.sweeps.experiment import Experiment, Part, from_sweep
 from resonax.sweeps.jobs import TasksFailed
-from resonax.sweeps.judgement import Case, Claim
 from resonax.sweeps.runner import run_experiments
 from resonax.sweeps.sharing import shard_tasks
 from resonax.sweeps.specification import parse_sweep
 from test_experiments import changed, tree
-
-# Functions of the module, so that a record can be sent to a worker.
-
-
-def compute(region, seed, double, advance):
-    advance(0.5)
-    numbers = np.arange(6.0)[region["place"]]
-    return {"height": np.sin(numbers + seed)}
-
-
-def draw(dataset: xr.Dataset):
-    figure = new_figure(4, 3)
-    figure.add_subplot().plot(dataset.place, dataset.height)
-    return figure
-
-
-def judge_height(data) -> Claim:
-    largest = float(data["made-up"].height.max())
-    case = Case("largest height", largest, "<=", 1.0)
-    return Claim("never-above-one", "No height is above 1.", "heights", "A sine.", (case,), 0.0)
-
-
-def made_up(scale: str) -> Experiment:
-    return Experiment(
-        id="made-up",
-        title="A sine",
-        caption=f"Drawn at the {scale} scale.",
-        specification={"id": "made-up"},
-        layout=Layout(
-            {"place": np.arange(6)}, {"place": 1}, {"height": Variable(("place",), "float64")}
-        ),
-        compute=compute,
-        draw=draw,
-        judges=(Judge(judge_height),),
-        attributes={"unit": "m"},
-        paper="none",
-        groups=((0, 1, 2), (3, 4, 5)),
-    )
 
 
 def test_a_figure_is_added_by_its_record_alone(tmp_path, monkeypatch, capsys):

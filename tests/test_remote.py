@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from made_up_experiment import made_up
 from resonax.checks import ArgumentError, StoreError
 from resonax.cli.app import _run
 from resonax.paper.catalogue import EXPERIMENTS
 from resonax.results import Layout, Remote, Store, as_place, connection, open_store, replacing
 from resonax.results.metadata import build
-from test_records import made_up
 from test_store import ATTRIBUTES, COORDS, SPECIFICATION, VARIABLES, VERSIONS, part, refused
 from test_store import fill as fill_store
 
