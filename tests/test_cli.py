@@ -39,6 +39,7 @@ def files(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("recordings")
     rows = np.random.default_rng(0).normal(size=(200, 2))
     np.save(folder / "good.npy", rows)
+    np.save(folder / "fewer.npy", rows[:100])  # enough for products beyond all numbers
     np.savetxt(folder / "good.csv", rows, delimiter=",", header="first,second", comments="")
     whole = (folder / "good.npy").read_bytes()
     (folder / "truncated.npy").write_bytes(whole[:500])
@@ -461,7 +462,7 @@ EDGES = {
     "a slow rate": SINUSOID + "--period 702 --lr 1e-5 --momentum 0.9989 --batch 64 --paths 64",
     "ar2": "stability ar2 --period 1e9 --lr 0.01 --momentum 0.9 --swing 20",
     "switching": "stability switching --period 1 --lr 1000 --momentum 0.9 --variance 0",
-    "recorded": RECORDED + "{files}/good.npy --repeat --lr 1000",
+    "recorded": RECORDED + "{files}/fewer.npy --repeat --lr 1000",
 }
 
 

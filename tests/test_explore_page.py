@@ -47,7 +47,7 @@ def server(tmp_path_factory):
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(beside, "trajectories", briefly)
-        patch.setattr(theory, "_PATHS", 4)
+        patch.setattr(theory, "_PATHS", 8)  # for which other tests have compiled as well
         with serving(results(tmp_path_factory.mktemp("results"))) as started:
             yield started
 

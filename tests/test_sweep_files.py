@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import json
 import math
@@ -50,8 +51,13 @@ def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@functools.cache
+def bad_files() -> list[tuple[str, bytes]]:
+    return list(bad_sweeps(300))
+
+
 def test_300_bad_files_get_a_sentence_each_before_jax_is_loaded(tmp_path):
-    for number, (_, data) in enumerate(bad_sweeps(300)):
+    for number, (_, data) in enumerate(bad_files()):
         (tmp_path / f"{number}.toml").write_bytes(data)
     code = (
         "import json, sys\n"
@@ -66,7 +72,7 @@ def test_300_bad_files_get_a_sentence_each_before_jax_is_loaded(tmp_path):
     assert done.stderr == ""
     found, heavy = json.loads(done.stdout)
     assert heavy == []
-    for (name, data), (status, sentence) in zip(bad_sweeps(300), found, strict=True):
+    for (name, data), (status, sentence) in zip(bad_files(), found, strict=True):
         assert status == 2, (name, data[:1000])
         assert sentence, name
         assert "\n" not in sentence.strip(), name
@@ -75,7 +81,7 @@ def test_300_bad_files_get_a_sentence_each_before_jax_is_loaded(tmp_path):
 
 
 def test_the_generator_reaches_every_kind_of_fault_and_repeats():
-    names = [name.split(": ")[1] for name, _ in bad_sweeps(300)]
+    names = [name.split(": ")[1] for name, _ in bad_files()]
     assert set(names) == {make.__name__ for make in FAULTS}
     assert list(bad_sweeps(60, seed=3)) == list(bad_sweeps(60, seed=3))
     for base in (MAP, NETWORK):  # without a fault they are good
