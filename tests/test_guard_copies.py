@@ -17,7 +17,7 @@ from resonax.torch import Guard, ResonanceWarning
 from streams import switching
 
 mse = torch.nn.functional.mse_loss
-ROWS = list(switching(190, 6))  # the momentum is lowered at the 97th
+ROWS = list(switching(140, 6, seed=2))  # the momentum is lowered at the 97th
 
 
 @pytest.fixture(autouse=True)
@@ -72,27 +72,29 @@ def in_burst(run, learn):
 
 
 @pytest.mark.parametrize("learn", [step, loop])
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
-def test_a_deep_copy_of_all_is_a_second_guarded_run(learn, order):
+def test_a_deep_copy_of_all_is_a_second_guarded_run(learn):
     run = made()
     rest = in_burst(run, learn)
-    copied = copy.deepcopy([run[place] for place in order])
-    twin = tuple(copied[order.index(place)] for place in range(3))
-    assert twin[2].model is twin[0]
-    assert twin[2].optimizer is twin[1]
-    assert twin[1].param_groups[0]["params"][0] is twin[0].weight
-    before = run[0].weight.detach().clone()
-    for row in rest:
-        learn(twin, row)
-    assert torch.equal(run[0].weight, before)  # the first run has not moved
-    assert twin[2].momentum == 0.8
-    assert twin[0].weight.norm() < 2 < lost()
+    before, twins = run[0].weight.detach().clone(), []
+    for order in ((0, 1, 2), (2, 1, 0)):
+        copied = copy.deepcopy([run[place] for place in order])
+        twin = tuple(copied[order.index(place)] for place in range(3))
+        assert twin[2].model is twin[0]
+        assert twin[2].optimizer is twin[1]
+        assert twin[1].param_groups[0]["params"][0] is twin[0].weight
+        for row in rest:
+            learn(twin, row)
+        assert torch.equal(run[0].weight, before)  # the first run has not moved
+        assert twin[2].momentum == 0.8
+        assert twin[0].weight.norm() < 2 < lost()
+        twins.append(twin)
     for row in rest:
         learn(run, row)
-    assert torch.equal(run[0].weight, twin[0].weight)
-    assert run[2].report() == twin[2].report()
-    twin[2].close()
-    assert twin[1].param_groups[0]["momentum"] == 0.95
+    for twin in twins:
+        assert torch.equal(run[0].weight, twin[0].weight)
+        assert run[2].report() == twin[2].report()
+        twin[2].close()
+        assert twin[1].param_groups[0]["momentum"] == 0.95
     assert run[1].param_groups[0]["momentum"] == 0.8
 
 
@@ -179,7 +181,7 @@ def test_a_loss_of_many_passes_can_be_followed_by_step():
 
 def test_a_checkpoint_is_plain_and_a_guard_made_after_the_optimizer_knows_the_own_momentum():
     run = made(candidates=None)
-    for row in ROWS[:150]:
+    for row in ROWS[:105]:
         step(run, row)
     lowered = run[2].momentum
     assert lowered < 0.95
@@ -195,7 +197,7 @@ def test_a_checkpoint_is_plain_and_a_guard_made_after_the_optimizer_knows_the_ow
     assert guard.report().own_momentum == guard.momentum == 0.95  # of a guard that knows nothing
     guard.load_state_dict(states[2])
     assert guard.momentum == optimizer.param_groups[0]["momentum"] == lowered
-    for row in ROWS[150:]:
+    for row in ROWS[105:]:
         step(run, row)
         step((model, optimizer, guard), row)
     assert torch.equal(model.weight, run[0].weight)

@@ -69,27 +69,28 @@ def test_both_keep_a_run_that_its_own_momentum_loses(caplog):
     def broken(record):
         raise OSError("disk full")
 
-    rows = list(switching(700, 6, seed=2))
-    for instrument in ("tangent", "replay"):
+    rows = list(switching(420, 6, seed=3))
+    lengths = {"tangent": 420, "replay": 200}  # a replay acts sooner, and costs more
+    for instrument, length in lengths.items():
         caplog.clear()
         model, optimizer, guard = line(instrument, log=broken)
         with guard:
-            train(model, guard, rows)
+            train(model, guard, rows[:length])
             assert guard.momentum < 0.95
         assert float(model.weight.detach().norm()) < 3
         assert guard.report().events
-        assert guard.report().step == 700
+        assert guard.report().step == length
         assert optimizer.param_groups[0]["momentum"] == 0.95
         assert sum("disk full" in one.getMessage() for one in caplog.records) == 1
         with pytest.raises(ArgumentError, match="this guard is closed"):
             train(model, guard, rows[:1])
     model, optimizer, guard = line()
     guard.__exit__(RuntimeError)
-    for x, y in rows:
+    for step, (x, y) in enumerate(rows, 1):
         optimizer.zero_grad()
         mse_loss(model(x), y).backward()
         optimizer.step()
-    assert float(model.weight.detach().norm()) > 30
+        assert step not in lengths.values() or float(model.weight.detach().norm()) > 30
 
 
 @BOTH
@@ -184,18 +185,18 @@ def test_a_run_that_was_never_seen_says_so(instrument):
         line(instrument)[2].__exit__(RuntimeError)
 
 
-@pytest.mark.parametrize(("instrument", "steps"), [("tangent", 360), ("replay", 128)])
+@pytest.mark.parametrize(("instrument", "steps"), [("tangent", 290), ("replay", 128)])
 def test_a_warning_names_the_line_of_the_user(instrument, steps):
     model, _, guard = line(instrument, policy="watch")
     with warnings.catch_warnings(record=True, action="always") as caught:
-        train(model, guard, switching(steps, 6, seed=2))
+        train(model, guard, switching(steps, 6, seed=3))
     assert caught
     assert {one.filename for one in caught} == {__file__}
 
 
-@pytest.mark.parametrize(("instrument", "cut"), [("tangent", 360), ("replay", 140)])
+@pytest.mark.parametrize(("instrument", "cut"), [("tangent", 300), ("replay", 140)])
 def test_a_copy_and_a_loaded_guard_go_on_identically(instrument, cut):
-    rows = list(switching(500, 6, seed=2))
+    rows = list(switching(340, 6, seed=3))
     model, optimizer, guard = line(instrument)
     train(model, guard, rows[:cut])
     assert guard.momentum < 0.95

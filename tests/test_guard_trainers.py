@@ -28,7 +28,7 @@ from streams import switching
 
 pytestmark = pytest.mark.filterwarnings("ignore:the guard (never|followed)")  # of short runs
 mse = torch.nn.functional.mse_loss
-ROWS = list(switching(500, 6))
+ROWS = list(switching(200, 6, seed=2))
 TANGENT = {"instrument": "tangent"}
 QUIET: dict[str, Any] = {
     "accelerator": "cpu",
@@ -203,9 +203,17 @@ def by_transformers(
     return GuardedRun(flat(model), callback.guard, own, trainer.state.log_history, kept)
 
 
+KEPT: dict[str, Any] = {"budget": math.inf, "candidates": [0.8], "optimizer": faster}
+
+
 @pytest.fixture(scope="module")
 def kept_by_hand() -> GuardedRun:
-    return by_hand(ROWS, optimizer=faster, candidates=[0.8])
+    return by_hand(ROWS, **KEPT)
+
+
+@pytest.fixture(scope="module")
+def epochs_by_hand() -> GuardedRun:
+    return by_hand(ROWS[:110], epochs=2, **KEPT)
 
 
 both = pytest.mark.parametrize("trained", [by_lightning, by_transformers])
@@ -214,8 +222,8 @@ both = pytest.mark.parametrize("trained", [by_lightning, by_transformers])
 @both
 def test_a_guarded_run_is_kept_where_a_plain_one_is_lost(trained, tmp_path, kept_by_hand):
     plain = trained(ROWS, tmp_path / "plain", optimizer=faster, guarded=False)
-    run = trained(ROWS, tmp_path / "guarded", optimizer=faster, candidates=[0.8])
-    assert plain.weights.norm() > 100
+    run = trained(ROWS, tmp_path / "guarded", **KEPT)
+    assert plain.weights.norm() > 50
     assert run.weights.norm() < 2
     assert torch.equal(run.weights, kept_by_hand.weights)
     assert run.guard.report() == kept_by_hand.guard.report()
@@ -262,13 +270,12 @@ def test_a_scaler_is_taken_back_and_steps_that_it_skips_do_not_count(trained, dt
 
 @pytest.mark.filterwarnings("ignore:The dirpath has changed")  # of Lightning's checkpoints
 @both
-def test_a_resumed_run_goes_on_identically(trained, tmp_path):
-    rows, options = ROWS[:110], {"budget": math.inf, "candidates": [0.8], "optimizer": faster}
-    whole = trained(rows, tmp_path / "whole", epochs=2, **options)
-    half = trained(rows, tmp_path / "half", **options)
+def test_a_resumed_run_goes_on_identically(trained, tmp_path, epochs_by_hand):
+    whole, rows = epochs_by_hand, ROWS[:110]
+    half = trained(rows, tmp_path / "half", **KEPT)
     assert half.guard.state_dict()["shadows"] is not None
     assert [event.momentum for event in half.guard.report().events] == [0.8]
-    second = trained(rows, tmp_path / "second", epochs=2, resume=half.checkpoint, **options)
+    second = trained(rows, tmp_path / "second", epochs=2, resume=half.checkpoint, **KEPT)
     assert second.guard.report().step == 220
     assert torch.equal(whole.weights, second.weights)
     assert whole.guard.report() == second.guard.report()

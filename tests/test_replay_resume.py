@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,8 @@ from torch.nn.functional import cross_entropy
 from resonax.torch import Guard
 
 STEPS = 100
-LATER = 36  # after another test of the order
+REWOUND = 8  # the step after which the guard goes back
+LATER = 20  # some steps after the rewind
 IMAGES, LABELS = (torch.tensor(part) for part in load_digits(return_X_y=True))
 IMAGES = (IMAGES / 16).float()
 
@@ -66,7 +68,7 @@ def begin() -> Run:
         nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 10)
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.95)
-    return Run(model, optimizer, Guard(model, optimizer, spacing=16, average=True))
+    return Run(model, optimizer, Guard(model, optimizer, spacing=8, average=True))
 
 
 def load(saved: bytes) -> Run:
@@ -94,19 +96,19 @@ def assert_same(one: list[Tensor], two: list[Tensor]) -> None:
 
 
 class Reference(NamedTuple):
-    """A run that was not interrupted: its bits and checkpoints after each number of steps."""
+    """A run that was not interrupted: its bits and calls of the loss after each step."""
 
     bits: list[list[Tensor]]
-    saved: list[bytes]
-    calls: list[int]  # calls of the loss before each step
-    rewound: int  # step of the first decision
+    saved: dict[int, bytes]  # checkpoints, which take most of the time
+    calls: list[int]
     report: str
 
 
-@pytest.fixture(scope="module")
-def reference() -> Reference:
+def observe(cuts: Collection[int]) -> Reference:
+    """Train without an interruption, with checkpoints after so many steps."""
     run, count = begin(), 0
-    bits, saved, calls = [run.bits()], [run.save()], [0]
+    bits, calls = [run.bits()], [0]
+    saved = {0: run.save()}
 
     def counted() -> None:
         nonlocal count
@@ -115,12 +117,22 @@ def reference() -> Reference:
     for step in range(STEPS):
         run.go_on(step + 1, counted)
         bits.append(run.bits())
-        saved.append(run.save())
         calls.append(count)
+        if step + 1 in cuts:
+            saved[step + 1] = run.save()
     report = run.guard.report()
     assert report.decisions, "no rewind happened, so nothing is shown"
     assert report.decisions[0].rewound > 0
-    return Reference(bits, saved, calls, report.decisions[0].step, str(report))
+    assert report.decisions[0].step == REWOUND
+    return Reference(bits, saved, calls, str(report))
+
+
+CUTS = [0, REWOUND - 1, REWOUND, REWOUND + 30]
+
+
+@pytest.fixture(scope="module")
+def reference() -> Reference:
+    return observe(CUTS)
 
 
 def resume(reference: Reference, cut: int, last: int) -> None:
@@ -131,16 +143,17 @@ def resume(reference: Reference, cut: int, last: int) -> None:
         assert str(run.guard.report()) == reference.report
 
 
-@pytest.mark.parametrize("before", [16, 1, 0, -30])
-def test_a_run_resumes_around_a_rewind(reference, before):
-    resume(reference, reference.rewound - before, STEPS)
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_run_resumes_around_a_rewind(reference, cut):
+    resume(reference, cut, STEPS)
 
 
 @pytest.mark.slow
-def test_a_run_resumes_from_every_step(reference):
+def test_a_run_resumes_from_every_step():
     """Over the rewind for those before it, over some steps for those after it."""
+    reference = observe(range(STEPS))
     for cut in range(STEPS):
-        resume(reference, cut, max(reference.rewound + 1, min(cut + 4, STEPS)))
+        resume(reference, cut, max(REWOUND + 1, min(cut + 4, STEPS)))
 
 
 class Interrupted(BaseException):
@@ -150,7 +163,7 @@ class Interrupted(BaseException):
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
 def test_an_exception_leaves_all_as_it_was_and_the_run_can_go_on(reference, share):
     """In the loss of a step, before and after its forward pass, in a judgement, and in replays."""
-    first, last = (reference.calls[reference.rewound - back] for back in (1, 0))
+    first, last = reference.calls[REWOUND - 1], reference.calls[REWOUND]
     assert last - first > 300  # of replays
     for limit in (first + 1 + int(share * (last - first)), first + 2 + int(share * (last - first))):
         run, calls = begin(), 0
@@ -164,7 +177,7 @@ def test_an_exception_leaves_all_as_it_was_and_the_run_can_go_on(reference, shar
         with pytest.raises(Interrupted):
             run.go_on(STEPS, fails)
         made = run.guard.report().step
-        assert made == reference.rewound - (share == 0)
+        assert made == REWOUND - (share == 0)
         if share == 0:  # of the step itself: as it was before it
             assert_same(run.bits(), reference.bits[made])
         saved = run.save()

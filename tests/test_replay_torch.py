@@ -119,7 +119,7 @@ def test_a_network_on_classes_in_cycles_is_saved(name, caplog):
             else torch.optim.Adam(model.parameters(), lr=0.01)
         )
         guard = Guard(model, optimizer, average=True) if guarded else None
-        for x, y in cycles(400, 40, seed=3):
+        for x, y in cycles(240, 40, seed=3):
             if guard is not None:
                 guard.step(loss_of(model, cross_entropy), x, y)
             else:
@@ -141,11 +141,11 @@ def test_the_average_is_offered_where_it_does_better_and_changes_no_weight():
     """Noise alone: the average of a linear model is nearer to the truth than its last weights."""
     ends = []
     for average in (False, True):
-        torch.manual_seed(0)
+        torch.manual_seed(2)
         model = nn.Linear(5, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
         guard = Guard(model, optimizer, instrument="replay", average=average)
-        for x, y in rows(600):
+        for x, y in rows(120):
             guard.step(loss_of(model), x[:1], y[:1] + torch.randn(1, 1))
         ends.append([one.detach().clone() for one in model.parameters()])
     for plain, averaged in zip(*ends, strict=True):
@@ -168,10 +168,10 @@ def test_what_was_offered_before_is_kept_while_the_run_is_worse():
         for x, y in list(rows(last))[first:]:
             guard.step(loss_of(model), x, y + wrong)
 
-    go_on(0, 320, wrong=0)
+    go_on(0, 96, wrong=0)
     good = [one.detach().clone() for one in guard.offered().parameters()]
     with pytest.warns(ResonanceWarning):
-        go_on(320, 352, wrong=30)
+        go_on(96, 128, wrong=30)
     weights = [one.detach().clone() for one in model.parameters()]
     kept = guard.offered()
     assert kept is not model
@@ -188,7 +188,7 @@ def test_the_report_says_prints_draws_and_gives_numbers():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.95)
     seen = []
     guard = replay_guard(model, optimizer, log=seen.append)
-    for x, y in switching(160, period=6, seed=3):
+    for x, y in switching(48, period=6, seed=5):
         guard.step(loss_of(model), x, y)
     report = guard.report()
     assert guard.momentum < 0.95
@@ -209,7 +209,7 @@ def test_watching_warns_and_leaves_the_run_alone():
     guard = replay_guard(model, optimizer, policy="watch")
 
     def run():
-        for x, y in switching(160, period=6, seed=3):
+        for x, y in switching(48, period=6, seed=5):
             guard.step(loss_of(model), x, y)
 
     with pytest.warns(ResonanceWarning, match="order"):

@@ -43,7 +43,7 @@ def cycles(steps: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [(IMAGES[chosen], LABELS[chosen]) for chosen in rows]
 
 
-ROWS = cycles(160)
+ROWS = cycles(100)
 
 
 def network(dropout: float = 0.0) -> nn.Module:
@@ -74,7 +74,7 @@ def flat(model: nn.Module) -> torch.Tensor:
 class Settings(NamedTuple):
     """What a trainer does around its steps."""
 
-    rows: int = 160
+    rows: int = 100
     epochs: int = 1
     parts: int = 1
     clip: float = 0.0
@@ -221,7 +221,7 @@ def by_hand() -> tuple[nn.Module, Guard]:
     """A loop of one's own, for two epochs."""
     torch.set_num_threads(1)
     model = network()
-    guard = Guard(model, adam(model))
+    guard = Guard(model, adam(model), spacing=16)
     for x, y in ROWS * 2:
         guard.step(lambda x, y: cross_entropy(model(x), y), x, y)
     return model, guard
@@ -243,14 +243,15 @@ def test_a_trainer_does_what_a_guarded_loop_does_and_goes_on_from_a_checkpoint(
     trained, tmp_path, by_hand
 ):
     """The checkpoint is made after the guard has gone back, and while it mixes rows."""
-    half = trained(tmp_path / "half")
+    half = trained(tmp_path / "half", spacing=16)
     assert half.guard.instrument == "replay"
     assert half.guard.setting.is_mixed
-    run = trained(tmp_path / "whole", Settings(epochs=2, resume=half.checkpoint))
+    again = Settings(epochs=2, resume=half.checkpoint)
+    run = trained(tmp_path / "whole", again, spacing=16)
     model, guard = by_hand
     assert right(run.net) > 0.9
     assert torch.equal(flat(run.net), flat(model))
-    assert run.guard.report().step == 320
+    assert run.guard.report().step == 200
     assert [one.text for one in run.guard.report().events] == [
         one.text for one in guard.report().events
     ]
@@ -261,12 +262,12 @@ def test_a_trainer_does_what_a_guarded_loop_does_and_goes_on_from_a_checkpoint(
 @pytest.mark.filterwarnings("ignore::resonax.torch.ResonanceWarning")
 def test_a_watched_trainer_is_left_alone_and_a_replay_is_what_it_did(trained, tmp_path):
     """With dropout, parts of a batch, clipping and a schedule."""
-    settings = Settings(rows=80, parts=2, clip=0.5, decays=True, dropout=0.2)
+    settings = Settings(rows=40, parts=2, clip=0.5, decays=True, dropout=0.2)
     plain = trained(tmp_path / "plain", settings._replace(guarded=False))
     apart = []
 
     def replay(guard):
-        if guard.report().step != 35:
+        if guard.report().step != 19:
             return
         inner = guard.driven
         learner, ladder = inner._learner, inner._state.ladder
@@ -282,9 +283,9 @@ def test_a_watched_trainer_is_left_alone_and_a_replay_is_what_it_did(trained, tm
         learner.set_random_state(random)
         learner.optimizer.zero_grad()
 
-    options = {"policy": "watch", "candidates": [0.5], "spacing": 16}
+    options = {"policy": "watch", "candidates": [0.5], "spacing": 8}
     run = trained(tmp_path / "watched", settings._replace(others=(replay,)), **options)
-    assert run.guard.report().step == 40
+    assert run.guard.report().step == 20
     assert run.guard.report().work > 1
     assert torch.equal(flat(run.net), flat(plain.net))
     assert run.own == plain.own
@@ -297,11 +298,11 @@ def test_an_error_in_a_trainer_leaves_the_optimizer_as_it_was(trained, tmp_path)
 
     def broken(guard):
         seen.append(guard)
-        if guard.report().step == 40:
+        if guard.report().step == 20:
             raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        trained(tmp_path, Settings(others=(broken,)))
+        trained(tmp_path, Settings(others=(broken,)), spacing=16)
     assert seen[0].setting.is_mixed
     group = seen[0].optimizer.param_groups[0]
     assert (group["betas"][0], group["lr"]) == (0.9, 0.01)
