@@ -298,7 +298,7 @@ def test_an_idle_step_is_the_general_one():
 
 def test_the_work_stays_within_the_budget():
     config = GuardConfig("safe", (0.9, 0.5, 0.0), Plan(budget=0.1))
-    state, work, steps = init_guard(config), 0.0, 6000
+    state, work, steps = init_guard(config), 0.0, 15_000
     calm = Energy(np.ones(3), np.zeros(3)), Energy(np.full(3, 0.98), np.zeros(3))
     for _ in range(steps):
         met = None
