@@ -69,8 +69,8 @@ def test_both_keep_a_run_that_its_own_momentum_loses(caplog):
     def broken(record):
         raise OSError("disk full")
 
-    rows = list(switching(420, 6, seed=3))
-    lengths = {"tangent": 420, "replay": 200}  # a replay acts sooner, and costs more
+    rows = list(switching(450, 6, seed=3))
+    lengths = {"tangent": 450, "replay": 200}  # a replay acts sooner, and costs more
     for instrument, length in lengths.items():
         caplog.clear()
         model, optimizer, guard = line(instrument, log=broken)
