@@ -20,9 +20,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from resonax.learners import Features, Momentum
-from resonax.processes import Process
 from resonax.programs import program
-from resonax.simulation.batches import INPUT, Draws, Needs, draw, draw_factor, needs_of
+from resonax.simulation.batches import INPUT, Draws, draw, draw_factor
 from resonax.simulation.linear_state import (
     LinearState,
     add_distances,
@@ -36,17 +35,9 @@ from resonax.simulation.position_form import position_form
 from resonax.simulation.random_numbers import BEGINNING, list_numbers, normals, uniforms
 from resonax.simulation.schedule import BLOCK
 from resonax.simulation.training import Training
-from resonax.simulation.walk import (
-    Grid,
-    Loop,
-    begin_walk,
-    cell_at,
-    shuffled_laws,
-    vmap_cells,
-    walk,
-)
+from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, shuffled_laws, vmap_cells, walk
 
-__all__ = ["begin_linear", "count_draws", "draw_block", "gradients", "step_linear"]
+__all__ = ["begin_linear", "draw_block", "gradients", "step_linear"]
 
 _PARTS = 4  # in which the factors of the steps of a block are formed
 _UNROLL = 2  # the recursion of two positions swaps its arrays in place of copying them
@@ -219,17 +210,6 @@ def _prepared(loop: Loop, gradient: Any) -> Any:
     return full, jnp.stack(pull, axis=-1)[..., None] if loop.noisy else ()
 
 
-def count_draws(process: Process, loop: Loop) -> Needs:
-    """Return how many random numbers a step of a path takes."""
-    return needs_of(
-        process.dim,
-        loop.rows,
-        process=process.step_normals if loop.ordered else 0,
-        scatter=loop.scatter,
-        choice=loop.mixed,
-    )
-
-
 def draw_block(
     training: Training,
     grid: Grid,
@@ -243,7 +223,7 @@ def draw_block(
 
     ``inputs`` are the normal numbers of the inputs, where they are drawn already.
     """
-    needs = count_draws(training.process, loop)
+    needs = loop.needs(training.process)
     steps = first + jnp.arange(BLOCK)
     draws = draw(grid.keys, steps, needs)
     if inputs is not None:

@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 
 from resonax.programs import program
-from resonax.simulation.linear import count_draws, draw_block, step_linear
+from resonax.simulation.linear import draw_block, step_linear
 from resonax.simulation.linear_state import LinearState, add_distances
 from resonax.simulation.position_form import has_positions
 from resonax.simulation.schedule import BLOCK
@@ -158,7 +158,7 @@ def step_in_lanes(
     if forms:
         from resonax.simulation.linear_normals import NormalsAhead
 
-        count = count_draws(training.process, loop).input
+        count = loop.needs(training.process).input
         normals = NormalsAhead(np.asarray(grid.keys), count, first)
 
     def draw(process: Any, block: int) -> tuple[Any, tuple[Array, ...]]:

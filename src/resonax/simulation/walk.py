@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from resonax.processes import Process
-from resonax.simulation.batches import PROCESS, split
+from resonax.simulation.batches import PROCESS, Needs, needs_of, split
 from resonax.simulation.random_numbers import BEGINNING, normals
 from resonax.simulation.training import Training
 
@@ -56,6 +56,16 @@ class Loop(NamedTuple):
     mixed: bool  # whether their law is a mixture
     noisy: bool  # whether targets have noise
     decays: bool  # whether weights decay
+
+    def needs(self, process: Process) -> Needs:
+        """Return how many random numbers a step of a path takes."""
+        return needs_of(
+            process.dim,
+            self.rows,
+            process=process.step_normals if self.ordered else 0,
+            scatter=self.scatter,
+            choice=self.mixed,
+        )
 
 
 def cell_at(training: Training, values: dict[str, Any]) -> Training:
