@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from resonax.lanes import host_machine
-from resonax.lanes.compiled import compile_code, link
+from resonax.lanes.compiled import load_function
 from resonax.lanes.emitter import Code
 from resonax.lanes.vectors import F32
 from resonax.simulation.network_lanes import count_threads
@@ -74,7 +74,7 @@ def rate(write: Write, threads: int) -> float:
     code = Code(machine.lanes(False), F32, machine.triple)
     write(code, code.function("run", ["count"], ["memory"], []))
     code.end()
-    keep, run = link("run", compile_code(code, machine), machine, 1, 1)
+    run = load_function("run", code, 1, 1)
     done, together = [0] * threads, threading.Barrier(threads)
 
     def work(number: int) -> None:
@@ -92,7 +92,6 @@ def rate(write: Write, threads: int) -> float:
         worker.start()
     for worker in workers:
         worker.join()
-    del keep
     return sum(done) / (time.perf_counter() - began)
 
 

@@ -16,7 +16,7 @@ import pytest
 import resonax as rx
 from resonax.checks import ArgumentError
 from resonax.lanes import compiled, functions, random_numbers
-from resonax.lanes.compiled import compile_code, link
+from resonax.lanes.compiled import compile_code, load_function
 from resonax.lanes.emitter import Code
 from resonax.lanes.equations import Unsupported
 from resonax.lanes.fleet import Fleet
@@ -50,9 +50,8 @@ def run_code(write, count, real, words=()):
     write(code, code.function("run", ["count"], list(real), list(words)))
     code.end()
     arrays = [*real.values(), *words.values()]
-    keep, run = link("run", compile_code(code, machine), machine, 1, len(arrays))
+    run = load_function("run", code, 1, len(arrays))
     run(count, *(array.ctypes.data for array in arrays))
-    del keep
 
 
 def apply(function, results, *arrays):
@@ -393,7 +392,7 @@ def test_small_numbers_are_flushed_inside_and_nowhere_else():
 
 def test_compiled_programs_are_kept_and_damaged_ones_are_made_again(tmp_path, monkeypatch):
     made, content = [], b"machine code"
-    monkeypatch.setattr(compiled, "link", lambda *given: ("engine", given[1]))
+    monkeypatch.setattr(compiled, "_link", lambda *given: ("engine", given[1]))
 
     def compile_again(*given):
         made.append(given)

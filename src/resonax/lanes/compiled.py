@@ -20,7 +20,7 @@ from resonax.lanes.machine import Machine, host_machine, make_target_machine
 from resonax.lanes.plan import Plan
 from resonax.lanes.program import REAL, WHOLE, WORDS, write_program
 
-__all__ = ["compile_code", "link", "load_program"]
+__all__ = ["compile_code", "load_function", "load_program"]
 
 _loaded: dict[str, tuple[Any, Callable[..., None]]] = {}
 _lock = threading.Lock()
@@ -64,7 +64,7 @@ def load_program(plan: Plan, folder: Path | None) -> Callable[..., None]:
                 data = compile_code(write_program(plan, machine.triple), machine)
                 if file:
                     _keep(file, data)
-            _loaded[name] = link("advance", data, machine, len(WHOLE), len(REAL) + len(WORDS))
+            _loaded[name] = _link("advance", data, machine, len(WHOLE), len(REAL) + len(WORDS))
         return _loaded[name][1]
 
 
@@ -90,7 +90,7 @@ def _keep(file: Path, content: bytes) -> None:
             temporary.unlink()
 
 
-def link(
+def _link(
     name: str, content: bytes, machine: Machine, numbers: int, pointers: int
 ) -> tuple[Any, Callable[..., None]]:
     """Load an object file; return what keeps it in memory, and its function of this name.
@@ -102,3 +102,14 @@ def link(
     engine.finalize_object()
     kinds = [ctypes.c_int64] * numbers + [ctypes.c_void_p] * pointers
     return engine, ctypes.CFUNCTYPE(None, *kinds)(engine.get_function_address(name))
+
+
+def load_function(name: str, code: Code, numbers: int, pointers: int) -> Callable[..., None]:
+    """Return the function of this name that was written, made now and kept nowhere."""
+    machine = host_machine()
+    kept = _link(name, compile_code(code, machine), machine, numbers, pointers)
+    return functools.partial(_call, kept)
+
+
+def _call(kept: tuple[Any, Callable[..., None]], *given: int) -> None:
+    kept[1](*given)  # what it is linked in stays in memory with it

@@ -13,7 +13,7 @@ from resonax.lanes.compiled import load_program
 from resonax.lanes.plan import Plan
 from resonax.lanes.program import REAL, WHOLE, WORDS
 
-__all__ = ["Fleet"]
+__all__ = ["Fleet", "aligned_zeros"]
 
 _LINE = 64  # bytes
 
@@ -66,14 +66,14 @@ class Fleet:
             "states": self._spread(np.concatenate([nothing, *wide], axis=2), real),
             "numbers": self._spread(numbers, real),
             "process": self._spread(nothing if process is None else process, real),
-            "total": _aligned((blocks, self.cells, 1, plan.lanes), real),
+            "total": aligned_zeros((blocks, self.cells, 1, plan.lanes), real),
             "keys": self._spread(keys[:, None], np.uint32),
             "scalars": self._spread(np.stack([*words], axis=2) if words else nothing, np.int32),
         }
         self._blocks = blocks
         self._program: Callable[..., None] = load_program(plan, folder)
         size = sum(plan.areas().values()) * plan.lanes
-        self._scratch = [_aligned((size,), real) for _ in range(threads)]
+        self._scratch = [aligned_zeros((size,), real) for _ in range(threads)]
 
     def _spread(self, array: np.ndarray, kind: type) -> np.ndarray:
         """Return (paths, cells, n) as (blocks, cells, n, lanes), filled up with copies."""
@@ -81,7 +81,7 @@ class Fleet:
         blocks = -(-len(array) // lanes)
         filled = array[np.minimum(np.arange(blocks * lanes), len(array) - 1)]
         split = np.moveaxis(filled.reshape(blocks, lanes, *array.shape[1:]), 1, -1)
-        made = _aligned(split.shape, kind)
+        made = aligned_zeros(split.shape, kind)
         made[...] = split
         return made
 
@@ -162,7 +162,7 @@ def _moves(laws: np.ndarray) -> list[int]:
     return [stride // laws.itemsize if count > 1 else 0 for stride, count in apart]
 
 
-def _aligned(shape: tuple[int, ...], kind: type) -> np.ndarray:
+def aligned_zeros(shape: tuple[int, ...], kind: type) -> np.ndarray:
     """Return zeros that begin at a line of the cache, so that no vector lies across two."""
     size = math.prod(shape) * np.dtype(kind).itemsize
     raw = np.zeros(size + _LINE, np.uint8)

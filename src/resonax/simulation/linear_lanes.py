@@ -201,15 +201,10 @@ def step_in_lanes(
 @functools.cache
 def _compiled(size: int, rows: int, record: bool) -> Callable[..., None]:
     """Return the function that takes a block of steps of models with so many weights."""
-    from resonax.lanes.compiled import compile_code, link
+    from resonax.lanes.compiled import load_function
     from resonax.lanes.machine import host_machine
     from resonax.simulation.linear_blocks import REAL, WHOLE, write_block
 
     machine = host_machine()
     code = write_block(size, rows, machine.lanes(double=False), machine.triple, record=record)
-    kept = link("take_block", compile_code(code, machine), machine, len(WHOLE), len(REAL) + 1)
-    return functools.partial(_call, kept)
-
-
-def _call(kept: tuple[Any, Callable[..., None]], *given: int) -> None:
-    kept[1](*given)  # what it is linked in stays in memory with it
+    return load_function("take_block", code, len(WHOLE), len(REAL) + 1)

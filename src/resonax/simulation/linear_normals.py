@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from resonax.lanes.compiled import compile_code, link
+from resonax.lanes.compiled import load_function
 from resonax.lanes.emitter import Code, Index
+from resonax.lanes.fleet import aligned_zeros
 from resonax.lanes.functions import cos_sin
 from resonax.lanes.machine import host_machine
 from resonax.lanes.random_numbers import GROUP, uniform_pair
@@ -27,7 +27,6 @@ __all__ = ["NormalsAhead", "write_normals"]
 _WHOLE = ["first", "pairs", "all_pairs", "paths", "step", "slot"]
 _REAL, _WORDS = ["numbers"], ["keys", "more_keys"]
 _AT_ONCE = 6  # pairs of numbers that a job draws
-_ALIGNED = 64  # bytes: jax copies what begins elsewhere
 _STEPS = BLOCK // PARTS
 _ROOT_HALF = 0.70710677
 
@@ -51,7 +50,8 @@ class NormalsAhead:
         self._keys = [np.ascontiguousarray(keys[:, place]) for place in range(2)]
         self._first, self._pairs = first, (count + 1) // 2
         shape = PARTS, self._pairs, _STEPS, len(keys)
-        self._stored = [_aligned(shape) for _ in range(2)]
+        # Aligned: jax copies what begins elsewhere.
+        self._stored = [aligned_zeros(shape, np.complex64) for _ in range(2)]
 
     def numbers(self, block: int) -> np.ndarray:
         """Return the numbers of a block, in pairs, as `random_numbers.normals` stores them."""
@@ -70,23 +70,11 @@ class NormalsAhead:
         return [functools.partial(draw, first) for first in range(0, self._pairs, _AT_ONCE)]
 
 
-def _aligned(shape: tuple[int, ...]) -> np.ndarray:
-    size = int(np.prod(shape)) * np.dtype(np.complex64).itemsize
-    memory = np.empty(size + _ALIGNED, np.uint8)
-    start = -memory.ctypes.data % _ALIGNED
-    return memory[start : start + size].view(np.complex64).reshape(shape)
-
-
 @functools.cache
 def _compiled() -> Callable[..., None]:
     machine = host_machine()
-    content = compile_code(write_normals(machine.lanes(double=False), machine.triple), machine)
-    pointers = len(_REAL) + len(_WORDS)
-    return functools.partial(_call, link("draw_normals", content, machine, len(_WHOLE), pointers))
-
-
-def _call(kept: tuple[Any, Callable[..., None]], *given: int) -> None:
-    kept[1](*given)  # what it is linked in stays in memory with it
+    code = write_normals(machine.lanes(double=False), machine.triple)
+    return load_function("draw_normals", code, len(_WHOLE), len(_REAL) + len(_WORDS))
 
 
 def write_normals(lanes: int, triple: str) -> Code:
