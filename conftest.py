@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shutil
 import sys
 import tempfile
 import warnings
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "docs" / "extensions"))
+sys.path[:0] = [str(Path(__file__).parent / folder) for folder in ("docs/extensions", "tests")]
 
-from quick_compilation import quick_compilation
+from quick_compilation import quick_compilation  # noqa: E402
 
 os.environ.setdefault("XLA_FLAGS", quick_compilation())  # the slow tests compile as users do
-# Workers share the cores: threads of BLAS or of torch would fight for them. Both read this when
+# Copies share the cores: threads of BLAS or of torch would fight for them. Both read this when
 # they are loaded, which another conftest.py does.
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
-# Workers import most of this anyway. In a fresh environment a module is compiled when it is first
-# imported: every other worker begins at the end, so that not all compile each of them.
-LARGE = ["jax", "diffrax", "scipy.stats", "xarray", "river", "sklearn", "transformers", "lightning"]
-if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-    for package in LARGE if int(worker.removeprefix("gw")) % 2 else LARGE[::-1]:
-        if find_spec(package.partition(".")[0]):
-            import_module(package)
+pytest_plugins = ["copies"]
 
 # Scripts that draw: `make docs` and `make docs-pictures` run them.
 collect_ignore_glob = [
@@ -45,22 +38,21 @@ collect_ignore_glob = [
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give this run, its workers and the commands that they start one cache of compiled programs.
+    """Give this run and the commands that it starts one cache of compiled programs.
 
     It begins empty, so that nothing depends on what an earlier run compiled.
     """
     gc.disable()  # until all is imported
-    if not hasattr(config, "workerinput"):  # a worker has the environment of its controller
-        home = Path(tempfile.mkdtemp(prefix="resonax-tests-"))
-        config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
-        os.environ |= {
-            "XDG_CACHE_HOME": str(home),
-            "MPLCONFIGDIR": str(home / "matplotlib"),
-            "JAX_COMPILATION_CACHE_DIR": str(home / "resonax" / "jax"),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",  # others are made anew as fast
-            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
-            "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",  # a name for each operation, and no stack
-        }
+    home = Path(tempfile.mkdtemp(prefix="resonax-tests-"))
+    config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
+    os.environ |= {
+        "XDG_CACHE_HOME": str(home),
+        "MPLCONFIGDIR": str(home / "matplotlib"),
+        "JAX_COMPILATION_CACHE_DIR": str(home / "resonax" / "jax"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",  # others are made anew as fast
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
+        "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",  # a name for each operation, and no stack
+    }
     from resonax.programs import keep_programs  # after jax has what it reads when it is loaded
 
     # Where the commands keep them: what one test compiles, others and their processes load.
@@ -68,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what the collection made out of all later searches for garbage."""
+    """Leave what the collection made out of all later searches for garbage, here and in copies."""
     gc.enable()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)  # tracing makes many objects, and few of them in cycles
@@ -77,3 +69,10 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _own_log():
+    """Let each test hear all: a page shows how to be told less."""
+    yield
+    logging.getLogger("resonax").setLevel(logging.NOTSET)
