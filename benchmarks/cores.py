@@ -20,7 +20,7 @@ from resonax.lanes import host_machine
 from resonax.lanes.compiled import load_function
 from resonax.lanes.emitter import Code
 from resonax.lanes.vectors import F32
-from resonax.simulation.network_lanes import count_threads
+from resonax.threads import count_threads
 
 SECONDS = 1.0
 WORK = 10_000_000  # vectors in a call, so that calls are few

@@ -169,7 +169,7 @@ def test_each_worker_sees_one_gpu():
 
 
 def see_threads(job, advance):
-    from resonax.simulation.network_lanes import count_threads
+    from resonax.threads import count_threads
 
     return count_threads(), [os.environ[f"{name}_NUM_THREADS"] for name in ("OMP", "OPENBLAS")]
 

@@ -25,6 +25,7 @@ from resonax.simulation.position_form import has_positions
 from resonax.simulation.schedule import BLOCK
 from resonax.simulation.training import Training
 from resonax.simulation.walk import Grid, Loop, cell_at
+from resonax.threads import count_threads
 
 __all__ = ["choose_steps", "fits_lanes", "step_in_lanes"]
 
@@ -122,7 +123,6 @@ def step_in_lanes(
     """Advance all cells by some blocks of steps; with ``record``, sum the distances up."""
     from resonax.lanes import host_machine
     from resonax.simulation.linear_blocks import GROUPS, scratch_size
-    from resonax.simulation.network_lanes import count_threads
 
     machine, (paths, cells), size = host_machine(), state.shift.shape, len(state.weights)
     lanes, threads = machine.lanes(double=False), count_threads()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -41,8 +40,9 @@ from resonax.simulation.walk import (
     has_diagonal_roots,
     vmap_cells,
 )
+from resonax.threads import count_threads
 
-__all__ = ["count_threads", "plan_networks", "run_lanes"]
+__all__ = ["plan_networks", "run_lanes"]
 
 _SLOTS = Slots(PROCESS, INPUT, CHOICE, NOISE, TEST, TEST_CHOICE)
 _MOST_COMPONENTS = 256  # of a mixture, which are tried one by one
@@ -199,20 +199,6 @@ def _folder() -> Path | None:
     """Return where compiled programs are kept: with those of jax."""
     kept = jax.config.jax_compilation_cache_dir  # pyrefly: ignore[missing-attribute]
     return Path(kept) / "lanes" if kept else None
-
-
-def count_threads() -> int:
-    """Return how many threads train networks: one for each core that this process may use.
-
-    ``OMP_NUM_THREADS`` sets another number, as it does for other libraries. Processes that share
-    the work are started with their share of the cores in it.
-    """
-    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if wanted.isdigit() and int(wanted):
-        return int(wanted)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class _Runner:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from fractions import Fraction
 
 import jax
@@ -21,12 +22,13 @@ from resonax.algebra import (
 )
 from resonax.dynamics import Map, Setting
 from resonax.programs import program
-from resonax.stability.cells import Advance, Values, chunks, take, tiles
+from resonax.stability.cells import Advance, Tile, Values, chunks, take, tiles
 from resonax.stability.products import EXPECTED, Product, multiply_tile
+from resonax.threads import count_threads
 
 __all__ = ["discrete_rates", "monodromy", "rates_by", "rational_period", "rational_periods"]
 
-_AHEAD = 8
+_AHEAD = 4  # tiles that wait for each thread
 _CHUNK = 1024
 _MAX_TURNS = 64
 _MAX_STEPS = 4096
@@ -84,19 +86,29 @@ def _products(setting: Setting, values: dict[str, Array], steps: Array) -> Scale
     return jax.vmap(lambda v, n: monodromy(setting.at(v), n, limit))(values, steps)
 
 
-def _tile_products(
+def _tile_logs(
     product: Product, setting: Setting, values: Values, steps: np.ndarray
-) -> Iterator[tuple[np.ndarray, Scaled]]:
-    """Yield the places of the cells of each tile, and their products.
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the places of the cells of each tile, and the logarithms of their radii.
 
-    A few tiles are handed over before the first is waited for: they run side by side.
+    Each thread takes tile by tile: jax hands programs of one thread to one core, one by one.
     """
-    ahead: deque[tuple[np.ndarray, Scaled]] = deque()
-    for tile in tiles(setting, values, steps, product.cells):
-        ahead.append((tile.places, on_the_cpu(multiply_tile)(setting, *tile[1:], product=product)))
-        if len(ahead) > _AHEAD:
-            yield ahead.popleft()
-    yield from ahead
+
+    @double_precision  # as seen by the thread that calls it
+    @on_the_cpu
+    def compute(tile: Tile) -> tuple[np.ndarray, np.ndarray]:
+        return tile.places, log_radii(multiply_tile(setting, *tile[1:], product=product))
+
+    made = tiles(setting, values, steps, product.cells)
+    yield compute(next(made))  # compiles what the threads run
+    ahead: deque[Future[tuple[np.ndarray, np.ndarray]]] = deque()
+    with ThreadPoolExecutor(threads := count_threads()) as pool:
+        for tile in made:
+            ahead.append(pool.submit(compute, tile))
+            if len(ahead) > _AHEAD * threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
 
 
 @double_precision
@@ -122,8 +134,8 @@ def rates_by(
     values, steps = rational_periods(setting, values)
     logs = np.full(len(steps), np.nan)
     if len(steps) > 1 and setting.size <= product.most:
-        for places, found in _tile_products(product, setting, values, steps):
-            logs[places] = log_radii(found)
+        for places, found in _tile_logs(product, setting, values, steps):
+            logs[places] = found
             if advance:
                 advance(np.unique(places[np.isfinite(logs[places])]).size)
     # What is left: many weights, one cell, or steps so large that a tile overflowed.
