@@ -175,17 +175,35 @@ def _step(
     momentum, alpha = numbers
     errors = [variable.get() for variable in now]
     places = range(len(now))
+    if code.is_arm:
+        inertia = [momentum * (errors[i] - then[i].get()) for i in places]
+        for i, slope in enumerate(_slopes_by_columns(code, hessian, errors)):
+            then[i].set(errors[i] + (-alpha).fma(slope, inertia[i]))
+        return
     for i in places:
         entries = [_everywhere(code, hessian, i * len(now) + j) for j in places]
         slope = entries[0].fma(errors[0], entries[1] * errors[1])  # as XLA's compiler fuses them
         for j in places[2:]:
             slope = entries[j].fma(errors[j], slope)
         inertia = errors[i] - then[i].get()
-        if code.is_arm:
-            move = (-alpha).fma(slope, momentum * inertia)
-        else:
-            move = momentum.fma(inertia, -(alpha * slope))
-        then[i].set(errors[i] + move)
+        then[i].set(errors[i] + momentum.fma(inertia, -(alpha * slope)))
+
+
+def _slopes_by_columns(code: Code, hessian: Any, errors: list[Vector]) -> list[Vector]:
+    r"""Return the sums :math:`\sum_jH_{ij}e_j` of all rows, each in the order of the columns.
+
+    One row after the other, each multiply-add would wait for the one before it: a processor looks
+    ahead over about two rows. Side by side, the sums of the other rows fill that time.
+    """
+    size = len(errors)
+
+    def entry(i: int, j: int) -> Vector:
+        return _everywhere(code, hessian, j * size + i)  # H is symmetric, and a column in one piece
+
+    sums = [entry(i, 1) * errors[1] for i in range(size)]  # as XLA's compiler fuses them
+    for j in (0, *range(2, size)):
+        sums = [entry(i, j).fma(errors[j], total) for i, total in enumerate(sums)]
+    return sums
 
 
 def _everywhere(code: Code, start: Any, place: int) -> Vector:
