@@ -12,12 +12,14 @@ for it wait for memory most of the time, it is formed here from the rows of its 
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 from llvmlite import ir
 
 from resonax.lanes.emitter import Code, Index, Memory, Variable
 from resonax.lanes.vectors import F32, I32, Vector
+from resonax.simulation.batches import factor_columns
 from resonax.simulation.linear_state import RANGE
 from resonax.simulation.schedule import BLOCK
 
@@ -38,7 +40,9 @@ def _filled(count: int, lanes: int) -> int:
     return -(-count // lanes) * lanes
 
 
-def write_block(size: int, rows: int, lanes: int, triple: str, *, record: bool) -> Code:
+def write_block(
+    size: int, rows: int, lanes: int, triple: str, *, record: bool, diagonal: bool = False
+) -> Code:
     """Return the function ``take_block`` for models of so many weights.
 
     Parameters
@@ -49,6 +53,8 @@ def write_block(size: int, rows: int, lanes: int, triple: str, *, record: bool) 
         Of the processor.
     record
         Whether the distances of the steps are summed up.
+    diagonal
+        Whether the coordinates of the inputs are independent, see `factor_columns`.
     """
     code = Code(lanes, F32, triple)
     given = code.function("take_block", WHOLE, REAL, ["entries"])
@@ -56,7 +62,7 @@ def write_block(size: int, rows: int, lanes: int, triple: str, *, record: bool) 
         held = _filled(size * size, lanes)
         with code.loop(given["paths"], GROUPS * lanes) as number:
             low: Index = given["first"] + number
-            _form(code, given, low, size, rows)
+            _form(code, given, low, size, factor_columns(size, rows, diagonal))
             with code.loop(GROUPS * lanes) as ahead:
                 path = low + ahead
                 start = code.move(given["scratch"].pointer, ahead * (BLOCK * held))
@@ -90,37 +96,55 @@ def _collect(code: Code, given: dict[str, Any], path: Index, size: int) -> None:
                     build.store(number, code.move(scratch, step * (size * size) + place))
 
 
-def _form(code: Code, given: dict[str, Any], low: Index, size: int, rows: int) -> None:
+def _form(code: Code, given: dict[str, Any], low: Index, size: int, columns: list[range]) -> None:
     """Form H of some groups of as many paths as there are lanes, all entries of a path together.
 
     The rows of a step lie a page or more apart from each other: a whole line of each is read.
     """
-    lanes, entries = code.lanes, _table(code, given)
+    lanes, entries, rows = code.lanes, _table(code, given), len(columns)
     held, count = _filled(size * size, lanes), rows * size
     whole = given["scratch"].at(GROUPS * BLOCK * held)  # of a step, lanes hold paths
     factors = whole.at(held)
     scales = given["scale"]._replace(stride=1)
+    for place in range(columns[0].stop, size):  # the bias
+        for row, group in itertools.product(range(rows), range(GROUPS)):
+            number = code.constant(0.0 if row else 1.0, F32)
+            factors.store(group * count + row * size + place, number)
     with code.loop(BLOCK) as step:
-        with code.loop(count) as number:
-            entry = code.builder.load(code.move(entries, number))
-            line = Memory(code, entry, 1).at(step * given["all_paths"] + low)
-            for group in range(GROUPS):
-                factors.store(number + group * count, line.load(group * lanes))
+        first = 0
+        for row, own in enumerate(columns):
+            with code.loop(len(own)) as number:
+                entry = code.builder.load(code.move(entries, number + first))
+                line = Memory(code, entry, 1).at(step * given["all_paths"] + low)
+                place = number + (row * size + own.start)
+                for group in range(GROUPS):
+                    factors.store(place + group * count, line.load(group * lanes))
+            first += len(own)
         with code.loop(GROUPS) as group:
             factor, scale = factors.at(group * count), scales.load(low + group * lanes)
-            with code.loop(size) as i, code.loop(i + 1) as j:
-                pairs = [[factor.load(place + r * size) for place in (i, j)] for r in range(rows)]
-                total = pairs[0][0].fma(pairs[0][1], pairs[1][0] * pairs[1][1])
-                for one, other in pairs[2:]:
-                    total = one.fma(other, total)
-                for place in (i * size + j, j * size + i):
-                    whole.store(place, total * scale)
+            for j in range(size):
+                _form_column(factor, whole, scale, j, size, columns)
             with code.loop(held, lanes) as place:
                 vectors = [whole.load(place + lane) for lane in range(lanes)]
                 for lane, vector in enumerate(_transposed(code, vectors)):
                     path = group * lanes + lane
                     row = given["scratch"]._replace(stride=1).at((path * BLOCK + step) * held)
                     row.store(place, vector)
+
+
+def _form_column(
+    factor: Memory, whole: Memory, scale: Vector, j: int, size: int, columns: list[range]
+) -> None:
+    """Form the entries of a column of H from the diagonal on, and those of its row."""
+    some = [row for row, own in enumerate(columns) if own.start <= j]  # the others have 0 there
+    left = [factor.load(row * size + j) for row in some]
+    with factor.code.loop(size - j) as number:
+        right = [factor.load(number + (row * size + j)) for row in some]
+        total = right[0].fma(left[0], right[1] * left[1])
+        for one, other in zip(right[2:], left[2:], strict=True):
+            total = one.fma(other, total)
+        for place in (number * size + (j * size + j), number + (j * size + j)):
+            whole.store(place, total * scale)
 
 
 def _transposed(code: Code, vectors: list[Vector]) -> list[Vector]:

@@ -19,12 +19,13 @@ import numpy as np
 from jax import Array
 
 from resonax.programs import program
+from resonax.simulation.batches import factor_columns
 from resonax.simulation.linear import draw_block, step_linear
 from resonax.simulation.linear_state import LinearState, add_distances
 from resonax.simulation.position_form import has_positions
 from resonax.simulation.schedule import BLOCK
 from resonax.simulation.training import Training
-from resonax.simulation.walk import Grid, Loop, cell_at
+from resonax.simulation.walk import Grid, Loop, cell_at, has_diagonal_roots
 from resonax.threads import count_threads
 
 __all__ = ["choose_steps", "fits_lanes", "step_in_lanes"]
@@ -94,14 +95,23 @@ def _numbers(training: Training, grid: Grid) -> tuple[Array, Array, Array]:
 
 @functools.partial(program, static=("loop",))
 def _draw(
-    training: Training, grid: Grid, process: Any, first: Array, inputs: Any, *, loop: Loop
+    training: Training,
+    grid: Grid,
+    process: Any,
+    first: Array,
+    inputs: Any,
+    *,
+    loop: Loop,
 ) -> tuple[Any, tuple[Array, ...]]:
     """Return the processes after a block of steps, and the entries of H, (steps, paths) each.
 
-    Without ``loop.gram`` they are those of the factor of H, row by row. ``inputs`` are the normal
-    numbers that were drawn for it, or None.
+    Without ``loop.gram`` they are those of the factor of H that `factor_columns` names, row by row.
+    ``inputs`` are the normal numbers that were drawn for it, or None.
     """
     process, (drawn, _) = draw_block(training, grid, loop, process, first, None, inputs)
+    if not loop.gram:
+        columns = factor_columns(training.size, len(drawn), has_diagonal_roots(training.process))
+        drawn = [[row[j] for j in own] for row, own in zip(drawn, columns, strict=True)]
     return process, tuple(entry[:, :, 0] for entry in jax.tree.leaves(drawn))
 
 
@@ -149,7 +159,7 @@ def step_in_lanes(
     arrays = [weights, before, shift := spread(state.shift), spread(momentum), spread(alpha)]
     arrays += [np.asarray(scale), total := spread(state.total)]
     places = [array.ctypes.data for array in arrays]
-    take_block = _compiled(size, rows, record)
+    take_block = _compiled(size, rows, record, has_diagonal_roots(training.process))
     least = GROUPS * lanes if forms else 1
     part = -(-paths // (threads * _PARTS * least)) * least
     parts = [(low, min(part, paths - low)) for low in range(0, paths, part)]
@@ -199,12 +209,13 @@ def step_in_lanes(
 
 
 @functools.cache
-def _compiled(size: int, rows: int, record: bool) -> Callable[..., None]:
+def _compiled(size: int, rows: int, record: bool, diagonal: bool) -> Callable[..., None]:
     """Return the function that takes a block of steps of models with so many weights."""
     from resonax.lanes.compiled import load_function
     from resonax.lanes.machine import host_machine
     from resonax.simulation.linear_blocks import REAL, WHOLE, write_block
 
     machine = host_machine()
-    code = write_block(size, rows, machine.lanes(double=False), machine.triple, record=record)
+    lanes = machine.lanes(double=False)
+    code = write_block(size, rows, lanes, machine.triple, record=record, diagonal=diagonal)
     return load_function("take_block", code, len(WHOLE), len(REAL) + 1)
