@@ -32,7 +32,7 @@ from resonax.simulation.linear_state import (
     widened,
 )
 from resonax.simulation.position_form import position_form
-from resonax.simulation.random_numbers import BEGINNING, list_numbers, normals, uniforms
+from resonax.simulation.random_numbers import BEGINNING, normals, uniforms
 from resonax.simulation.schedule import BLOCK
 from resonax.simulation.training import Training
 from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, shuffled_laws, vmap_cells, walk
@@ -221,13 +221,14 @@ def draw_block(
 ) -> tuple[Any, Any]:
     """Return the state of the processes after a block of steps, and its gradients.
 
-    ``inputs`` are the normal numbers of the inputs, where they are drawn already.
+    ``inputs`` are the normal numbers of the inputs, (numbers, steps, paths), where they are drawn
+    already.
     """
     needs = loop.needs(training.process)
     steps = first + jnp.arange(BLOCK)
     draws = draw(grid.keys, steps, needs)
     if inputs is not None:
-        draws = draws._replace(input=list_numbers(inputs, needs.input))
+        draws = draws._replace(input=[inputs[place] for place in range(needs.input)])
     state, laws = walk(training, grid, loop, state, steps, draws.process, still)
     return state, gradients(training, grid, loop, laws, draws)
 

@@ -19,15 +19,13 @@ from resonax.lanes.machine import host_machine
 from resonax.lanes.random_numbers import GROUP, uniform_pair
 from resonax.lanes.vectors import F32, I32, Vector
 from resonax.simulation.batches import INPUT
-from resonax.simulation.random_numbers import PARTS
 from resonax.simulation.schedule import BLOCK
 
 __all__ = ["NormalsAhead", "write_normals"]
 
-_WHOLE = ["first", "pairs", "all_pairs", "paths", "step", "slot"]
+_WHOLE = ["first", "pairs", "paths", "step", "slot"]
 _REAL, _WORDS = ["numbers"], ["keys", "more_keys"]
 _AT_ONCE = 6  # pairs of numbers that a job draws
-_STEPS = BLOCK // PARTS
 _ROOT_HALF = 0.70710677
 
 
@@ -49,12 +47,12 @@ class NormalsAhead:
     def __init__(self, keys: np.ndarray, count: int, first: int) -> None:
         self._keys = [np.ascontiguousarray(keys[:, place]) for place in range(2)]
         self._first, self._pairs = first, (count + 1) // 2
-        shape = PARTS, self._pairs, _STEPS, len(keys)
+        shape = 2 * self._pairs, BLOCK, len(keys)
         # Aligned: jax copies what begins elsewhere.
-        self._stored = [aligned_zeros(shape, np.complex64) for _ in range(2)]
+        self._stored = [aligned_zeros(shape, np.float32) for _ in range(2)]
 
     def numbers(self, block: int) -> np.ndarray:
-        """Return the numbers of a block, in pairs, as `random_numbers.normals` stores them."""
+        """Return the numbers of a block, (numbers of a step or one more, steps, paths)."""
         return self._stored[block % 2]
 
     def jobs(self, block: int) -> list[Callable[[], None]]:
@@ -65,7 +63,7 @@ class NormalsAhead:
         def draw(first: int) -> None:
             count = min(_AT_ONCE, self._pairs - first)
             paths = stored.shape[-1]
-            _compiled()(first, count, self._pairs, paths, step, INPUT // 2, *places)
+            _compiled()(first, count, paths, step, INPUT // 2, *places)
 
         return [functools.partial(draw, first) for first in range(0, self._pairs, _AT_ONCE)]
 
@@ -80,26 +78,23 @@ def _compiled() -> Callable[..., None]:
 def write_normals(lanes: int, triple: str) -> Code:
     """Return the function ``draw_normals``, which draws some pairs of numbers of a block.
 
-    They lie as `random_numbers.normals` stores them: (parts, pairs, steps of a part, paths, 2).
+    They lie as (2 pairs, steps, paths): each number is an array of its own, which XLA reads whole
+    vectors of, unlike the parts of complex numbers.
     """
     width = lanes * GROUP
     code = Code(width, F32, triple)
     given = code.function("draw_normals", _WHOLE, _REAL, _WORDS)
     keys = [given[name]._replace(stride=1) for name in _WORDS]
-    with code.loop(PARTS) as part, code.loop(given["pairs"]) as number, code.loop(_STEPS) as step:
+    numbers = given["numbers"]._replace(stride=1)
+    with code.loop(given["pairs"]) as number, code.loop(BLOCK) as step:
         pair: Index = given["first"] + number
-        now, slot = given["step"] + part * _STEPS + step, given["slot"] + pair
-        counter = code.splat(now, width), code.splat(slot, width)
-        row = ((part * given["all_pairs"] + pair) * _STEPS + step) * given["paths"]
+        counter = code.splat(given["step"] + step, width), code.splat(given["slot"] + pair, width)
+        rows = [(pair * (2 * BLOCK) + odd * BLOCK + step) * given["paths"] for odd in range(2)]
         with code.loop(given["paths"], width) as path:
             length, turns = uniform_pair((keys[0].load(path), keys[1].load(path)), counter)
             radius = (_log(length) * -2.0).intrinsic("sqrt")
-            cosine, sine = ((radius * one).value for one in cos_sin(turns))
-            places = [place for lane in range(width) for place in (lane, width + lane)]
-            both = code.builder.shuffle_vector(cosine, sine, code.words(places).value)
-            start = code.move(given["numbers"].pointer, (row + path) * 2)
-            kind = both.type.as_pointer()
-            code.builder.store(both, code.builder.bitcast(start, kind)).align = 4
+            for row, one in zip(rows, cos_sin(turns), strict=True):
+                numbers.store(row + path, radius * one)
     code.end()
     return code
 
