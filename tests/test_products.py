@@ -110,6 +110,18 @@ def test_every_cell_is_in_a_row_of_its_own_law(count, laws, size, seed):
     assert (np.diff(np.concatenate([tile.steps for tile in made])) >= 0).all()
 
 
+def test_rates_do_not_depend_on_the_number_of_threads(monkeypatch):
+    setting = rx.Setting(rx.Sinusoid(period=9), rx.heavy_ball(0.1, 0.9))
+    values = {"period": np.repeat(np.arange(2.0, 62.0), 20), "momentum": np.tile([0.5, 0.9], 600)}
+    found, told = [], []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        found.append(mean_square_rates(setting, values, told.append))
+    np.testing.assert_array_equal(*found)
+    assert sum(told) == 2 * 1200
+    assert len(told) > 2 * 3  # tiles, more than one for each thread
+
+
 def test_maps_of_other_numbers_compile_nothing(caplog):
     def draw(period, lr, count):
         setting = rx.Setting(rx.Sinusoid(period=period), rx.heavy_ball(lr, 0.9), batch=4)
