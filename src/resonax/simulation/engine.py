@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from threading import Lock
 from typing import NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from resonax.checks import ArgumentError, check_whole
 from resonax.learners import Linear, Momentum, Network
 from resonax.processes import Recorded
+from resonax.simulation.column_parts import cut_columns, jax_threads, map_parts
 from resonax.simulation.linear import begin_linear
 from resonax.simulation.linear_lanes import choose_steps
 from resonax.simulation.linear_state import log_distance
@@ -28,7 +29,6 @@ __all__ = ["Responses", "simulate"]
 
 MOST_WEIGHTS = 24
 _FEW_WEIGHTS = 6  # up to here an array for each weight is as fast
-_LANES = 64  # the number of paths is filled up to a multiple of this
 MOST_INPUTS = 2**18  # of a network in one step, in all coordinates: each has its slot
 
 
@@ -98,44 +98,48 @@ def simulate(
     >>> (found.rate.mean(axis=2) > 0).tolist()  # the tongue reaches down to 0.966
     [[False, True]]
     """
-    asked = _Request(
-        training,
-        _vectors("columns", columns),
-        _vectors("shared", shared or {}),
-        runs,
-        steps,
-        window,
-        lanes,
-    )
+    vectors = _vectors("columns", columns), _vectors("shared", shared or {})
+    asked = _Request(training, *vectors, runs, steps, window, lanes)
     check_whole("seed", seed, low=0, high=2**63 - 1)
     _check(asked)
-    count = _length(asked.columns)
+    count = len(next(iter(asked.columns.values())))
     names = np.arange(count) if labels is None else np.asarray(labels)
     if names.shape != (count,) or names.dtype.kind not in "iu" or np.any(names < 0):
         raise ArgumentError("labels must be whole numbers of at least 0, one for each column")
     if not shared:
         alone = next(name for name in ("start", "noise", "batch") if name not in columns)
         asked = asked._replace(shared={alone: np.full(1, getattr(training, alone))})
-    found = [np.empty((count, _length(asked.shared), runs)) for _ in range(3)]
+    shape = (count, len(next(iter(asked.shared.values()))), runs)
+    found = [np.empty(shape) for _ in range(3)]
     # How a column is computed depends on itself alone: a part of a grid gives the same bits.
     still = asked.columns.get("period", np.ones(count)) == 0
     kinds = np.stack([still, asked.columns.get("batch", np.zeros(count))], axis=1)
-    telling = threading.Lock()  # one at a time tells of its progress
+    telling = Lock()  # one at a time tells of its progress
 
     def run_kind(kind: np.ndarray) -> None:
         chosen, ordered = np.flatnonzero((kinds == kind).all(axis=1)), not kind[0]
-        part = {name: array[chosen] for name, array in asked.columns.items()}
-        if not ordered:
-            part["period"] = np.full(len(chosen), 2.0)  # not used, but it must be a period
+        loop = _loop(asked.of_columns(chosen), ordered, bool(shared))
+        # Networks, and models of many weights, share their steps out among threads themselves.
+        is_alone = loop.wide or isinstance(training.model, Network)
+        parts, paths = cut_columns(chosen, runs, most=1 if is_alone else jax_threads())
+        map_parts(functools.partial(run_columns, loop, paths, Lock()), parts)
+
+    def run_columns(
+        loop: Loop, paths: int, beginning: Lock, chosen: np.ndarray, go_on: Callable[[], None]
+    ) -> None:
+        part = asked.of_columns(chosen)
+        if not loop.ordered:  # not used, but it must be a period
+            part.columns["period"] = np.full(len(chosen), 2.0)
 
         def tell(share: float) -> None:
+            go_on()
             with telling:
                 if advance:
                     advance(len(chosen) / count * share)
 
+        keys = path_keys(seed, names[chosen], runs)
         with jax.enable_x64(double):
-            keys = path_keys(seed, names[chosen], runs)
-            results = _run(asked._replace(columns=part), keys, ordered, bool(shared), tell)
+            results = _run(part, keys, loop, paths, beginning, tell)
         for whole, values in zip(found, results, strict=True):
             whole[chosen] = values
 
@@ -159,15 +163,15 @@ class _Request(NamedTuple):
         """Numbers that vary, in columns or inside them."""
         return {**self.columns, **self.shared}
 
+    def of_columns(self, chosen: np.ndarray) -> _Request:
+        """Return the same of some columns."""
+        return self._replace(columns={name: of[chosen] for name, of in self.columns.items()})
+
     def largest(self, name: str) -> float:
         """Return the largest value of a number, whether or not it varies."""
         own = getattr(self.training, name, None)
         own = getattr(self.training.optimizer, name, 0.0) if own is None else own
         return float(np.max(self.values.get(name, own)))
-
-
-def _length(values: Mapping[str, np.ndarray]) -> int:
-    return len(next(iter(values.values())))
 
 
 def _vectors(name: str, values: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
@@ -249,15 +253,11 @@ def _loop(asked: _Request, ordered: bool, share_paths: bool) -> Loop:
 
 
 def _run(
-    asked: _Request, keys: np.ndarray, ordered: bool, share_paths: bool, advance: Advance
+    asked: _Request, keys: np.ndarray, loop: Loop, paths: int, beginning: Lock, advance: Advance
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Run cells that one compiled loop serves."""
+    """Run cells that one compiled loop serves, filled up to so many paths."""
     training, columns, shared, runs, steps, window, _ = asked
-    loop = _loop(asked, ordered, share_paths)
-    # Vectorised code rounds the last few numbers of an array, which do not fill a vector, another
-    # way: copies of the last path fill it up, so that no result depends on their number.
-    paths = len(keys)
-    filled = np.minimum(np.arange(-(-paths // _LANES) * _LANES), paths - 1)
+    filled, paths = np.minimum(np.arange(paths), len(keys) - 1), len(keys)
     real = jax.dtypes.canonicalize_dtype(float)
     grid = Grid(
         *jax.device_put(
@@ -278,9 +278,11 @@ def _run(
         logs = run_networks(training, grid, loop, paths, steps, window, advance, asked.lanes)
     else:
         step_blocks = choose_steps(training, grid, loop, asked.lanes)
-        state = begin_linear(training, grid, loop=loop)
-        start = log_distance(state, steps=0)
         measure = functools.partial(log_distance, steps=window)
+        with beginning:  # one thread compiles what the others then find
+            state = begin_linear(training, grid, loop=loop)
+            start = log_distance(state, steps=0)
+            state = state if loop.wide else step_blocks(state, 0, 0, False)
         logs = [start, *run_windows(state, step_blocks, measure, steps, window, advance)]
     begin, middle, end = (
         np.asarray(log, float)[:paths].reshape(paths // runs, runs, -1).swapaxes(1, 2)

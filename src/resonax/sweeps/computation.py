@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError
 from resonax.executors.executor import Advance
+from resonax.idle import do_when_idle
 from resonax.labels import versions
 from resonax.results import Place, Store
 from resonax.sweeps.experiment import Arrays, Experiment
 from resonax.sweeps.regions import is_box, join_regions, split_arrays
+from resonax.sweeps.stored_results import StoredResults
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -147,8 +150,16 @@ class Computation:
             advance(1 / self.tasks)
             return
         found: Arrays = {}
-        for part in range(len(self.experiment.parts)):
-            found |= self.compute([number], part, advance)[number]
+        left = deque(range(1, len(self.experiment.parts)))
+
+        def compute_next() -> None:
+            found.update(self.compute([number], left.popleft(), advance)[number])
+
+        # Theory needs nothing of the simulation: it is computed where this thread would wait.
+        with do_when_idle([compute_next] * len(left)):
+            found.update(self.compute([number], 0, advance)[number])
+        while left:
+            compute_next()
         self._store.write(self._store.tasks[number], found)
 
     def _discard(self) -> None:
@@ -164,13 +175,14 @@ class Computation:
             cells += int((rate == rate).sum())  # not nan
         return grow, cells
 
+    @property
+    def results(self) -> StoredResults:
+        """What is stored, to be read by any process."""
+        return StoredResults(self._store, self.experiment.labels)
+
     def load(self, names: Iterable[str] | None = None, most: int | None = None) -> xr.Dataset:
         """Return what is stored, with the labels of its panels; it must be complete.
 
         ``names`` and ``most`` are those of `Store.load`: of many results, what is needed.
         """
-        dataset, labels = self._store.load(names, most), self.experiment.labels
-        if labels:
-            words = [labels.get(str(name), str(name)) for name in dataset.panel.values]
-            dataset = dataset.assign_coords(label=("panel", words))
-        return dataset
+        return self.results.load(names, most)

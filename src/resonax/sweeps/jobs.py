@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -112,14 +113,16 @@ def do(job: Job, advance: Advance) -> Done:
     What a person can mend, a setting or a full disk, is raised: it would be the same for all.
     """
     advance(0.0)  # it has begun
+    telling = threading.Lock()  # simulation and theory may be computed by threads of their own
     began, failures, found = time.perf_counter(), [], {}
     computation, out = job.computation, job.computation.folder.parent
     device = computation.device if job.on_device else "cpu"
     with chosen_device(device), signs_of_life(out, job.id) as sign:
 
         def tell(share: float) -> None:
-            sign.share += share * computation.tasks
-            advance(share)
+            with telling:
+                sign.share += share * computation.tasks
+                advance(share)
 
         if not job.tasks and job.finish:
             job.finish(computation)

@@ -1,0 +1,96 @@
+"""Columns that threads share: the same bits in any part, errors and interrupts end all of them."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import resonax as rx
+from resonax.idle import do_when_idle
+from resonax.simulation.column_parts import Stopped, cut_columns, map_parts
+
+TRAINING = rx.Training(rx.Sinusoid(period=22.0), rx.heavy_ball(0.01, 0.95), batch=20)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 16])
+@pytest.mark.parametrize("count", [1, 2, 13, 64, 100, 101])
+def test_parts_hold_every_column_once_and_are_filled_up_alike(count, most):
+    parts, paths = cut_columns(np.arange(count), 10, most)
+    assert np.concatenate(parts).tolist() == list(range(count))
+    assert len(parts) <= most
+    assert all(10 * len(part) <= paths for part in parts)
+    assert paths % 64 == 0
+    assert len(parts) * paths <= 1.25 * (10 * count + 63)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_threads_give_the_bits_of_one(monkeypatch, double):
+    axes = {"period": [0.0, *np.linspace(20, 60, 26)]}, {"momentum": np.linspace(0.9, 0.99, 5)}
+    found = []
+    for threads in ("1", "2"):
+        monkeypatch.setenv("PJRT_NPROC", threads)
+        shares: list[float] = []
+        settings = {"runs": 5, "steps": 80, "window": 20, "double": double}
+        found.append(rx.simulate(TRAINING, *axes, **settings, advance=shares.append))
+        assert sum(shares) == pytest.approx(1.0)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_first_thread_waits_with_what_is_to_be_done():
+    both, done = threading.Barrier(2, timeout=60), []
+    begun = threading.Event()
+
+    def part(number, go_on):
+        both.wait()  # or it would not pass: they run at once
+        begun.wait(60)
+        go_on()
+        done.append(number)
+
+    with do_when_idle([begun.set, lambda: None]):
+        map_parts(part, [1, 2])
+    assert sorted(done) == [1, 2]
+
+
+def test_an_error_of_a_part_ends_the_others():
+    failed = threading.Event()
+    ended = []
+
+    def part(number, go_on):
+        if number == 2:
+            failed.set()
+            raise ValueError("broken")
+        failed.wait(60)
+        try:
+            for _ in range(10**6):
+                go_on()
+                threading.Event().wait(0.001)
+        except Stopped:
+            ended.append(number)
+            raise
+
+    with pytest.raises(ValueError, match="broken"):
+        map_parts(part, [1, 2])
+    assert ended == [1]
+
+
+def test_an_interrupt_of_the_caller_ends_all_parts():
+    ended = []
+
+    def part(number, go_on):
+        try:
+            while True:
+                go_on()
+                threading.Event().wait(0.001)
+        except Stopped:
+            ended.append(number)
+            raise
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), do_when_idle([interrupt]):
+        map_parts(part, [1, 2])
+    assert sorted(ended) == [1, 2]
