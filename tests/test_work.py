@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -134,18 +133,6 @@ def test_a_limit_needs_a_worker_that_can_be_replaced():
     with start_executor(1, limit=5.0) as executor:
         assert executor.workers == 1
         assert type(executor).__name__ == "Workers"
-
-
-@pytest.mark.parametrize(("one_thread", "threads"), [(True, "1"), (False, None)])
-def test_one_process_may_compute_by_one_thread(one_thread, threads, monkeypatch):
-    monkeypatch.delenv("PJRT_NPROC", raising=False)
-    monkeypatch.delitem(sys.modules, "jax")  # as if nothing had used it yet
-    seen = []
-    with start_executor(
-        1, lambda: seen.append(os.environ.get("PJRT_NPROC")), one_thread=one_thread
-    ):
-        assert seen == [threads]
-    assert "PJRT_NPROC" not in os.environ
 
 
 def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path, monkeypatch, capsys):

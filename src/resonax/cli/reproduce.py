@@ -17,7 +17,7 @@ from resonax.checks import ArgumentError, check_whole
 from resonax.cli.cache import has_programs
 from resonax.cli.claims import show_claims
 from resonax.cli.dry_run import say_sample
-from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
+from resonax.cli.running import draw, draw_elsewhere, figure_path, holding, progress_bars, say_done
 from resonax.cli.show import show_line
 from resonax.cli.work import Work, check_work, started
 from resonax.executors.executor import Executor, Serial
@@ -41,12 +41,11 @@ __all__ = ["reproduce"]
 _LIBRARIES = "resonax.cli.paper_libraries"
 _BESIDE, _LATER = "resonax.cli.libraries", "resonax.cli.figure_libraries"
 _OWNED = "resonax.cli.device_libraries"
-# What a process that makes a figure alone needs after its simulation, in the order of its use. dask
-# is loaded by xarray where it is installed.
-_AFTER = (
-    *("scipy.special", "pandas", "xarray", "scipy.linalg", "dask.base", "dask.array"),
-    *("matplotlib.axes", "matplotlib.figure", "resonax.figures", _LATER, "resonax.reports.claims"),
-)
+# What a process that makes a figure alone needs beside its simulation: theory; figures, which a
+# helper draws where it can; and the report. dask is loaded by xarray where it is installed.
+_THEORY = ("scipy.special", "pandas", "xarray", "scipy.linalg", "dask.base", "dask.array")
+_FIGURES = ("matplotlib.axes", "matplotlib.figure", "resonax.figures", _LATER)
+_REPORT = ("resonax.reports.claims",)
 
 
 def reproduce(
@@ -89,7 +88,7 @@ def reproduce(
         describe=partial(describe_device, device),
         compiles=not has_programs(),
         meanwhile=_load_reports,
-        one_thread=usual < 2,
+        afterwards=(*_THEORY, *_FIGURES),
     )
     with holding(out, is_shared=work.part is not None):
         words = f"{count} of the paper's {len(EXPERIMENTS)} figures, {scale} scale, into {out}"
@@ -105,6 +104,7 @@ def reproduce(
                 data[name] = dataset
                 judge(experiments, data, judged)
 
+            helper = getattr(executor, "helper", None)
             _, name = find_device(executor, device)
             with progress_bars() as progress:
                 outcomes = run_experiments(
@@ -116,7 +116,7 @@ def reproduce(
                     executor=executor,
                     shard=work.part,
                     progress=progress,
-                    finish=draw,
+                    finish=partial(draw_elsewhere, helper) if helper else draw,
                     done=say_done,
                     read=read,
                 )
@@ -143,7 +143,10 @@ def _chosen(ids: tuple[str, ...], scale: str, networks: bool) -> list[Experiment
 
 def _loaders(executor: Executor) -> list[Callable[[], None]]:
     """Return what loads libraries, one by one, while this process waits for its simulation."""
-    return [partial(_load, name) for name in _AFTER] if isinstance(executor, Serial) else []
+    if not isinstance(executor, Serial):
+        return []
+    names = (*_THEORY, *(() if executor.helper else _FIGURES), *_REPORT)
+    return [partial(_load, name) for name in names]
 
 
 def _load(name: str) -> None:

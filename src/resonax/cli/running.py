@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import (
@@ -22,11 +22,22 @@ from resonax.executors.interrupts import clean_up_on_exit, defer_interrupts
 from resonax.results import Place, Remote, clear, locked, make_folder
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.figure import Figure
 
+    from resonax.executors.helper import Helper
     from resonax.sweeps.computation import Computation
+    from resonax.sweeps.stored_results import StoredResults
 
-__all__ = ["draw", "figure_path", "holding", "progress_bars", "save_figures", "say_done"]
+__all__ = [
+    "draw",
+    "draw_elsewhere",
+    "figure_path",
+    "holding",
+    "progress_bars",
+    "save_figures",
+    "say_done",
+]
 
 
 @contextlib.contextmanager
@@ -115,14 +126,35 @@ def save_figures(figure: Figure, out: Place, name: str) -> None:
     save_figure(figure, figure_path(out, name, dark=True))
 
 
+class Drawing(NamedTuple):
+    """What is needed to draw an experiment: less than to compute it, so that jax is not loaded."""
+
+    results: StoredResults
+    draw: Callable[[xr.Dataset], Figure] | None
+    out: Place
+    id: str
+
+
 def draw(computation: Computation) -> None:
     """Draw an experiment from what is stored."""
+    _draw(_drawing(computation))
+
+
+def draw_elsewhere(helper: Helper, computation: Computation) -> None:
+    """Let another process do so."""
+    helper.call(_draw, _drawing(computation))
+
+
+def _drawing(computation: Computation) -> Drawing:
+    experiment, out = computation.experiment, computation.folder.parent
+    return Drawing(computation.results, experiment.draw, out, experiment.id)
+
+
+def _draw(asked: Drawing) -> None:
     from resonax.figures import drawn_part, plot_sweep
 
-    experiment, out = computation.experiment, computation.folder.parent
+    results, layout = asked.results, asked.results.store.layout
     figure = (
-        experiment.draw(computation.load())
-        if experiment.draw
-        else plot_sweep(computation.load(*drawn_part(experiment.layout)))
+        asked.draw(results.load()) if asked.draw else plot_sweep(results.load(*drawn_part(layout)))
     )
-    save_figures(figure, out, experiment.id)
+    save_figures(figure, asked.out, asked.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -126,7 +126,7 @@ def started(
     later: str = "",
     owned: str = "",
     meanwhile: Callable[[], Any] | None = None,
-    one_thread: bool = False,
+    afterwards: Sequence[str] = (),
 ) -> Iterator[Executor]:
     """Give the executor that was asked for; all that work call ``prepare`` first.
 
@@ -140,7 +140,7 @@ def started(
         ``cpu``, ``gpu`` or None.
     task_bytes
         What a task takes of the memory of a GPU, if it computes on one from begin to end.
-    prepare, libraries, later, owned, meanwhile, one_thread
+    prepare, libraries, later, owned, meanwhile, afterwards
         Those of `start_executor`.
     beside
         In place of ``libraries`` where some processes own the GPUs: those beside them begin at
@@ -182,6 +182,6 @@ def started(
         later=later,
         owned=owned,
         meanwhile=meanwhile,
-        one_thread=one_thread,
+        afterwards=afterwards,
     ) as executor:
         yield executor

@@ -36,6 +36,7 @@ from resonax.checks import ResonaxError
 from resonax.executors.executor import Serial
 from resonax.executors.garbage import collect_rarely
 from resonax.executors.gpus import GRAPHS
+from resonax.executors.helper import start_helper
 from resonax.executors.interrupts import defer_interrupts
 from resonax.executors.workers import Worker, Workers
 
@@ -213,22 +214,23 @@ def start_executor(
     later: str = "",
     owned: str = "",
     meanwhile: Callable[[], Any] | None = None,
-    one_thread: bool = False,
+    afterwards: Sequence[str] = (),
 ) -> Iterator[Workers | Serial]:
     """Give an executor of so many processes, or of this one; all that work call ``prepare`` first.
 
     The caller does so too, at the same time. Those that own a device call ``describe`` as well,
     which begins to use it, and then load the module ``owned`` while they wait. ``meanwhile`` is
-    called by this process beside the first jobs. With ``one_thread`` jax has one where this process
-    does the jobs itself. The rest is that of `worker_processes`.
+    called by this process beside the first jobs. Where this process does the jobs itself, a helper
+    loads the modules ``afterwards``. The rest is that of `worker_processes`.
     """
     if processes < 2 and limit is None:
-        # Threads of jax would wait for each other in every step of a simulation, longer than a step
-        # takes.
-        is_first = one_thread and "jax" not in sys.modules  # which reads it when it begins
-        with _environment({THREADS[0]: "1"} if is_first else {}):
+        if not afterwards or count_cores() < 2:
             prepare()
             yield Serial()
+            return
+        with start_helper(lambda context: _start(context, 0, {}), afterwards) as helper:
+            prepare()
+            yield Serial(helper)
         return
     # On a GPU every process takes the memory it needs, and not three quarters of all.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

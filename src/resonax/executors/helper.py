@@ -1,0 +1,86 @@
+"""A second process beside one that does jobs itself: for what comes after them, such as figures.
+
+It is a copy of this process, made before jax or any thread is there, and loads libraries while this
+one loads jax. What it is asked for, this process does itself where the other has ended.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+from resonax.executors.executor import Advance
+from resonax.executors.interrupts import defer_interrupts
+from resonax.executors.workers import Worker
+
+__all__ = ["Helper", "Start", "start_helper"]
+
+J = TypeVar("J")
+Start = Callable[[Any], Worker]
+
+
+def _load(modules: Sequence[str], _: Advance) -> None:
+    for name in modules:
+        with suppress(ImportError):  # such as dask, which xarray loads where it is installed
+            importlib.import_module(name)
+
+
+def _call(asked: tuple[Callable[[Any], Any], Any], _: Advance) -> Any:
+    function, given = asked
+    return function(given)
+
+
+class Helper:
+    """Calls functions in another process, one at a time."""
+
+    def __init__(self, worker: Worker, modules: Sequence[str]) -> None:
+        self._worker = worker
+        worker.give(_load, modules)
+        self._answers = 1  # that are to come
+
+    def call(self, function: Callable[[J], Any], given: J) -> Any:
+        """Return what a function gives; both are sent to the other process."""
+        self._worker.give(_call, (function, given))
+        self._answers += 1
+        while True:
+            try:
+                kind, content = self._worker.pipe.recv()
+            except (EOFError, ConnectionError):  # it was ended from outside
+                return function(given)
+            if kind == "share":
+                continue
+            self._answers -= 1
+            if self._answers:
+                continue
+            if kind == "failed":
+                raise content
+            return content
+
+
+@contextmanager
+def start_helper(start: Start, modules: Sequence[str]) -> Iterator[Helper | None]:
+    """Give a helper that loads some modules at once; None where a process cannot be copied.
+
+    ``start`` starts a worker, given how processes are made.
+    """
+    if sys.platform != "linux" or "jax" in sys.modules:
+        yield None
+        return
+    with defer_interrupts():
+        # One from the keyboard reaches all processes: the helper inherits that it is blocked.
+        old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            worker = start(multiprocessing.get_context("fork"))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, old)
+    try:
+        yield Helper(worker, modules)
+    finally:
+        worker.process.kill()
+        worker.process.join()
+        worker.pipe.close()

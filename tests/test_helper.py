@@ -1,0 +1,59 @@
+"""A helper: a copy of a process that has not loaded jax, which calls functions for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from resonax.executors.helper import start_helper
+
+# A process without jax, which has a helper; it says what the helper answers.
+PROGRAM = """
+import os, signal, sys
+from resonax.checks import ArgumentError
+from resonax.executors.processes import start_executor
+
+def where(sign):
+    return f"{sign} {'helper' if os.getpid() != OWN else 'here'} {'decimal' in sys.modules}"
+
+def fail(words):
+    raise ArgumentError(words)
+
+OWN = os.getpid()
+with start_executor(1, afterwards=["there_is_no_such_module", "decimal"]) as executor:
+    helper = executor.helper
+    print(helper.call(where, "one"), flush=True)
+    try:
+        helper.call(fail, "mended")
+    except ArgumentError as error:
+        print(error, flush=True)
+    print(helper.call(where, "two"), flush=True)
+    os.kill(helper._worker.process.pid, signal.SIGKILL)
+    print(helper.call(where, "three"), flush=True)
+print("jax" in sys.modules, helper._worker.process.is_alive())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no helper")
+def test_a_helper_answers_fails_and_may_be_killed():
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one core has no helper")
+    words = [sys.executable, "-c", PROGRAM]
+    found = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.splitlines() == [
+        "one helper True",
+        "mended",
+        "two helper True",
+        "three here False",
+        "False False",
+    ]
+
+
+def test_a_process_that_has_loaded_jax_is_not_copied():
+    import jax  # noqa: F401
+
+    with start_helper(lambda context: pytest.fail(f"{context} copies it"), ["json"]) as helper:
+        assert helper is None
