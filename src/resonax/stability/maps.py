@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from resonax.stability.paths import MAP_PATHS, MAP_STEPS, lyapunov_rates
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["describe_map", "stability_map"]
+__all__ = ["describe_map", "map_arrays", "stability_map"]
 
 
 _MAX_CELLS = 4_000_000
@@ -41,7 +41,7 @@ def _attributes(name: str) -> dict[str, str]:
     return {"long_name": meaning, "symbol": symbol, "units": unit}
 
 
-def _checked(setting: Setting, axes: dict[str, Any]) -> dict[str, np.ndarray]:
+def _checked(setting: Setting, axes: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Return the two axes as increasing arrays within their bounds."""
     for name in axes:
         if name not in RANGES:
@@ -95,20 +95,33 @@ def describe_map(setting: Setting, axes: Iterable[str]) -> str:
     return json.dumps(described)
 
 
-def _beside(
-    setting: Setting,
-    criterion: str,
-    values: dict[str, np.ndarray],
-    variables: dict[str, np.ndarray],
-    arrays: dict[str, np.ndarray],
-) -> dict[str, Any]:
-    """Return what stands beside the rates: why some are missing, and what every order allows."""
+def map_arrays(
+    setting: Setting, criterion: str, axes: Mapping[str, ArrayLike], advance: Advance | None = None
+) -> dict[str, np.ndarray]:
+    """Return what `stability_map` computes over its axes as plain arrays, without xarray.
+
+    ``missing`` has the place of a cell's reason in `REASONS`, 0 where there is a rate.
+    """
     if criterion == "level":
-        return {}
-    rate = variables["rate"]
-    flags = missing_flags(setting, values, criterion, rate.ravel()).reshape(rate.shape)
-    missing = {"missing": (tuple(arrays), flags, _FLAG_ATTRIBUTES)}
-    return missing | _order_proof_line(setting, arrays)
+        check_adaptive(setting)
+    else:
+        check_criterion(setting, criterion)
+    arrays = _checked(setting, axes)
+    first, second = np.meshgrid(*arrays.values(), indexing="ij")
+    values = dict(zip(arrays, (first.ravel(), second.ravel()), strict=True))
+    if criterion == "level":
+        return {"distance": levels(setting, values, advance).reshape(first.shape)}
+    found: dict[str, np.ndarray] = {}
+    if criterion == "lyapunov":
+        columns = zip(*lyapunov_rates(setting, values, advance), strict=True)
+        for name, column in zip(("rate", "low", "high"), columns, strict=True):
+            found[name] = np.array(column).reshape(first.shape)
+    elif criterion == "flow":
+        found["rate"] = flow_grid_rates(setting.grouped, arrays, advance)
+    else:
+        found["rate"] = rates(setting, values, criterion, advance).reshape(first.shape)
+    flags = missing_flags(setting, values, criterion, found["rate"].ravel())
+    return {**found, "missing": flags.reshape(first.shape)}
 
 
 def stability_map(
@@ -155,34 +168,17 @@ def stability_map(
 
     import resonax.accessor  # noqa: F401  gives the maps their methods
 
-    if criterion == "level":
-        check_adaptive(setting)
-    else:
-        check_criterion(setting, criterion)
-    arrays = _checked(setting, axes)
-    first, second = np.meshgrid(*arrays.values(), indexing="ij")
-    values = dict(zip(arrays, (first.ravel(), second.ravel()), strict=True))
-    variables: dict[str, np.ndarray] = {}
+    found, arrays = map_arrays(setting, criterion, axes, advance), _checked(setting, axes)
     sampling: dict[str, Any] = {}
-    if criterion == "level":
-        variables["distance"] = levels(setting, values, advance).reshape(first.shape)
-    elif criterion == "lyapunov":
+    if criterion == "lyapunov":
         sampling = {"paths": MAP_PATHS, "steps": MAP_STEPS, "seed": 0, "level": 0.95}
-        for name, column in zip(
-            ("rate", "low", "high"),
-            zip(*lyapunov_rates(setting, values, advance), strict=True),
-            strict=True,
-        ):
-            variables[name] = np.array(column).reshape(first.shape)
-    elif criterion == "flow":
-        variables["rate"] = flow_grid_rates(setting.grouped, arrays, advance)
-    else:
-        variables["rate"] = rates(setting, values, criterion, advance).reshape(first.shape)
     labelled = {
-        name: (tuple(arrays), array, _attributes(name)) for name, array in variables.items()
+        name: (tuple(arrays), of, _FLAG_ATTRIBUTES if name == "missing" else _attributes(name))
+        for name, of in found.items()
     }
+    beside = {} if criterion == "level" else _order_proof_line(setting, arrays)
     return xr.Dataset(
-        labelled | _beside(setting, criterion, values, variables, arrays),
+        labelled | beside,
         coords={name: (name, array, _attributes(name)) for name, array in arrays.items()},
         attrs={
             "title": "distance from the best weights at rest"

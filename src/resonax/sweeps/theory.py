@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from resonax.algebra import on_the_cpu
-from resonax.stability import stability_map
+from resonax.stability.maps import map_arrays
+from resonax.stability.missing import REASONS
 from resonax.sweeps.build import build_setting
 from resonax.sweeps.panels import COSTLY, applies
 from resonax.sweeps.schema import Sweep
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 __all__ = ["theory_rates"]
 
@@ -53,15 +51,15 @@ def theory_rates(
     is_other = criterion == "flow" and not build_setting(sweep, number).process.periodic
     setting = build_setting(sweep, number, theory=is_other)
 
-    compute = stability_map if criterion == "lyapunov" else on_the_cpu(stability_map)
+    compute = map_arrays if criterion == "lyapunov" else on_the_cpu(map_arrays)
 
-    def judge(points: dict[str, Any]) -> xr.Dataset:
-        found = compute(setting, criterion, **points)
-        _warn(f"{sweep.id}, {sweep.panels[number].name}", found)
+    def judge(points: dict[str, Any]) -> dict[str, np.ndarray]:
+        found = compute(setting, criterion, points)
+        _warn(f"{sweep.id}, {sweep.panels[number].name}", criterion, found["missing"])
         return found
 
     if criterion not in COSTLY:
-        return {"rate": judge({first: rows, second: across[columns]}).rate.values}
+        return {"rate": judge({first: rows, second: across[columns]})["rate"]}
     cells = range(len(rows)), columns
     places = [
         _computed(len(array), most, cell)
@@ -69,9 +67,9 @@ def theory_rates(
     ]
     coarse = {first: rows[places[0]], second: across[places[1]]}
     found = judge(coarse)
-    low, high = (found.get(end, found.rate).values for end in ("low", "high"))
+    low, high = (found.get(end, found["rate"]) for end in ("low", "high"))
     return {
-        "rate": _between(found.rate.values, coarse, {first: rows, second: across[columns]}),
+        "rate": _between(found["rate"], coarse, {first: rows, second: across[columns]}),
         "low": _over_corners(np.min, low, places, cells),
         "high": _over_corners(np.max, high, places, cells),
     }
@@ -112,11 +110,12 @@ def _between(
     return between(np.stack(np.meshgrid(*targets, indexing="ij"), axis=-1))
 
 
-def _warn(name: str, found: xr.Dataset) -> None:
+def _warn(name: str, criterion: str, flags: np.ndarray) -> None:
     """Warn of the cells of a map that could not be computed."""
-    for reason, count in found.resonax.reasons().items():
-        share = f"{count} of {found.rate.size} cells"
-        _LOG.warning("%s: %s have no %s rate, as %s", name, share, found.attrs["criterion"], reason)
+    for flag, reason in enumerate(REASONS.values()):
+        if flag and (count := int((flags == flag).sum())):
+            share = f"{count} of {flags.size} cells"
+            _LOG.warning("%s: %s have no %s rate, as %s", name, share, criterion, reason)
 
 
 def _over_corners(
