@@ -6,7 +6,7 @@ import importlib
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -41,11 +41,14 @@ __all__ = ["reproduce"]
 _LIBRARIES = "resonax.cli.paper_libraries"
 _BESIDE, _LATER = "resonax.cli.libraries", "resonax.cli.figure_libraries"
 _OWNED = "resonax.cli.device_libraries"
-# What a process that makes a figure alone needs beside its simulation: theory; figures, which a
-# helper draws where it can; and the report. dask is loaded by xarray where it is installed.
-_THEORY = ("scipy.special", "pandas", "xarray", "scipy.linalg", "dask.base", "dask.array")
-_FIGURES = ("matplotlib.axes", "matplotlib.figure", "resonax.figures", _LATER)
-_REPORT = ("resonax.reports.claims",)
+# What a process that makes a figure alone needs beside its simulation: theory and the report; and
+# datasets and figures, which are left to a helper where there is one. dask is loaded by xarray
+# where it is installed.
+_OWN = ("scipy.special", "scipy.linalg", "resonax.reports.reproduction", "resonax.reports.claims")
+_FIGURES = (
+    *("pandas", "xarray", "dask.base", "dask.array"),
+    *("matplotlib.axes", "matplotlib.figure", "resonax.figures", _LATER),
+)
 
 
 def reproduce(
@@ -88,7 +91,7 @@ def reproduce(
         describe=partial(describe_device, device),
         compiles=not has_programs(),
         meanwhile=_load_reports,
-        afterwards=(*_THEORY, *_FIGURES),
+        afterwards=_FIGURES,
     )
     with holding(out, is_shared=work.part is not None):
         words = f"{count} of the paper's {len(EXPERIMENTS)} figures, {scale} scale, into {out}"
@@ -118,7 +121,7 @@ def reproduce(
                     progress=progress,
                     finish=partial(draw_elsewhere, helper) if helper else draw,
                     done=say_done,
-                    read=read,
+                    read=read if _is_judged(experiments) else None,
                 )
             if dismiss := getattr(executor, "dismiss", None):
                 dismiss()  # processes end while this one writes the report
@@ -141,12 +144,17 @@ def _chosen(ids: tuple[str, ...], scale: str, networks: bool) -> list[Experiment
     return found
 
 
+def _is_judged(experiments: Sequence[Experiment]) -> bool:
+    """Return whether any claim can be judged from what is made; if not, nothing need be read."""
+    made = {item.id for item in experiments}
+    return any(made.issuperset(one.also) for item in experiments for one in item.judges)
+
+
 def _loaders(executor: Executor) -> list[Callable[[], None]]:
     """Return what loads libraries, one by one, while this process waits for its simulation."""
     if not isinstance(executor, Serial):
         return []
-    names = (*_THEORY, *(() if executor.helper else _FIGURES), *_REPORT)
-    return [partial(_load, name) for name in names]
+    return [partial(_load, name) for name in (_OWN if executor.helper else (*_FIGURES, *_OWN))]
 
 
 def _load(name: str) -> None:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
-from resonax.figures.dark import darken
-from resonax.figures.style import png_of
 from resonax.markup import render
 from resonax.results import Place, replacing
 
@@ -77,6 +75,9 @@ def frame(
 
 def draw(key: str, figure: Figure, alt: str, caption: str) -> Picture:
     """Return a figure as a picture for light and for dark pages; it is left dark."""
+    from resonax.figures.dark import darken  # not above: a page of stored pictures draws none
+    from resonax.figures.style import png_of
+
     light = png_of(figure)
     figure.set_layout_engine("none")  # everything has its place
     darken(figure)
