@@ -322,7 +322,7 @@ def test_every_sweep_of_the_paper_is_within_the_limits():
 
 def compiled_bytes(table, monkeypatch) -> int:
     """Return what the compiler says that the loop of a sweep holds."""
-    from resonax.simulation import choice, linear_lanes, network
+    from resonax.simulation import choice, engine, linear_lanes, network
     from resonax.sweeps.sweep import compute_sweep
 
     monkeypatch.setattr(choice, "choose_loop", lambda *_: (None, "the loop of jax is asked"))
@@ -341,6 +341,7 @@ def compiled_bytes(table, monkeypatch) -> int:
 
     for home, name in ((linear_lanes, "step_linear"), (network, "step_networks")):
         monkeypatch.setattr(home, name, look(getattr(home, name)))
+    monkeypatch.setattr(engine, "jax_threads", lambda: 1)  # parts take as much together
     with pytest.raises(SeenError) as seen:
         compute_sweep(parse_sweep(table), {}, seed=0)
     found = seen.value.args[0]
