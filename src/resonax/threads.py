@@ -1,21 +1,23 @@
-"""How many threads compute at the same time."""
+"""How many cores this process may use, and how many threads compute at the same time."""
 
 from __future__ import annotations
 
 import os
 
-__all__ = ["count_threads"]
+__all__ = ["count_cores", "count_threads"]
 
 
-def count_threads() -> int:
+def count_cores() -> int:
+    """Return how many cores this process may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return cores or 1
+
+
+def count_threads(variable: str = "OMP_NUM_THREADS") -> int:
     """Return how many threads compute: one for each core that this process may use.
 
-    ``OMP_NUM_THREADS`` sets another number, as it does for other libraries. Processes that share
-    the work are started with their share of the cores in it.
+    A variable of the environment sets another number, as it does for other libraries. Processes
+    that share the work are started with their share of the cores in it.
     """
-    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if wanted.isdigit() and int(wanted):
-        return int(wanted)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    wanted = os.environ.get(variable, "").split(",")[0].strip()
+    return int(wanted) if wanted.isdigit() and int(wanted) else count_cores()

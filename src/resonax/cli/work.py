@@ -21,7 +21,8 @@ from resonax.executors.clusters import (
 )
 from resonax.executors.executor import Executor
 from resonax.executors.gpus import visible_gpus, workers_per_gpu
-from resonax.executors.processes import count_cores, start_executor
+from resonax.executors.processes import start_executor
+from resonax.threads import count_cores
 
 __all__ = ["Work", "check_work", "started"]
 

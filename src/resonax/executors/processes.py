@@ -39,11 +39,11 @@ from resonax.executors.gpus import GRAPHS
 from resonax.executors.helper import start_helper
 from resonax.executors.interrupts import defer_interrupts
 from resonax.executors.workers import Worker, Workers
+from resonax.threads import count_cores
 
 __all__ = [
     "THREADS",
     "Workers",
-    "count_cores",
     "count_workers",
     "start_executor",
     "worker_processes",
@@ -54,12 +54,6 @@ THREADS = ("PJRT_NPROC", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")  # of jax, N
 # NumPy and SciPy start as many threads as there are cores when they are loaded, and these spin for
 # a while: those of several processes would keep all cores from loading anything.
 _QUIET: dict[str, str] = dict.fromkeys(THREADS[1:], "1")
-
-
-def count_cores() -> int:
-    """Return how many cores this process may use."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return cores or 1
 
 
 def count_workers(jobs: int | None = None) -> int:

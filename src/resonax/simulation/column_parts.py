@@ -7,7 +7,6 @@ half each need a little more than half of the time. A column has the same bits i
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ import numpy as np
 
 from resonax.idle import work_until
 from resonax.programs import current_device
+from resonax.threads import count_threads
 
 __all__ = ["Stopped", "cut_columns", "fill_up", "jax_threads", "map_parts"]
 
@@ -43,11 +43,7 @@ def jax_threads() -> int:
     """Return how many threads jax has: on a CPU ``PJRT_NPROC``, or one for each core."""
     if current_device().platform != "cpu":
         return 1
-    wanted = os.environ.get("PJRT_NPROC", "")
-    if wanted.isdigit() and int(wanted):
-        return int(wanted)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return cores or 1
+    return count_threads("PJRT_NPROC")
 
 
 def cut_columns(columns: np.ndarray, runs: int, most: int) -> tuple[list[np.ndarray], int]:
