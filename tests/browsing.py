@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+
 from resonax.cli.cache import keep_compiled
+from resonax.explore import check_process, check_worker
 from resonax.explore.serve import build_server
 from resonax.explore.site import Site
 
@@ -65,6 +72,29 @@ class Server:
             for pool in self._server.config.app.state.desk._pools.values():
                 pool.shutdown()  # else it would compile in the middle of another test
             self._thread = None
+
+
+class ThreadOfChecks(Thread):
+    """In place of a process that loads and compiles anew what this one has; nothing ends it."""
+
+    def __init__(self, target: Any, args: tuple[Connection, Any], daemon: bool) -> None:
+        pipe, prepare = args
+        own = Connection(os.dup(pipe.fileno()))  # whoever starts a process closes its end
+        super().__init__(target=target, args=(own, prepare), daemon=daemon)
+
+    def kill(self) -> None:
+        """Let it work on: nobody hears of it any more."""
+
+
+def check_in_threads(patch: pytest.MonkeyPatch) -> None:
+    """Let checks of a server run in this process: that they have their own is tested elsewhere."""
+    context = SimpleNamespace(Pipe=Pipe, Process=ThreadOfChecks)
+    there = SimpleNamespace(get_context=lambda _: context)
+    patch.setattr(check_process, "multiprocessing", there)
+    patch.setattr(
+        check_worker, "signal", SimpleNamespace(signal=lambda *_: None, SIGINT=0, SIG_IGN=0)
+    )
+    patch.setattr(check_worker, "_follow_parent", lambda: None)
 
 
 @contextmanager

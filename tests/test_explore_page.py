@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from browsing import Server, Visit, find_browser, serving, visiting
+from browsing import Server, Visit, check_in_threads, find_browser, serving, visiting
 from resonax.explore import beside, theory
 from resonax.simulation import Training
 from resonax.simulation.trajectories import Trajectories, trajectories
@@ -48,6 +48,7 @@ def server(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(beside, "trajectories", briefly)
         patch.setattr(theory, "_PATHS", 8)  # for which other tests have compiled as well
+        check_in_threads(patch)
         with serving(results(tmp_path_factory.mktemp("results"))) as started:
             yield started
 

@@ -19,7 +19,7 @@ from resonax import program_key, programs
 from resonax.cli.cache import has_programs
 from resonax.programs import _without_cache, keep_programs, program
 
-LINE = "stability sinusoid --period 40 --lr 0.01 --momentum 0.95"
+LINE = "stability sinusoid --period 40 --lr 0.01 --momentum 0.95 --paths 8 --steps 160"
 # What takes long to load and is no part of a verdict.
 HEAVY = (
     *("xarray", "pandas", "matplotlib", "optimistix", "diffrax", "optax", "jinja2", "zarr"),
