@@ -39,6 +39,7 @@ _CHUNKS = (256, 2048)  # steps handed to the compiled loop at once
 # Growth without rescaling whose energy is still a number of 32 and of 64 bits.
 _LARGEST = {np.float32: 1e15, np.float64: 1e120}
 _FEW = 96  # cells of a pass, of which there are at least as many if the model is small
+_TRAINED = 16  # and of a pass that trains a learner, which nobody asks for in more cells
 _SMALL = 64  # numbers in the rows of a step
 _BLOCKS = (8, 2, 1)  # steps between two rescalings
 
@@ -175,8 +176,9 @@ def walk(
     dtype, block = _room(optimizer, feed, weights.plain)
     cells = _cells(optimizer)
     wanted = max(cells, feed.sequences)
-    if feed.sequences == 1 and cells < _FEW and is_small(feed):
-        optimizer = _repeated(optimizer, cells)
+    few = _TRAINED if record else _FEW
+    if feed.sequences == 1 and cells < few and is_small(feed):
+        optimizer = _repeated(optimizer, cells, few)
     if wanted <= _FEW:  # steps take little, and a block is compiled as a whole
         block = min(block, _BLOCKS[1])
     if start is None:
@@ -195,13 +197,13 @@ def is_small(feed: Feed) -> bool:
     return feed.size * feed.rank <= _SMALL
 
 
-def _repeated(optimizer: Momentum, cells: int) -> Momentum:
+def _repeated(optimizer: Momentum, cells: int, few: int) -> Momentum:
     """Return the cells with the last one repeated: passes of few cells share a compiled loop."""
     numbers: dict[str, Any] = {}
     for name in ("momentum", "lr", "weight_decay"):
         each = np.broadcast_to(getattr(optimizer, name), (cells,))
         if name != "weight_decay" or np.size(optimizer.weight_decay) > 1:
-            numbers[name] = np.pad(each, (0, _FEW - cells), mode="edge")
+            numbers[name] = np.pad(each, (0, few - cells), mode="edge")
     return replace(optimizer, **numbers)
 
 
