@@ -44,7 +44,7 @@ def test_made_streams_are_judged_right(index, monkeypatch):
     """One of each family, of another seed than those tuned on or reported; see the benchmark."""
     monkeypatch.setattr(streams, "TRAINED_STEPS", 5_000)
     monkeypatch.setattr(streams, "CONTINUED", 6_000)
-    found = streams.judge(seed=2, index=index, most=800)
+    found = streams.judge(seed=2, index=index, most=400)
     assert found.counts["rows"] == 1
     assert found.remarks == []
 
@@ -128,7 +128,7 @@ def held(rng: np.random.Generator, rows: int, period: int) -> np.ndarray:
 
 def test_a_stream_without_a_rhythm_is_given_none():
     found = rx.check(
-        held(np.random.default_rng(0), 12_000, 6), lr=0.01, momentum=0.95, standardise=False, grid=2
+        held(np.random.default_rng(0), 2000, 6), lr=0.01, momentum=0.97, standardise=False, grid=2
     )
     assert (found.verdict, found.on_more.verdict) == ("diverges", "diverges")
     assert (found.cause, found.period, found.rhythm) == ("order", None, None)
@@ -144,10 +144,10 @@ def test_one_of_many_rhythms_is_not_named_if_the_others_go_on():
 
 @pytest.mark.parametrize("kind", ["white", "red", "switching", "heavy"])
 def test_peaks_are_found_in_no_smooth_spectrum(kind):
-    """100 recordings each: at the stated level more than 2 peaks occur once in 10^3 times."""
+    """60 recordings each: at the stated level more than 1 peak occurs in 2 of 10^3 times."""
     rng, found = np.random.default_rng(0), 0
-    for _ in range(100):
-        rows = int(rng.integers(300, 3000))
+    for _ in range(60):
+        rows = int(rng.integers(300, 1500))
         noise = rng.normal(size=(rows, 2))
         if kind == "red":
             noise = np.cumsum(noise, axis=0)
@@ -157,7 +157,7 @@ def test_peaks_are_found_in_no_smooth_spectrum(kind):
             noise = rng.standard_t(2.5, size=(rows, 2))
         found += bool(find_peaks(noise, 2.2, rows / 6))
     assert LEVEL == 1e-3
-    assert found <= 2
+    assert found <= 1
 
 
 @pytest.mark.parametrize("period", [7.3, 24.0, 31.7])
