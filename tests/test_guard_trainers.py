@@ -6,6 +6,7 @@ A trainer must do what a loop of one's own with a guard does, to the last bit.
 from __future__ import annotations
 
 import csv
+import gc
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ from streams import switching
 
 pytestmark = pytest.mark.filterwarnings("ignore:the guard (never|followed)")  # of short runs
 mse = torch.nn.functional.mse_loss
-ROWS = list(switching(200, 6, seed=2))
+ROWS = list(switching(160, 6, seed=2))
 TANGENT = {"instrument": "tangent"}
 QUIET: dict[str, Any] = {
     "accelerator": "cpu",
@@ -41,6 +42,7 @@ QUIET: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def _alone():
     torch.set_num_threads(1)
+    gc.freeze()  # what was made before: the trainer of transformers searches for garbage
 
 
 class GuardedRun(NamedTuple):
@@ -183,7 +185,7 @@ def by_transformers(
         folder,
         num_train_epochs=epochs,
         gradient_accumulation_steps=parts,
-        logging_steps=100,
+        logging_steps=80,
         save_strategy="epoch",
     )
     trainer = transformers.Trainer(
@@ -223,7 +225,7 @@ both = pytest.mark.parametrize("trained", [by_lightning, by_transformers])
 def test_a_guarded_run_is_kept_where_a_plain_one_is_lost(trained, tmp_path, kept_by_hand):
     plain = trained(ROWS, tmp_path / "plain", optimizer=faster, guarded=False)
     run = trained(ROWS, tmp_path / "guarded", **KEPT)
-    assert plain.weights.norm() > 50
+    assert plain.weights.norm() > 10
     assert run.weights.norm() < 2
     assert torch.equal(run.weights, kept_by_hand.weights)
     assert run.guard.report() == kept_by_hand.guard.report()
@@ -335,7 +337,7 @@ def test_lightning_under_its_older_name(tmp_path):
     assert torch.equal(flat(module), by_hand(ROWS[:40]).weights)
 
 
-def fit(module, callback, rows=ROWS[:120], **options):
+def fit(module, callback, rows=ROWS[:100], **options):
     settings = QUIET | {"logger": False, "enable_checkpointing": False, "max_epochs": 1} | options
     trainer = lightning.Trainer(callbacks=[callback], **settings)
     trainer.fit(module, torch.utils.data.DataLoader(rows, batch_size=None))

