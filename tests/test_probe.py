@@ -163,8 +163,8 @@ def test_frameworks_agree(name):
 
 
 def test_river_grows_as_its_tangent_map():
-    rows, target = switching(2000, seed=2)
-    for momentum, verdict in [(0.99, "diverges"), (0.85, "converges")]:
+    for momentum, steps, verdict in [(0.99, 2000, "diverges"), (0.85, 1000, "converges")]:
+        rows, target = switching(steps, seed=2)
         learner = river_linear(momentum)
         found = probe(learner, rows, target)
         fitted = adapt(learner).fresh()
@@ -179,14 +179,14 @@ def test_river_grows_as_its_tangent_map():
 
 def test_batches_and_epochs():
     process = rx.Sinusoid(period=22, amplitude=0.5, variance=1.0)
-    rows = np.asarray(process.sample(jax.random.key(0), steps=1100, batch=20), float).reshape(-1, 1)
+    rows = np.asarray(process.sample(jax.random.key(0), steps=440, batch=20), float).reshape(-1, 1)
     learner = numpy_ball(0.97, size=2)
     found = probe(learner, rows, rows[:, 0], batch=20)
     start = np.random.default_rng(0).normal(size=2)
     truth = tangent_rate(rows, rows[:, 0], 0.97, start, found, batch=20)
     assert found.rate == pytest.approx(truth, abs=1e-6)
-    twice = probe(learner, rows[:22000], rows[:22000, 0], batch=20, epochs=2)
-    assert twice.steps == 2 * 1100 - 32
+    twice = probe(learner, rows, rows[:, 0], batch=20, epochs=2)
+    assert twice.steps == 2 * 440 - 32
     assert twice.high - twice.low < found.high - found.low
 
 
@@ -210,8 +210,8 @@ def test_replay_blows_up_in_order_and_not_shuffled():
 @pytest.mark.parametrize("average", [False, True])
 def test_scikit_learn(average):
     rng = np.random.default_rng(0)
-    rows = rng.normal(size=(300, 3))
-    target = rows.sum(axis=1) + 0.01 * rng.normal(size=300)
+    rows = rng.normal(size=(256, 3))
+    target = rows.sum(axis=1) + 0.01 * rng.normal(size=256)
     small = probe(constant_sgd(0.1, average=average), rows, target)
     assert small.verdict == "converges"
     start = np.random.default_rng(0).normal(size=4)
@@ -227,7 +227,7 @@ def test_scikit_learn(average):
 
 
 def test_a_network_resonates_with_sgd_and_not_with_adam():
-    rows, _ = switching(400, seed=2, amplitude=1.0, variance=0.05)
+    rows, _ = switching(300, seed=2, amplitude=1.0, variance=0.05)
     target = rows.sum(axis=1)
     sgd = {"lr": 0.003, "momentum": 0.95}
     ordered = probe(network(torch.optim.SGD, **sgd), rows, target)

@@ -255,13 +255,19 @@ class _Search:
         updates, rng = self.updates, np.random.default_rng([self.seed, 1])
         weights, velocity = rng.normal(size=updates.size), np.zeros(updates.size)
         epochs = max(4, _TRAINED // len(word))
+        momentum, alpha, kappa = updates.momentum, updates.alpha, updates.kappa
+        decay, beta = (part if part.any() else None for part in (updates.decay, updates.beta))
+        rows = list(updates.rows[word])
         log, logs = 0.0, []
         for _ in range(epochs):
-            for step, place in enumerate(word, start=1):
-                row = updates.rows[place]
-                gradient = row * (row @ weights) + updates.decay * weights
-                velocity = updates.momentum * velocity - updates.alpha * gradient
-                weights = weights + updates.kappa * velocity - updates.beta * gradient
+            for step, row in enumerate(rows, start=1):
+                gradient = row * (row @ weights)
+                if decay is not None:
+                    gradient = gradient + decay * weights
+                velocity = momentum * velocity - alpha * gradient
+                weights = weights + kappa * velocity
+                if beta is not None:
+                    weights = weights - beta * gradient
                 if step % _RESCALE == 0 or step == len(word):
                     lengths = np.linalg.norm(weights), np.linalg.norm(velocity)
                     size = max(float(np.hypot(*lengths)), _TINY)
