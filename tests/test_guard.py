@@ -72,7 +72,7 @@ def follow(curvatures, lr=0.01, momenta=CANDIDATES, **options):
 @pytest.mark.parametrize("weight_decay", [0.0, 0.3])
 def test_rates_on_a_constant_curvature_are_those_of_the_companion_matrix(nesterov, weight_decay):
     lr, curvature = 0.01, 2.0
-    found = follow([np.eye(1) * curvature] * 2500, lr, nesterov=nesterov, weight_decay=weight_decay)
+    found = follow([np.eye(1) * curvature] * 1500, lr, nesterov=nesterov, weight_decay=weight_decay)
     for momentum, rate in zip(CANDIDATES, found.rate, strict=True):
         by = gains(lr, momentum, nesterov=nesterov, weight_decay=weight_decay)
         pull = curvature + weight_decay
@@ -84,7 +84,7 @@ def test_rates_on_a_constant_curvature_are_those_of_the_companion_matrix(nestero
 
 
 def test_rates_of_a_square_wave_are_those_of_its_monodromy():
-    curvatures = [np.eye(1) * (3.6 if step // 12 % 2 else 0.4) for step in range(6000)]
+    curvatures = [np.eye(1) * (3.6 if step // 12 % 2 else 0.4) for step in range(2400)]
     found = follow(curvatures, momenta=np.array([0.97, 0.8]))
     for momentum, rate in zip((0.97, 0.8), found.rate, strict=True):
         product = np.eye(2)
@@ -196,7 +196,7 @@ def test_the_interval_of_the_momentum_in_use_has_no_say_in_a_raise():
     """Neither for it nor against it: what decides is known of the larger momentum."""
     rng = np.random.default_rng(0)
     counts = {True: 0, False: 0}
-    for _ in range(800):
+    for _ in range(400):
         rate = rng.uniform([-0.06, -0.06, -0.06], [0.01, 0.01, 0.0])
         half = rng.uniform(0.001, 0.02, size=3)
         chosen = []
@@ -206,7 +206,7 @@ def test_the_interval_of_the_momentum_in_use_has_no_say_in_a_raise():
             chosen.append(int(decide("safe", given, MOMENTA, 2, False)))
         assert len(set(chosen)) == 1  # there is no smaller momentum to move to
         counts[chosen[0] == 1] += 1
-    assert min(counts.values()) > 100
+    assert min(counts.values()) > 50
     weakly = np.array([0.01, -0.01, -0.04])  # 0.9 falls, slower than 0.85 and near the edge
     half = np.array([0.002, 0.002, 0.2])
     given = Estimates(weakly, weakly - half, weakly + half, np.full(3, 30.0))
@@ -298,7 +298,7 @@ def test_an_idle_step_is_the_general_one():
 
 def test_the_work_stays_within_the_budget():
     config = GuardConfig("safe", (0.9, 0.5, 0.0), Plan(budget=0.1))
-    state, work, steps = init_guard(config), 0.0, 15_000
+    state, work, steps = init_guard(config), 0.0, 8_000
     calm = Energy(np.ones(3), np.zeros(3)), Energy(np.full(3, 0.98), np.zeros(3))
     for _ in range(steps):
         met = None

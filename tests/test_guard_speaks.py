@@ -43,7 +43,7 @@ def hourly():
     return list(zip(values.unfold(0, 6, 1)[:400, None], values[6:406, None, None], strict=True))
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 2])
 def test_watch_warns_where_safe_acts_on_a_network_and_safe_says_so(seed, hourly, caplog):
     """The same rows and seeds; until ``safe`` acts the two runs are one."""
     runs = {}

@@ -138,9 +138,11 @@ def update(
     found = estimates(growth, xp)
     step = state.step + 1
     is_sampled = step % STRIDE == 0
-    alarm, raised = update_alarm(state.alarm, size, step, xp)
-    pairs = zip(alarm, state.alarm, strict=True)
-    alarm = AlarmState(*(xp.where(is_sampled, new, old) for new, old in pairs))
+    alarm, raised = state.alarm, xp.asarray(False)
+    if xp is not np or is_sampled:  # compiled code has no branches
+        sampled, raised = update_alarm(state.alarm, size, step, xp)
+        pairs = zip(sampled, state.alarm, strict=True)
+        alarm = AlarmState(*(xp.where(is_sampled, new, old) for new, old in pairs))
     grows = found.is_growing[state.current]
     raised = (raised & is_sampled) | (grows & (state.schedule.mode == WATCH))
     if config.policy == "watch":  # what is known need not be searched for again
@@ -173,8 +175,9 @@ def update(
         floor=xp.where(again, xp.where(moved, xp.inf, alarm.level), alarm.floor),
         windows=xp.where(moved, xp.zeros_like(alarm.windows), alarm.windows),
     )
-    older = start_burst(growth, _OLDER, xp=xp)
-    growth = GrowthState(*(xp.where(begins, a, b) for a, b in zip(older, growth, strict=True)))
+    if xp is not np or begins:
+        older = start_burst(growth, _OLDER, xp=xp)
+        growth = GrowthState(*(xp.where(begins, a, b) for a, b in zip(older, growth, strict=True)))
     is_alarmed = is_alarmed & ~ended & ~due
     return GuardState(growth, alarm, schedule, current, advised, held, is_alarmed, begins, step)
 
