@@ -54,6 +54,12 @@ def written(swinging) -> str:
     return render_check(swinging, f"resonax check {HOSTILE}")
 
 
+@pytest.fixture(scope="module")
+def calm_page(calm) -> str:
+    """The page of the other one."""
+    return render_check(calm)
+
+
 @pytest.fixture
 def bare(monkeypatch):
     """Leave the pictures out, where only words are looked at."""
@@ -110,8 +116,8 @@ def test_the_page_needs_nothing_else_and_escapes_names(written):
     assert page.text.count(HOSTILE) == 2  # the columns and the command
 
 
-def test_where_it_converges_the_page_is_short(written, calm):
-    page = Page(render_check(calm))
+def test_where_it_converges_the_page_is_short(written, calm, calm_page):
+    page = Page(calm_page)
     assert calm.verdict == "converges"
     assert "Training converges" in page.text
     assert "nothing has to change" in page.text
@@ -190,10 +196,10 @@ def test_extremes_can_be_drawn(swinging, tmp_path):
     assert (tmp_path / "extreme.png").stat().st_size > 50_000
 
 
-def test_the_same_check_gives_the_same_bytes(calm, tmp_path):
+def test_the_same_check_gives_the_same_bytes(calm, calm_page, tmp_path):
     path = write_check(calm, tmp_path / "page.html")
     assert path == tmp_path / "page.html"
     assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]
-    assert path.read_text(encoding="utf-8") == render_check(calm)
+    assert path.read_text(encoding="utf-8") == calm_page
     with pytest.raises(ArgumentError, match="does not exist"):
         write_check(calm, tmp_path / "deeper" / "page.html")

@@ -48,7 +48,7 @@ def train(optimizer, rows, targets, start=None, state=None) -> tuple[Any, Any, A
 
 
 def test_watch_is_optax_sgd():
-    data = switching(jax.random.key(0), 300, 6)
+    data = switching(jax.random.key(0), 200, 6)
     guarded = guard(0.01, 0.9, "watch", nesterov=True, budget=math.inf)
     plain = optax.with_extra_args_support(optax.sgd(0.01, 0.9, nesterov=True))
     far = [train(optimizer, *data)[2] for optimizer in (guarded, plain)]
@@ -56,7 +56,7 @@ def test_watch_is_optax_sgd():
 
 
 def test_safe_keeps_a_run_where_the_plain_one_is_lost_and_watch_warns_of_it(caplog):
-    data = switching(jax.random.key(0), 6000, 6)
+    data = switching(jax.random.key(0), 4000, 6)
     _, watching, lost = train(guard(0.01, 0.95, "watch"), *data)
     jax.effects_barrier()
     (warned,) = (record.getMessage() for record in caplog.records)
@@ -107,16 +107,16 @@ def test_a_resumed_run_goes_on_identically_and_schedules_work():
         optax.exponential_decay(0.02, 100, 0.9), 0.9, budget=0.5, burst=32, candidates=[0.5]
     )
     whole = train(optimizer, rows, targets)
-    params, state, _ = train(optimizer, rows[:250], targets[:250])
+    params, state, _ = train(optimizer, rows[:300], targets[:300])
     leaves, tree = jax.tree.flatten(state)
     state = jax.tree.unflatten(tree, [np.asarray(leaf) for leaf in leaves])
-    again = train(optimizer, rows[250:], targets[250:], params, state)
+    again = train(optimizer, rows[300:], targets[300:], params, state)
     for one, other in zip(jax.tree.leaves(whole[1]), jax.tree.leaves(again[1]), strict=True):
         assert np.array_equal(one, other, equal_nan=True)
 
 
 def test_gauss_newton_of_a_linear_model_is_the_hessian_and_nothing_is_compiled_twice():
-    rows, targets = switching(jax.random.key(3), 180, 6)
+    rows, targets = switching(jax.random.key(3), 200, 6)
     optimizer = guard(0.01, 0.9, budget=math.inf, candidates=[0.5], speak=False)
 
     def value(params, x, y):

@@ -119,7 +119,7 @@ def test_a_network_on_classes_in_cycles_is_saved(name, caplog):
             else torch.optim.Adam(model.parameters(), lr=0.01)
         )
         guard = Guard(model, optimizer, average=True) if guarded else None
-        for x, y in cycles(240, 40, seed=3):
+        for x, y in cycles(200, 40, seed=3):
             if guard is not None:
                 guard.step(loss_of(model, cross_entropy), x, y)
             else:
