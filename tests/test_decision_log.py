@@ -39,10 +39,17 @@ def log() -> DecisionLog:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"policy": "watch"}, {"policy": "fastest"}, {"memory": 5000}, {"wait": 64}]
+    "options",
+    [
+        {},
+        {"policy": "watch"},
+        {"policy": "fastest", "steps": 500},
+        {"memory": 5000},
+        {"wait": 64},
+    ],
 )
-def test_decisions_follow_from_the_log_alone(options, tmp_path):
-    made = run(**options)
+def test_decisions_follow_from_the_log_alone(options, tmp_path, log):
+    made = run(**options) if options else log
     assert made.decisions
     loaded = DecisionLog.load(made.save(tmp_path / "guard.jsonl"))
     assert repr(loaded) == repr(made)  # not ==, as p of some is not a number

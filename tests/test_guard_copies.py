@@ -17,7 +17,7 @@ from resonax.torch import Guard, ResonanceWarning
 from streams import switching
 
 mse = torch.nn.functional.mse_loss
-ROWS = list(switching(140, 6, seed=2))  # the momentum is lowered at the 97th
+ROWS = list(switching(120, 6, seed=2))  # the momentum is lowered at the 97th
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,7 @@ def test_a_deep_copy_of_all_is_a_second_guarded_run(learn):
             learn(twin, row)
         assert torch.equal(run[0].weight, before)  # the first run has not moved
         assert twin[2].momentum == 0.8
-        assert twin[0].weight.norm() < 2 < lost()
+        assert twin[0].weight.norm() < 3 < lost()
         twins.append(twin)
     for row in rest:
         learn(run, row)
