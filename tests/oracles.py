@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 
-def sinusoid_curvature(index: float, period: float, amplitude: float, variance: float):
-    """B of the paper's two weights, from its appendix, written by hand."""
-    mean = amplitude * np.sin(2 * np.pi * index / period)
-    return 2 * np.array([[variance + mean**2, mean], [mean, 1.0]])
+def sinusoid_curvature(index, period, amplitude, variance) -> np.ndarray:
+    """B of the paper's two weights, from its appendix, written by hand; of numbers or arrays."""
+    mean = amplitude * np.sin(2 * np.pi * np.asarray(index) / period)
+    matrix = np.array([[variance + mean**2, mean], [mean, np.ones_like(mean)]])
+    return 2 * np.moveaxis(matrix, (0, 1), (-2, -1))
 
 
 def heavy_ball_matrix(curvature: np.ndarray, lr: float, momentum: float) -> np.ndarray:

@@ -11,7 +11,7 @@ import resonax as rx
 from resonax.idle import do_when_idle
 from resonax.simulation.column_parts import Stopped, cut_columns, map_parts
 
-TRAINING = rx.Training(rx.Sinusoid(period=22.0), rx.heavy_ball(0.01, 0.95), batch=20)
+TRAINING = rx.Training(rx.Sinusoid(period=22.0), rx.heavy_ball(0.01, 0.95), batch=2)
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 16])
@@ -27,12 +27,14 @@ def test_parts_hold_every_column_once_and_are_filled_up_alike(count, most):
 
 @pytest.mark.parametrize("double", [False, True])
 def test_threads_give_the_bits_of_one(monkeypatch, double):
-    axes = {"period": [0.0, *np.linspace(20, 60, 26)]}, {"momentum": np.linspace(0.9, 0.99, 5)}
+    periods = np.linspace(20, 60, 13)
+    assert len(cut_columns(periods, 5, 2)[0]) == 2  # there are enough of them
+    axes = {"period": [0.0, *periods]}, {"momentum": np.linspace(0.9, 0.99, 5)}
     found = []
     for threads in ("1", "2"):
         monkeypatch.setenv("PJRT_NPROC", threads)
         shares: list[float] = []
-        settings = {"runs": 5, "steps": 80, "window": 20, "double": double}
+        settings = {"runs": 5, "steps": 40, "window": 20, "double": double}
         found.append(rx.simulate(TRAINING, *axes, **settings, advance=shares.append))
         assert sum(shares) == pytest.approx(1.0)
     for one, other in zip(*found, strict=True):
