@@ -147,7 +147,7 @@ LINE = rx.Sinusoid(period=400.0, amplitude=2.0, variance=0.5, swing=0.8)
 ADAM = Training(LINE, adam(0.02, 0.8, 0.9), Network((4,)), batch=3, noise=0.2, reduction="sum")
 NETWORKS = {"mean": NET, "sum": ADAM}
 RATES = [0.02, 1e-12, 1e6]  # networks that learn, stay and overflow
-RUNS = {"mean": 256, "sum": 64}  # the law of the first is tested
+RUNS = {"mean": 400, "sum": 64}  # the law of the first is tested
 OPTIONS: dict[str, Any] = {"steps": 40, "window": 20, "seed": 5, "double": True}
 
 

@@ -91,7 +91,7 @@ class Kept(Result):
     table: np.ndarray
 
 
-# Any character but a surrogate, as `st.text` draws them: its tables of Unicode take seconds to make.
+# Any character but a surrogate, as `st.text` draws them, whose tables take seconds to make.
 PLACES = st.integers(0, 0xD7FF) | st.integers(0xE000, 0x10FFFF)
 
 

@@ -28,7 +28,7 @@ from resonax.simulation.batches import draw, needs_of
 from resonax.simulation.side_by_side import map_side_by_side
 from resonax.simulation.walk import begin_walk, walk
 
-RUNS, STEPS, WINDOW = 2000, 120, 40
+RUNS, STEPS, WINDOW = 2000, 80, 40
 ROWS = np.random.default_rng(1).normal(size=(14, 2)) @ np.array([[1.0, 0.5], [0.0, 0.8]])
 SLOPE = np.array([3.0, 4.0]) / 5
 
