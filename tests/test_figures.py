@@ -77,7 +77,7 @@ def sweep(first: str, count: int, title: str, panels: list[str]) -> xr.Dataset:
 def test_foreign_names_are_shown_as_text(count, tmp_path):
     dataset = sweep("momentum", count, HOSTILE, [HOSTILE, "clear"])
     figure = plot_sweep(dataset)
-    for ending in ("png", "svg", "pdf"):
+    for ending in ("svg", "png", "pdf")[: 3 if count == 3 else 1]:  # the words are the same
         save_figure(figure, tmp_path / f"figure.{ending}")
     words = [text.get_text() for text in figure.findobj(Text)]
     assert max(map(len, words)) < 200
@@ -203,8 +203,9 @@ def test_a_notebook_shows_what_a_plot_returns():
 
 def test_the_same_numbers_give_the_same_bytes(tmp_path):
     for name in ("one", "two"):
+        figure = plot_map(stability())
         for ending in ("png", "svg", "pdf"):
-            save_figure(plot_map(stability()), tmp_path / f"{name}.{ending}")
+            save_figure(figure, tmp_path / f"{name}.{ending}")
     for ending in ("png", "svg", "pdf"):
         one, two = (tmp_path / f"{name}.{ending}" for name in ("one", "two"))
         assert one.read_bytes() == two.read_bytes()

@@ -17,6 +17,7 @@ from resonax.checks import ArgumentError, check_whole
 from resonax.learners import Features
 from resonax.moments import Moments
 from resonax.processes import Recorded, shuffled
+from resonax.programs import program
 from resonax.simulation.training import Training
 
 __all__ = ["Trajectories", "trajectories"]
@@ -85,7 +86,7 @@ def _follow(
     return np.where(np.isnan(found), np.inf, found)
 
 
-@functools.partial(jax.jit, static_argnames=("runs", "rows", "still"))
+@functools.partial(program, static=("runs", "rows", "still"))
 def _distances(
     training: Training,
     seed: ArrayLike,

@@ -62,7 +62,7 @@ def mean_square_rates(
     return rates_by(SECOND_MOMENT, _products, setting, values, _CHUNK, advance) / 2
 
 
-@jax.jit
+@program
 def _floor(setting: Setting, steps: Array) -> Array:
     discrete = Map(setting)
     size = setting.size
