@@ -209,7 +209,7 @@ def test_small_batches_and_mixtures_are_drawn_one_by_one(components, batch):
 
 
 def test_fixed_rows_are_not_drawn_from():
-    law = make_law(2, 6, drawn=False)
+    law = make_law(2, 3, drawn=False)
     for features in features_in(2):
         phi, weight = np.asarray(apply(features, law.mean)), np.asarray(law.weight)
         want = np.einsum("c,ci,cj->ij", weight, phi, phi)

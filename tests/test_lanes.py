@@ -318,7 +318,7 @@ def small_plan(optimizer=SMALL.optimizer, **changes):
     form = LawForm(2)
     slots = Slots(*(place * 2**20 for place in range(6)))
     # Few sums at once: a program of more takes the compiler twice as long.
-    plan = Plan((2, 4, 3, 1), 7, 6, form, form, update, None, slots, False, 4, 7)
+    plan = Plan((2, 3, 6, 1), 7, 6, form, form, update, None, slots, False, 4, 7)
     return replace(plan, **changes)
 
 

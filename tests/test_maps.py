@@ -160,7 +160,7 @@ def test_best_momentum_of_a_constant_law_is_polyaks():
 def test_tongues_at_half_and_whole_natural_period(criterion):
     """Natural period 2 pi / sqrt(2 eta) = 44.4: tongues at 22 and at 44-45."""
     setting = rx.Setting(rx.Sinusoid(period=22), rx.heavy_ball(0.01, 0.998))
-    found = rx.tongues(setting, 15, 60, criterion)
+    found = rx.tongues(setting, 15, 60, criterion, points=181)
     peaks = [band.peak for band in found if band.rate > 1e-4]
     assert peaks == pytest.approx([22.0, 45.0], abs=1.0)
     for band in found:
