@@ -264,11 +264,10 @@ def test_networks_start_after_he_and_are_judged_by_the_stationary_law():
     for width, (weights, bias) in zip((2, 5, 4), begin, strict=True):
         assert (bias == 0).all()
         pvalues.append(stats.kstest(weights.ravel() / np.sqrt(2 / width), "norm").pvalue)
-    for run in range(
-        RUNS["mean"]
-    ):  # of those that stay where they are, each on 200 inputs of its own
+    runs = RUNS["mean"]
+    for run in range(runs):  # of those that stay where they are, each on 200 inputs of its own
         x = numpy_inputs(np.sin(2 * np.pi * rng.uniform(size=4000)), rng.normal(size=(4000, 2)))
-        outputs = predict(of_stream(begin, RUNS["mean"] + run), x)[-1][:, 0]
+        outputs = predict(of_stream(begin, runs + run), x)[-1][:, 0]
         losses = (outputs - np.cos(np.pi * np.linalg.norm(x, axis=1))) ** 2
         error = losses.std() * np.sqrt(1 / 200 + 1 / 4000)
         ours = np.exp([found.log_start[1, 0, run], found.log_response[1, 0, run]])
