@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -43,29 +43,11 @@ def numbers_of(optimizer: Momentum, weights: Weights) -> Numbers:
 
 def update(weights: Any, velocity: Any, gradient: Any, numbers: Numbers) -> tuple[Any, Any]:
     """Return weights and velocity after one update."""
-    if "is_heavy_ball" in numbers:  # the same numbers in a third of the operations
-        velocity = numbers["momentum"] * velocity - numbers["alpha"] * gradient
-        return weights + numbers["kappa"] * velocity, velocity
     moved = numbers["moved"]
     decayed = moved * (gradient + numbers["weight_decay"] * weights)
     velocity = moved * numbers["momentum"] * velocity - numbers["alpha"] * decayed
     move = numbers["kappa"] * velocity - numbers["beta"] * decayed - numbers["plain"] * gradient
     return weights + move, velocity
-
-
-def _marked(numbers: Numbers) -> Numbers:
-    """Return the numbers with a mark where most terms of an update are zero."""
-    absent = (numbers[name].any() for name in ("weight_decay", "beta", "plain"))
-    is_heavy_ball = numbers["moved"].all() and not any(absent)
-    return numbers | {"is_heavy_ball": True} if is_heavy_ball else numbers
-
-
-def _growth(sizes: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the growth in each step, from the log sizes over that before their block."""
-    reached = np.concatenate(sizes)
-    before = np.concatenate([np.zeros_like(reached[:1]), reached[:-1]])
-    before[::BLOCK] = 0.0
-    return reached - before
 
 
 @functools.partial(program, static=("steps",))
@@ -92,15 +74,13 @@ def follow_blocks(
     first chunk.
     """
     plain = feed.steps if feed.steps <= plain_steps else feed.steps % BLOCK
-    marked = _marked(numbers)
     for first in range(0, plain, CHUNK):
         rows = feed.factors(first, min(first + CHUNK, plain), float)
         blocks = []
         for start in range(0, len(rows), BLOCK):
-            run, found = steps(run, rows[start : start + BLOCK], marked, np)
-            blocks.append(found)
-        sizes, *rest = zip(*blocks, strict=True)
-        yield run, _growth(sizes), *(np.stack(parts) for parts in rest)
+            run, (sizes, *rest) = steps(run, rows[start : start + BLOCK], numbers, np)
+            blocks.append((np.diff(sizes, axis=0, prepend=0.0), *(part[None] for part in rest)))
+        yield run, *(np.concatenate(parts) for parts in zip(*blocks, strict=True))
     for first in range(plain - (plain - feed.steps) % CHUNK, feed.steps, CHUNK):
         rows = feed.factors(max(first, plain), first + CHUNK, float)
         rows = np.concatenate([np.zeros((CHUNK - len(rows), *rows.shape[1:])), rows])
