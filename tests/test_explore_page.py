@@ -11,6 +11,7 @@ import pytest
 
 from browsing import Server, Visit, check_in_threads, find_browser, serving, visiting
 from resonax.explore import beside, theory
+from resonax.reports import check as reports
 from resonax.simulation import Training
 from resonax.simulation.trajectories import Trajectories, trajectories
 
@@ -49,6 +50,8 @@ def server(tmp_path_factory):
         patch.setattr(beside, "trajectories", briefly)
         patch.setattr(theory, "_PATHS", 8)  # for which other tests have compiled as well
         check_in_threads(patch)
+        pictures = reports._pictures  # one of four: all are drawn where reports are tested
+        patch.setattr(reports, "_pictures", lambda check, names: pictures(check, names[:1]))
         with serving(results(tmp_path_factory.mktemp("results"))) as started:
             yield started
 

@@ -204,14 +204,16 @@ def wave(x):
     return (x[:, None] * x).sum(0).cumsum()
 wave.__module__ = "resonax.somewhere"
 import jax, numpy as np
-make = {"jax": jax.jit, "programs": programs.program}[sys.argv[1]]
-print(float(make(wave)(np.arange(100.0))[1]))
+for way in sys.argv[1:]:
+    make = {"jax": jax.jit, "programs": programs.program}[way]
+    print(float(make(wave)(np.arange(100.0))[1]))
+    programs._SHELF.loaded.clear()  # as in another process
 """
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    for way in ("jax", "programs", "programs"):
-        command = [sys.executable, "-c", code, way]
+    for ways in (["jax"], ["programs", "programs"]):
+        command = [sys.executable, "-c", code, *ways]
         found = subprocess.run(command, env=environment, capture_output=True, text=True)
-        assert (found.stdout.split(), found.stderr) == (["4950.0"], ""), found.stderr
+        assert (found.stdout.split(), found.stderr) == (["4950.0"] * len(ways), ""), found.stderr
 
 
 def test_of_processes_that_need_a_program_at_once_one_compiles_it(tmp_path):
@@ -230,8 +232,8 @@ float(programs.program(total)(1.0))
 print(len(made))
 """
     command = [sys.executable, "-c", code]
-    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    assert sorted(run.communicate()[0].strip() for run in runs) == ["0", "0", "1"]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert sorted(run.communicate()[0].strip() for run in runs) == ["0", "1"]
     assert len(_entries(tmp_path)) == 1  # and no lock is left
 
 
