@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,12 @@ def dark_color(color: Any) -> tuple[float, float, float, float]:
     >>> contrast(dark_color("#2166ac"), PAPER) >= 4.5
     True
     """
-    red, green, blue, alpha = to_rgba(color)
+    *rgb, alpha = to_rgba(color)
+    return *_dark(*rgb), alpha
+
+
+@functools.cache  # a figure has some hundred marks of a few colours
+def _dark(red: float, green: float, blue: float) -> tuple[float, float, float]:
     rgb = np.array([red, green, blue])
     if np.ptp(rgb) < _CHROMA:
         ground, ink = np.array(to_rgb(PAPER)), np.array(to_rgb(_LIGHT))
@@ -61,7 +67,7 @@ def dark_color(color: Any) -> tuple[float, float, float, float]:
     else:
         mixes = (rgb + white * (1 - rgb) for white in np.linspace(0, 1, 41))
         found = next(mix for mix in mixes if contrast(mix, PAPER) >= _CONTRAST)
-    return float(found[0]), float(found[1]), float(found[2]), alpha
+    return float(found[0]), float(found[1]), float(found[2])
 
 
 def darken(figure: Figure) -> None:

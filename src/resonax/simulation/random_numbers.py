@@ -63,6 +63,9 @@ def threefry(key: Words[A], counter: Words[A]) -> Words[A]:
     return left, right
 
 
+_traced_threefry = jax.jit(threefry)  # a program that calls it often has it once
+
+
 def path_keys(seed: int, columns: np.ndarray, runs: int) -> np.ndarray:
     """Return the keys of paths, (columns x runs, 2), by the labels of the columns.
 
@@ -91,7 +94,7 @@ def _pairs(keys: Array, steps: ArrayLike, first: int, count: int) -> tuple[Array
     """Return words for pairs of slots, (pairs, steps, paths) each."""
     step = jnp.asarray(steps, jnp.uint32)[None, :, None]
     pair = jnp.arange(first // 2, (first + count + 1) // 2, dtype=jnp.uint32)[:, None, None]
-    return threefry((keys[:, 0], keys[:, 1]), (step, pair))
+    return _traced_threefry((keys[:, 0], keys[:, 1]), (step, pair))
 
 
 def _unit(word: Array) -> Array:
