@@ -15,7 +15,11 @@ FILES = {
 
 def run(folder: Path, *options: str) -> tuple[int, str]:
     command = [sys.executable, "-m", "pytest", "-p", "copies", "--copies", "2", "-c", os.devnull]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parent),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # those of other libraries take long to load
+    }
     settings = {"capture_output": True, "text": True, "check": False, "cwd": folder}
     done = subprocess.run([*command, "-q", *options], env=environment, **settings)
     return done.returncode, done.stdout + done.stderr
