@@ -10,7 +10,6 @@ import sys
 import time
 from multiprocessing import resource_tracker, synchronize
 from pathlib import Path
-from typing import NamedTuple
 from unittest.mock import Mock
 
 import pytest
@@ -20,29 +19,18 @@ from resonax.executors.executor import Lost
 from resonax.executors.gpus import GRAPHS
 from resonax.executors.processes import count_workers, worker_processes
 from signals import HEAR_INTERRUPTS
-
-# What a worker needs is in this file: it loads the file again, and should not load jax for it.
-
-
-def square(job, advance):
-    advance(0.5)
-    if job < 0:
-        raise ArgumentError(f"{job} must be at least 0")
-    advance(0.5)
-    return job**2, os.getpid()
-
-
-def nothing():
-    pass
-
-
-def unsendable(job, advance):
-    return lambda: job
-
-
-def sleep(job, advance):
-    Path(job).write_text(str(os.getpid()))
-    time.sleep(120)
+from worker_jobs import (
+    DeviceJob,
+    die_at_first,
+    end_worker,
+    hang_at_first,
+    nothing,
+    see_devices,
+    see_process,
+    see_threads,
+    square,
+    unsendable,
+)
 
 
 def test_workers_tell_of_their_progress_and_give_results():
@@ -89,25 +77,6 @@ def test_a_mistake_in_a_worker_is_said_by_the_caller():
         workers.run(square, [1, -1], lambda *_: None, lambda *_: [])
 
 
-def die_at_first(job, advance):
-    """End the worker the first time that a job is done; the file says that it was."""
-    number, folder = job
-    mark = Path(folder) / str(number)
-    if number == 2 and not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number
-
-
-def hang_at_first(job, advance):
-    number, folder = job
-    mark = Path(folder) / str(number)
-    if number == 2 and not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGSTOP)
-    return number
-
-
 @pytest.mark.parametrize(
     ("function", "limit", "words"),
     [(die_at_first, None, "ended from outside"), (hang_at_first, 1.0, "said nothing")],
@@ -145,10 +114,6 @@ def test_a_worker_that_ends_before_its_first_job_is_replaced():
     assert sorted(found) == [0, 1, 2, 3]
 
 
-def end_worker():
-    os._exit(1)
-
-
 def test_workers_that_never_begin_are_a_sentence():
     with worker_processes(1) as workers:
         workers.prepare(end_worker)
@@ -156,22 +121,11 @@ def test_workers_that_never_begin_are_a_sentence():
             workers.run(square, [1], lambda *_: None, lambda *_: [])
 
 
-def see_devices(job, advance):
-    time.sleep(0.2)  # so that each worker has one
-    return os.environ["CUDA_VISIBLE_DEVICES"]
-
-
 def test_each_worker_sees_one_gpu():
     seen = []
     with worker_processes(2, devices=["3", "GPU-5a"]) as workers:
         workers.run(see_devices, range(4), lambda *_: None, lambda _, name: seen.append(name) or [])
     assert set(seen) == {"3", "GPU-5a"}
-
-
-def see_threads(job, advance):
-    from resonax.threads import count_threads
-
-    return count_threads(), [os.environ[f"{name}_NUM_THREADS"] for name in ("OMP", "OPENBLAS")]
 
 
 def test_processes_share_the_cores(monkeypatch):
@@ -182,18 +136,6 @@ def test_processes_share_the_cores(monkeypatch):
     with worker_processes(2) as workers:
         workers.run(see_threads, [1], lambda *_: None, lambda _, found: seen.append(found) or [])
     assert seen == [(3, ["3", "3"])]
-
-
-class DeviceJob(NamedTuple):
-    on_device: bool
-
-
-def see_process(job, advance):
-    if job.on_device:
-        import jax
-
-        assert jax.devices()  # it would end here if XLA did not know one of its options
-    return os.environ.get("JAX_PLATFORMS"), os.environ.get("XLA_FLAGS"), os.getpid()
 
 
 def test_one_worker_owns_the_device_and_the_others_see_none(monkeypatch):
@@ -240,7 +182,7 @@ def test_as_many_processes_as_jobs_or_cores():
 
 CALLER = """
 import sys
-from test_workers import sleep
+from worker_jobs import sleep
 from resonax.executors.executor import Lost
 from resonax.executors.processes import worker_processes
 if __name__ == "__main__":
