@@ -11,6 +11,7 @@ import pytest
 
 import resonax as rx
 from resonax.simulation import linear_lanes
+from resonax.simulation.lane_cells import LaneCells
 from resonax.simulation.walk import Grid, Loop
 
 IS_X86 = platform.machine() in ("x86_64", "AMD64")
@@ -27,13 +28,13 @@ def run(training, columns, shared, lanes):
 @pytest.fixture
 def taken(monkeypatch):
     """A list of the numbers of blocks that are taken in lanes, and whether they are recorded."""
-    blocks, step = [], linear_lanes.step_in_lanes
+    blocks, step = [], LaneCells.step
 
-    def noting(training, grid, state, first, number, record, *, loop):
+    def noting(self, state, first, number, record):
         blocks.append((number, record))
-        return step(training, grid, state, first, number, record, loop=loop)
+        return step(self, state, first, number, record)
 
-    monkeypatch.setattr(linear_lanes, "step_in_lanes", noting)
+    monkeypatch.setattr(LaneCells, "step", noting)
     return blocks
 
 
