@@ -121,9 +121,9 @@ class Drive(NamedTuple):
     momentum: np.ndarray
     lr: float
 
-    def force(self, turns: Any) -> np.ndarray:
+    def force(self, turns: float) -> np.ndarray:
         """Return B at a time in periods, (settings, 2, 2); a jump belongs to what follows it."""
-        wave = np.where(np.floor(2 * np.asarray(turns)) % 2 == 0, 1.0, -1.0)
+        wave = 1.0 if np.floor(2 * turns) % 2 == 0 else -1.0
         return curvature(np.where(self.square, _AMPLITUDE * wave, _sinusoid(turns)), self.variance)
 
 
@@ -149,8 +149,10 @@ def flow_sizes(drive: Drive, starts: np.ndarray, turns: int) -> np.ndarray:
                 now = flat.reshape(shape)
                 inner = min(max(phase, half), half + 0.5 - 1e-12)  # this side of the jump
                 force = now[:, :, 0] @ drive.force(inner)  # B is symmetric
-                moves = np.stack([now[:, :, 1], -force - friction * now[:, :, 1]], axis=2)
-                return (time[..., None] * moves).ravel()
+                moves = np.empty(shape)
+                moves[:, :, 0] = time * now[:, :, 1]
+                moves[:, :, 1] = time * (-force - friction * now[:, :, 1])
+                return moves.ravel()
 
             unit = state / np.linalg.norm(state, axis=(2, 3), keepdims=True)
             found = scipy.integrate.solve_ivp(slope, (half, half + 0.5), unit.ravel(), **tight)
