@@ -56,17 +56,37 @@ def monomials(inputs):
 
 
 # One program each in place of one for every operation.
-moments_of = jax.jit(lambda process, index: process.moments(index))
-stationary_of = jax.jit(lambda process: process.stationary())
-merged_of = jax.jit(lambda moments: moments.merged())
+
+
+@jax.jit
+def moments_of(process, index):
+    """Return the law at an index, its covariances, and its mean and covariance as a whole."""
+    moments = process.moments(index)
+    return moments, moments.covariance, moments.merged()
+
+
+@jax.jit
+def begun_of(process, key):
+    """Return the state at the first step, and mean and covariance given it."""
+    state, moments = process.draw_step(key, process.draw_init(key), 0)
+    return state, moments.mean[0], moments.covariance[0]
+
+
+@jax.jit
+def shuffled_of(process):
+    """Return the process in random order, its law, and that as a whole."""
+    baseline = rx.shuffled(process)
+    now = baseline.moments(7)
+    return baseline, now, now.merged()
+
+
+stationary_of = jax.jit(lambda process: process.stationary().merged())
 sample_of = jax.jit(lambda moments, key: moments.sample(key, (20_000,)))
-shuffled_of = jax.jit(rx.shuffled)
-begun_of = jax.jit(lambda process, key: process.draw_step(key, process.draw_init(key), 0))
-step_of = jax.jit(lambda process, key: process.draw_step(key, (), 2)[1])
+step_of = jax.jit(lambda process, key: process.draw_step(key, (), 2)[1].merged())
 
 
-def merged_monomials(moments):
-    mean, spread = (np.asarray(part) for part in merged_of(moments))
+def merged_monomials(merged):
+    mean, spread = (np.asarray(part) for part in merged)
     second = spread + np.outer(mean, mean)
     return np.array([*mean, second[0, 0], second[0, 1], second[1, 1]])
 
@@ -81,32 +101,39 @@ def test_the_battery_holds_every_process():
     assert set(MEMBERS) == set(KINDS["process"])
 
 
+PATHS, AGAIN = 360, 40
+
+
 @jax.jit
-def walks(process, keys):
-    """Return means and inputs over 180 steps: whole cycles of every process in this file."""
+def walks(process, key):
+    """Return means and inputs over 180 steps: whole cycles of every process in this file.
+
+    The last paths are the first ones in reverse order.
+    """
+    keys = jax.random.split(key, PATHS)
+    keys = jnp.concatenate([keys, keys[:AGAIN][::-1]])
     means = jax.vmap(lambda key: process.path(key, 180))(keys)
     return means, jax.vmap(lambda key: process.sample(key, 180)[:, 0])(keys)
 
 
 @member
 def test_stationary_law_is_the_time_average_of_sample_paths(process):
-    keys = jax.random.split(jax.random.key(3), 1000)
-    # The last hundred are the first in reverse order: a path depends on its own key alone.
-    means, inputs = map(np.asarray, walks(process, keys.at[900:].set(keys[:100][::-1])))
-    assert np.array_equal(means[900:], means[:100][::-1])
-    assert np.array_equal(inputs[900:], inputs[:100][::-1])
-    assert np.array_equal(inputs[900:], inputs[:100]) == (process.name == "recorded")
+    means, inputs = map(np.asarray, walks(process, jax.random.key(3)))
+    # A path depends on its own key alone.
+    assert np.array_equal(means[PATHS:], means[:AGAIN][::-1])
+    assert np.array_equal(inputs[PATHS:], inputs[:AGAIN][::-1])
+    assert np.array_equal(inputs[PATHS:], inputs[:AGAIN]) == (process.name == "recorded")
     # Steps of one path depend on each other, so the error comes from independent paths.
-    assert_within_error(monomials(inputs[:900]).mean(1), merged_monomials(stationary_of(process)))
+    draws = monomials(inputs[:PATHS]).mean(1)
+    assert_within_error(draws, merged_monomials(stationary_of(process)))
 
 
 @member
 def test_shuffled_draws_have_the_stationary_law(process):
-    baseline = shuffled_of(process)
+    baseline, now, merged = shuffled_of(process)
     assert (baseline.name, baseline.dim, baseline.cycle) == ("iid", 2, 1.0)
     law = merged_monomials(stationary_of(process))
-    now = moments_of(baseline, 7)
-    np.testing.assert_allclose(merged_monomials(now), law, rtol=1e-14)
+    np.testing.assert_allclose(merged_monomials(merged), law, rtol=1e-14)
     draws = sample_of(now, jax.random.key(4))
     assert_within_error(monomials(draws), law)
 
@@ -138,12 +165,12 @@ def test_a_fixed_law_repeats_after_a_cycle_and_is_what_step_gives(name):
     process = MEMBERS[name]
     assert process.periodic
     for index in (0.3, 2.0, 5.9):
-        law = merged_monomials(moments_of(process, index))
-        later = merged_monomials(moments_of(process, index + process.cycle))
+        law = merged_monomials(moments_of(process, index)[-1])
+        later = merged_monomials(moments_of(process, index + process.cycle)[-1])
         np.testing.assert_allclose(later, law, rtol=1e-12, atol=1e-13)
     step = step_of(process, jax.random.key(0))
     np.testing.assert_allclose(
-        merged_monomials(step), merged_monomials(moments_of(process, 2.0)), rtol=1e-14
+        merged_monomials(step), merged_monomials(moments_of(process, 2.0)[-1]), rtol=1e-14
     )
 
 
@@ -153,13 +180,13 @@ def test_a_fixed_law_repeats_after_a_cycle_and_is_what_step_gives(name):
 def test_moments_of_a_wave(kind, direction, variance):
     process = kind(period=7, variance=variance, swing=1.3, phase=0.4, direction=direction, dim=2)
     for index in (-2.6, 0.0, 3.0, 11.7):
-        moments = moments_of(process, index)
+        moments, covariance, _ = moments_of(process, index)
         mean, spread = numpy_law(process, numpy_wave(process, index))
-        np.testing.assert_allclose(moments.mean[0], mean, rtol=1e-12, atol=1e-15)
-        np.testing.assert_allclose(moments.covariance[0], spread, rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(moments.mean)[0], mean, rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(np.asarray(covariance)[0], spread, rtol=1e-12)
     fine = [numpy_law(process, w) for w in numpy_wave(process, np.arange(0.5, 700) / 100)]
     means, spreads = (np.array(part) for part in zip(*fine, strict=True))
-    mean, spread = merged_of(stationary_of(process))
+    mean, spread = stationary_of(process)
     np.testing.assert_allclose(mean, means.mean(0), atol=1e-14)
     np.testing.assert_allclose(spread, spreads.mean(0) + np.cov(means.T, bias=True), rtol=1e-12)
 
@@ -170,15 +197,14 @@ def test_jumps_fall_on_the_step(period):
     index = np.arange(200)  # of one length, so that both periods share a program
     sign = np.asarray(rx.Square(period=period).path(jax.random.key(0), len(index)))[:, 0]
     np.testing.assert_array_equal(sign, np.where(2 * index // period % 2 == 0, 0.5, -0.5))
-    held = np.asarray(rx.Switching(period=period).path(jax.random.key(0), len(index)))[:, 0]
+    held = np.asarray(rx.Switching(period=period, dim=2).path(jax.random.key(0), len(index)))[:, 0]
     np.testing.assert_array_equal(np.flatnonzero(np.diff(held)) + 1, index[period::period])
 
 
 @pytest.mark.parametrize("name", ["ar2", "switching"])
 def test_law_given_the_state_and_stationary_law_of_a_random_mean(name):
     process, key = MEMBERS[name], jax.random.key(6)
-    state, moments = begun_of(process, key)
-    mean, spread = np.asarray(moments.mean[0]), np.asarray(moments.covariance[0])
+    state, mean, spread = jax.tree.map(np.asarray, begun_of(process, key))
     unit = SLOPE / 5
     if name == "ar2":
         want_mean, want_spread = numpy_law(process, float(state[0]))
@@ -188,7 +214,7 @@ def test_law_given_the_state_and_stationary_law_of_a_random_mean(name):
         moving = np.eye(2)
     np.testing.assert_allclose(mean, want_mean, rtol=1e-12)
     np.testing.assert_allclose(spread, want_spread, rtol=1e-12)
-    mean, spread = merged_of(stationary_of(process))
+    mean, spread = stationary_of(process)
     np.testing.assert_allclose(mean, 0, atol=1e-14)
     # A log-normal factor exp(s z) has mean exp(s^2 / 2).
     np.testing.assert_allclose(spread, np.exp(0.125) * MATRIX + 0.49 * moving, rtol=1e-12)
@@ -201,9 +227,9 @@ def coefficients(period, innovation):
 
 def test_a_path_whose_numbers_are_drawn_at_once_is_that_of_the_loop():
     process, key = rx.Switching(period=7.0, dim=2), jax.random.key(3)
-    inputs, means = jax.jit(sample_at_once, static_argnums=2)(process, key, 40)
-    np.testing.assert_allclose(inputs, process.sample(key, 40, 1)[:, 0], rtol=1e-6)
-    np.testing.assert_allclose(means, process.path(key, 40), rtol=1e-6)
+    inputs, means = jax.jit(sample_at_once, static_argnums=2)(process, key, 200)
+    np.testing.assert_allclose(inputs, np.asarray(process.sample(key, 200, 1))[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(means, process.path(key, 200), rtol=1e-6)
 
 
 def test_coefficients_of_the_paper():
@@ -231,11 +257,14 @@ def test_ar2_density_peaks_at_one_over_the_period(period, innovation):
 
 
 def test_ar2_starts_with_a_stationary_pair():
-    start = jax.jit(jax.vmap(rx.AR2(period=1 / 0.045).draw_init))
-    last, before, phi1, phi2 = start(jax.random.split(jax.random.key(7), 20_000))
-    lag1 = float(phi1[0] / (1 - phi2[0]))
+    @jax.jit
+    def start(key):
+        return jax.vmap(rx.AR2(period=1 / 0.045).draw_init)(jax.random.split(key, 20_000))
+
+    last, before, phi1, phi2 = map(np.asarray, start(jax.random.key(7)))
+    lag1 = phi1[0] / (1 - phi2[0])
     for draws, variance in ((last, 1), (before, 1), (last - before, 2 - 2 * lag1)):
-        assert_within_error(np.asarray(draws) ** 2, variance)
+        assert_within_error(draws**2, variance)
 
 
 def fejer(density, steps):
@@ -253,7 +282,7 @@ def fejer(density, steps):
 )
 def test_spectrum_is_the_mean_periodogram(process):
     grid, bins = (process.spectrum(np.arange(count) / count) for count in (2**16, 180))
-    paths = walks(process, jax.random.split(jax.random.key(8), 1000))
+    paths = (np.asarray(path)[:PATHS] for path in walks(process, jax.random.key(8)))
     for name, path in zip(("mean_density", "input_density"), paths, strict=True):
         _, power = scipy.signal.periodogram(path, axis=1, detrend=False, return_onesided=False)
         # Whole blocks of a switching mean fit into the path: nothing leaks, and no taper.
@@ -277,9 +306,9 @@ def test_lines_of_a_wave_are_its_discrete_fourier_transform(kind, period, steps,
     process = kind(period=period, amplitude=1.0, phase=phase)
     index = np.arange(steps) + 1e-9  # a jump belongs to the step on which it falls
     want = np.abs(np.fft.rfft(numpy_wave(process, index)) / steps) ** 2
-    spectrum = process.spectrum(np.zeros(1))
+    frequency, power = process.lines()
     found = np.zeros_like(want)
-    np.add.at(found, np.rint(spectrum.line_frequency * steps).astype(int), spectrum.line_power)
+    np.add.at(found, np.rint(frequency * steps).astype(int), power)
     folded = kind is rx.Square and period != steps
     np.testing.assert_allclose(found, want, atol=TAIL if folded else 1e-8)
 
@@ -291,7 +320,7 @@ def test_spectrum_holds_all_of_the_variance(name):
     total = spectrum.input_density.mean()
     once = np.isin(spectrum.line_frequency, [0.0, 0.5])
     total += np.sum(np.where(once, 1, 2) * spectrum.line_power)
-    variance = float(np.trace(merged_of(stationary_of(process))[1]))
+    variance = float(np.trace(stationary_of(process)[1]))
     tolerance = TAIL * 0.49 if name == "square" else 1e-12
     assert total == pytest.approx(variance, abs=tolerance, rel=1e-12)
 
@@ -306,7 +335,7 @@ def test_recording_groups_rows_and_interpolates_between_steps():
     np.testing.assert_allclose(path, batches.mean(1), rtol=1e-14)
     second = np.einsum("kbi,kbj->kij", batches, batches) / 3
     for index, want in ((1, second[1]), (3.25, 0.75 * second[3] + 0.25 * second[0])):
-        moments = moments_of(process, index)
+        moments = moments_of(process, index)[0]
         assert not moments.is_sampled
         found = np.einsum("c,ci,cj->ij", moments.weight, moments.mean, moments.mean)
         np.testing.assert_allclose(found, want, rtol=1e-12)
