@@ -58,7 +58,7 @@ def torch_run(given: Subject, start: np.ndarray, **options: float) -> tuple[np.n
 OPTIONS = {
     "momentum": ({"lr": 0.05, "momentum": 0.9}, 1100, 1, 1),  # some of it compiled
     "nesterov": ({"lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}, 400, 3, 1),
-    "epochs": ({"lr": 0.05, "momentum": 0.8, "weight_decay": 0.02}, 400, 4, 2),
+    "epochs": ({"lr": 0.05, "momentum": 0.8, "weight_decay": 0.02}, 400, 3, 2),
 }
 
 
@@ -94,11 +94,10 @@ def test_cells_and_streams_are_runs_of_their_own():
     together = cells.follow(cells.feed())
     orders = [np.arange(given.rows), np.random.default_rng(0).permutation(given.rows)]
     streams = given.follow(given.feed(orders))
-    alone = given.follow(given.feed())
-    np.testing.assert_allclose(together.total[1], alone.total[0], rtol=1e-9)
-    np.testing.assert_allclose(streams.total[0], alone.total[0], rtol=1e-9)
+    np.testing.assert_allclose(streams.total[0], together.total[1], rtol=1e-9)
     assert together.lengths.sum() == given.steps
-    assert abs(streams.total[1] - alone.total[0]) > 0.1
+    assert abs(streams.total[1] - streams.total[0]) > 0.1
+    assert abs(together.total[1] - together.total[0]) > 0.1
 
 
 def test_near_zero_weights_the_curvature_is_at_its_bound():

@@ -92,7 +92,7 @@ def test_below_the_bound_no_order_that_was_tried_grows(name):
     period = rng.uniform(2, 200, size=problems)
     kind = rng.integers(3, size=problems)
     largest = np.linalg.norm(here, axis=1)
-    for step in range(3000):
+    for step in range(1500):
         angle = np.where(kind == 0, rng.uniform(0, 2 * np.pi, problems), np.pi * step / period)
         on = np.where(kind == 2, (step // np.maximum(period // 2, 1)) % 2, 1.0)
         row = np.stack([np.cos(angle), np.sin(angle)], axis=1)
