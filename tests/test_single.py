@@ -21,15 +21,18 @@ SETTINGS = {
         rx.Sinusoid(period=22.37, phase=1.0, swing=0.5), rx.heavy_ball(0.01, 0.97), batch=20
     ),
     "square": rx.Setting(
-        rx.Square(period=30.5, dim=2), rx.nesterov(0.02, 0.9, weight_decay=0.1), batch=3
+        rx.Square(period=30.5, dim=2, direction=np.array([0.6, 0.8])),
+        rx.nesterov(0.02, 0.9, weight_decay=0.1),
+        batch=3,
     ),
-    "iid": rx.Setting(rx.Iid(dim=3, amplitude=0.2), rx.heavy_ball(0.01, 0.9), reduction="sum"),
-    "radial": rx.Setting(
-        rx.Sinusoid(period=12),
-        rx.heavy_ball(0.1, 0.9),
-        model=rx.Radial(np.array([[-1.0], [0.0], [1.0]])),
+    "iid": rx.Setting(rx.Iid(amplitude=0.2), rx.heavy_ball(0.01, 0.9), rx.Linear(bias=False)),
+    "recorded": rx.Setting(
+        rx.Recorded.of(ROWS, repeat=True),
+        rx.heavy_ball(0.01, 0.9),
+        model=rx.Radial(np.array([[-1.0, 0.0], [1.0, 0.5]])),
+        batch=2,
+        reduction="sum",
     ),
-    "recorded": rx.Setting(rx.Recorded.of(ROWS, repeat=True), rx.heavy_ball(0.01, 0.9), batch=2),
     "growing": rx.Setting(rx.Sinusoid(period=200, amplitude=30), rx.heavy_ball(0.02, 0.95)),
 }
 
@@ -48,7 +51,8 @@ def test_both_ways_agree(name):
 
 def test_a_verdict_of_other_numbers_compiles_nothing(caplog):
     def judge(period, lr, momentum):
-        rx.verdict(rx.Setting(rx.Square(period=period), rx.heavy_ball(lr, momentum)), paths=8)
+        setting = rx.Setting(rx.Sinusoid(period=period), rx.heavy_ball(lr, momentum), batch=20)
+        rx.verdict(setting, paths=16)
 
     judge(20.0, 0.01, 0.9)
     with jax.log_compiles(), caplog.at_level(logging.WARNING):

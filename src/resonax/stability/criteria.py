@@ -90,7 +90,8 @@ class Verdict(Result):
         Examples
         --------
         >>> from resonax import Setting, Sinusoid, heavy_ball
-        >>> verdict(Setting(Sinusoid(period=22), heavy_ball(0.01, 0.99)), steps=512).meaning()
+        >>> setting = Setting(Sinusoid(period=22), heavy_ball(0.01, 0.99), batch=20)
+        >>> verdict(setting, paths=16).meaning()
         'the error of almost every run doubles every ... steps'
         """
         if self.on_these_rows is not None:
