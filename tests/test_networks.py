@@ -57,8 +57,8 @@ def test_numbers_are_independent_and_depend_on_their_place_alone():
     optimised = {"xla_backend_optimization_level": 3}
     drawing = jax.jit(draw, static_argnums=2, compiler_options=optimised)
     keys = path_keys(1, np.arange(100), 200)
-    drawn = drawing(keys, jnp.arange(3), Needs(process=1, input=3, choice=3, noise=2))
-    part = drawing(path_keys(1, np.arange(4, 6), 200), jnp.arange(1, 3), Needs(1, 2, 2, 1))
+    drawn = drawing(keys, np.arange(3), Needs(process=1, input=3, choice=2, noise=1))
+    part = drawing(path_keys(1, np.arange(4, 6), 200), np.arange(1, 3), Needs(1, 2, 1, 1))
     for some, every in zip(part, drawn, strict=True):
         np.testing.assert_array_equal(some, np.stack(every)[: len(some), 1:, 800:1200])
     standard = drawn._replace(choice=stats.norm.ppf(np.stack(drawn.choice)))
@@ -100,16 +100,17 @@ def fourth_of(law, matrix):
     return rx.Linear().fourth(law)(matrix)
 
 
-@pytest.mark.parametrize("dim", MEAN)
-@pytest.mark.parametrize("batch", [2, 7, 20, 100])
+# Rows one by one; the scatter by sums of squares; and by one number for each of them.
+@pytest.mark.parametrize(("batch", "dim"), [(2, 1), (7, 1), (100, 1), (2, 3), (7, 3), (20, 3)])
 def test_a_factor_has_the_law_of_a_batch(batch, dim):
-    law = Moments(jnp.array(MEAN[dim])[None], jnp.array(ROOT[dim])[None], jnp.ones(1))
-    scatter, count = batch > dim + 1, 20_000
+    mean, root, weight = np.float32(MEAN[dim])[None], np.float32(ROOT[dim])[None], np.ones(1)
+    law = Moments(mean, root, np.float32(weight))
+    scatter, count = batch > dim + 1, 10_000
     needs = needs_of(dim, batch, process=0, scatter=scatter)
 
     @jax.jit
     def grams(keys):
-        drawn = draw(keys, jnp.zeros(1), needs)
+        drawn = draw(keys, np.zeros(1), needs)
         options = {"rows": batch, "scatter": scatter, "batch": batch}
         parts = split(law, diagonal=dim == 1)
         one = partial(draw_factor, law=parts, features=rx.Linear(), **options)
@@ -147,7 +148,7 @@ LINE = rx.Sinusoid(period=400.0, amplitude=2.0, variance=0.5, swing=0.8)
 ADAM = Training(LINE, adam(0.02, 0.8, 0.9), Network((4,)), batch=3, noise=0.2, reduction="sum")
 NETWORKS = {"mean": NET, "sum": ADAM}
 RATES = [0.02, 1e-12, 1e6]  # networks that learn, stay and overflow
-RUNS = {"mean": 400, "sum": 64}  # the law of the first is tested
+RUNS = {"mean": 106, "sum": 64}  # the law of the first is tested; 320 paths hold its cells
 OPTIONS: dict[str, Any] = {"steps": 40, "window": 20, "seed": 5, "double": True}
 
 
@@ -168,11 +169,11 @@ def ran(reduction):
     grid, loop = seen
     with jax.enable_x64(True):
         state = network.begin_networks(training, grid, loop=loop)
-        begin = jax.tree.map(lambda leaf: np.array(leaf[:streams, 0]), state.layers)
+        begin = jax.tree.map(lambda leaf: np.array(leaf)[:streams, 0], state.layers)
         state = network.step_networks(training, grid, state, 0, 1, False, loop=loop)
-        end = jax.tree.map(lambda leaf: np.array(leaf[:streams, 0]), state.layers)
+        end = jax.tree.map(lambda leaf: np.array(leaf)[:streams, 0], state.layers)
         state = network.step_networks(training, grid, state, 20, 1, True, loop=loop)
-        total = np.array(state.total[:streams, 0])
+        total = np.array(state.total)[:streams, 0]
     return found, grid, begin, end, total
 
 
@@ -224,7 +225,7 @@ def test_training_is_backpropagation(reduction, move):
     dim = NETWORKS[reduction].process.dim
     with jax.enable_x64(True):
         needs = needs_of(dim, 3, process=0)
-        drawn = jax.jit(draw, static_argnums=2)(grid.keys[:3], jnp.arange(20), needs)
+        drawn = jax.jit(draw, static_argnums=2)(np.array(grid.keys)[:3], np.arange(20), needs)
     standard, noise = np.stack(drawn.input), np.sqrt(0.2) * np.stack(drawn.noise)
     for stream in range(3):
         layers = of_stream(begin, stream)
@@ -253,9 +254,10 @@ def test_lanes_and_jax_train_the_same_networks(reduction):
     over, theirs = (np.isposinf(each.log_response[2]).mean() for each in (found, jax_found))
     assert abs(over - theirs) < 0.02
     np.testing.assert_allclose(found.log_start[2], jax_found.log_start[2], rtol=1e-6)
-    options: dict[str, Any] = OPTIONS | {"double": False}  # random numbers of 23 bits, not 32
-    single = simulate(training, {"lr": RATES}, runs=runs, **options, lanes=True)
-    assert np.median(np.abs(single.log_response[:2] - found.log_response[:2])) < 1e-5
+    if reduction == "sum":  # the smaller network, which is compiled sooner
+        options: dict[str, Any] = OPTIONS | {"double": False}  # random numbers of 23 bits, not 32
+        single = simulate(training, {"lr": RATES}, runs=runs, **options, lanes=True)
+        assert np.median(np.abs(single.log_response[:2] - found.log_response[:2])) < 1e-5
 
 
 def test_networks_start_after_he_and_are_judged_by_the_stationary_law():
