@@ -141,7 +141,7 @@ def test_decoupled_decay_is_a_decay_of_its_own_for_each_weight():
 
 def torch_levels(stream: Switching, periods: list[int], lr: float, beta1: float, noise: float):
     """Train many runs of torch's Adam at once; return mean distances and root mean squares."""
-    runs, steps, dim = 400, 1000, stream.dim
+    runs, steps, dim = 400, 600, stream.dim
     rng = np.random.default_rng(5)
     error = torch.zeros((len(periods), runs, dim + 1), requires_grad=True)
     optimizer = torch.optim.Adam([error], lr=lr, betas=(beta1, 0.995))
@@ -157,7 +157,7 @@ def torch_levels(stream: Switching, periods: list[int], lr: float, beta1: float,
         optimizer.zero_grad()
         (((rows * error).sum(2) - label) ** 2).sum().backward()
         optimizer.step()
-        if step >= 500:
+        if step >= 350:
             lengths.append(error.detach().norm(dim=2).numpy())
     squares = np.sqrt(np.mean(np.square(lengths), axis=(0, 2)))
     return np.mean(lengths, axis=(0, 2)), squares

@@ -265,7 +265,8 @@ def test_networks_start_after_he_and_are_judged_by_the_stationary_law():
     pvalues, scores, rng = [], [], np.random.default_rng(7)
     for width, (weights, bias) in zip((2, 5, 4), begin, strict=True):
         assert (bias == 0).all()
-        pvalues.append(stats.kstest(weights.ravel() / np.sqrt(2 / width), "norm").pvalue)
+        standard = weights.ravel() / np.sqrt(2 / width)
+        pvalues += [stats.kstest(standard, "norm").pvalue, mean_pvalues(standard**2, 1.0)]
     runs = RUNS["mean"]
     for run in range(runs):  # of those that stay where they are, each on 200 inputs of its own
         x = numpy_inputs(np.sin(2 * np.pi * rng.uniform(size=4000)), rng.normal(size=(4000, 2)))

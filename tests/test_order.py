@@ -142,11 +142,18 @@ def test_the_beam_finds_growth_where_greedy_search_finds_none():
     assert sorted(once) == list(range(80))
 
 
-def test_found_orders_reproduce_in_torch_and_below_the_bound_there_is_none():
+FEW = np.random.default_rng(6).normal(size=(6, 1))
+
+
+@pytest.fixture(scope="module")
+def found():
+    return rx.order(FEW, lr=0.02, momentum=0.95, repeats=True, standardise=False)
+
+
+def test_found_orders_reproduce_in_torch_and_below_the_bound_there_is_none(found):
     import torch
 
-    x = np.random.default_rng(6).normal(size=(6, 1))
-    found = rx.order(x, lr=0.02, momentum=0.95, repeats=True, standardise=False)
+    x = FEW
     assert found.confirmed
     assert 0.01 < found.rate == found.lower <= found.upper <= found.order_proof.rate + 1e-9
     rows = torch.tensor(np.concatenate([x, np.ones_like(x)], axis=1))
@@ -220,9 +227,8 @@ def test_a_basis_has_no_bias_to_leave_out():
         rx.order(rows, lr=0.01, momentum=0.5, basis=rx.Polynomial(2), bias=False)
 
 
-def test_the_sentence_of_a_picture_fits_into_it():
-    rows = np.random.default_rng(0).normal(size=(12, 1))
-    figure = rx.order(rows, lr=0.02, momentum=0.9).plot()
+def test_the_sentence_of_a_picture_fits_into_it(found):
+    figure = found.plot()
     figure.draw_without_rendering()
     words = figure.findobj(lambda item: "per step," in getattr(item, "get_text", str)())
     title = words[0].get_window_extent()

@@ -29,7 +29,6 @@ SETTINGS = {
     "recorded": rx.Setting(
         rx.Recorded.of(ROWS, repeat=True),
         rx.heavy_ball(0.01, 0.9),
-        model=rx.Radial(np.array([[-1.0, 0.0], [1.0, 0.5]])),
         batch=2,
         reduction="sum",
     ),
