@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import diffrax  # noqa: F401, here, so that copies of the tests' process do not each load it
 import jax
 import numpy as np
 import pytest

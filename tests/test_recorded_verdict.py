@@ -18,7 +18,7 @@ SIGNS = np.random.default_rng(0).choice([-1.0, 1.0], size=150)
 
 
 def scaled(name: str) -> np.ndarray:
-    rows = RECORDINGS[name]()[0]
+    rows = RECORDINGS[name]()[0][:3000]
     return ((rows - rows.mean(0)) / rows.std(0)).astype(np.float32)
 
 
