@@ -89,12 +89,12 @@ def test_classes_in_cycles_are_not_unlearnt_by_scikit_learn(name):
     for cycle in (20, 0):
         model = make().set_params(random_state=0)
         plain = copy.deepcopy(model)
-        guard = Guard(model)
-        for x, y in cycles(56 if cycle else 34, cycle, classes):
+        guard = Guard(model, spacing=16)
+        for x, y in cycles(40 if cycle else 18, cycle, classes):
             guard.learn(x, y, classes=range(classes))
             plain.partial_fit(x, y, classes=range(classes))
         right[cycle] = [one.score(IMAGES[shown], LABELS[shown]) for one in (model, plain)]
-    assert right[20][0] > 0.8 > 0.6 > right[20][1]
+    assert right[20][0] > 0.65 > 0.4 > right[20][1]
     assert right[0][0] == right[0][1]
     assert guard.setting == Candidate(guard.setting.momentum)
 
