@@ -88,7 +88,10 @@ class _Attributes(Leaves):
         ]
 
 
+@dataclass
 class _Sklearn(_Attributes):
+    is_fitted: bool = False  # so that its parts are looked through no more
+
     def learn(self, inputs: np.ndarray, target: np.ndarray) -> None:
         check_reach(self.predict(inputs), target)
         try:
@@ -97,7 +100,8 @@ class _Sklearn(_Attributes):
             raise (OverflowError(error) if is_overflow(error) else error) from None
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        if not self.leaves():  # not fitted yet: it has no weights, and will begin with zeros
+        self.is_fitted = self.is_fitted or bool(self.leaves())
+        if not self.is_fitted:  # it has no weights yet, and will begin with zeros
             return np.zeros(len(inputs))
         return np.asarray(self.model.predict(inputs), dtype=float).reshape(len(inputs))
 

@@ -99,12 +99,8 @@ class _Compiled:
 
     def fork(self, copies: int) -> _Compiled:
         import jax
-        import jax.numpy as jnp
 
-        with jax.enable_x64(self.double):
-            state = jax.tree.map(
-                lambda leaf: jnp.broadcast_to(leaf[0], (copies, *leaf.shape[1:])), self.state
-            )
+        state = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[:1], copies, 0), self.state)
         return _Compiled(state, self.run, self.double)
 
 
@@ -140,7 +136,9 @@ def _compiled(learner: Pure, watch: Watch, batch: int) -> _Compiled | None:
         return jax.lax.scan(lambda state, now: jax.vmap(one)(state, *now), state, (inputs, target))
 
     with jax.enable_x64(double):
-        state = learner.tree.unflatten([jnp.asarray(part)[None] for part in learner.parts])
+        types = [jax.dtypes.canonicalize_dtype(dtype) for dtype in floats]
+        parts = [np.asarray(part, kind) for part, kind in zip(learner.parts, types, strict=True)]
+        state = learner.tree.unflatten([part[None] for part in parts])
         rows = np.zeros((1, 1, batch, watch.inputs.shape[1]), dtype)
         try:
             after, _ = jax.eval_shape(run, state, rows, rows[..., 0])
