@@ -227,7 +227,7 @@ def test_scikit_learn(average):
 
 
 def test_a_network_resonates_with_sgd_and_not_with_adam():
-    rows, _ = switching(300, seed=2, amplitude=1.0, variance=0.05)
+    rows, _ = switching(240, seed=2, amplitude=1.0, variance=0.05)
     target = rows.sum(axis=1)
     sgd = {"lr": 0.003, "momentum": 0.95}
     ordered = probe(network(torch.optim.SGD, **sgd), rows, target)

@@ -16,6 +16,7 @@ __all__ = ["WEIGHTS", "Leaf", "Leaves", "walk_object"]
 
 WEIGHTS = "weights"  # the kind of the numbers that predictions are made of
 _AVERAGE_NAME = re.compile("^_?(avg|average)")
+_PLAIN = frozenset({int, str, bool, bytes, type(None)})  # most parts, and none has weights
 
 
 class Leaf(NamedTuple):
@@ -77,9 +78,21 @@ def _settings(kind: type) -> frozenset[str]:
     return frozenset(inspect.signature(kind).parameters)
 
 
+@functools.cache
+def _is_average(name: str) -> bool:
+    return _AVERAGE_NAME.match(name) is not None
+
+
+@functools.cache
+def _is_of_library(kind: type) -> bool:
+    return not {base.__module__.split(".")[0] for base in kind.__mro__}.isdisjoint(
+        ("river", "sklearn")
+    )
+
+
 def _walk(thing: Any, name: str, seen: set[int]) -> Iterator[Leaf]:
     """Find the floating-point arrays and dicts of numbers in a thing and in its parts."""
-    if id(thing) in seen:
+    if type(thing) in _PLAIN or id(thing) in seen:
         return
     seen.add(id(thing))
     if isinstance(thing, np.ndarray):
@@ -94,7 +107,7 @@ def _walk(thing: Any, name: str, seen: set[int]) -> Iterator[Leaf]:
         for part in parts.values():
             if not isinstance(part, float):
                 yield from _walk(part, name, seen)
-    elif {base.__module__.split(".")[0] for base in type(thing).__mro__} & {"river", "sklearn"}:
+    elif _is_of_library(type(thing)):
         yield from walk_object(thing, seen)
 
 
@@ -106,7 +119,7 @@ def walk_object(thing: Any, seen: set[int]) -> Iterator[Leaf]:
     for key, part in parts.items():
         # An average follows the weights and never acts on them. A difference in it fades like
         # 1/step, at rate 0, behind which the rate of the weights could not be seen.
-        if key in shown or _AVERAGE_NAME.match(key):
+        if key in shown or _is_average(key):
             continue
         if not isinstance(part, float):
             yield from _walk(part, key, seen)
