@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import warnings
 
 import pytest
@@ -69,17 +70,19 @@ def test_both_keep_a_run_that_its_own_momentum_loses(caplog):
     def broken(record):
         raise OSError("disk full")
 
-    rows = list(switching(450, 6, seed=3))
-    lengths = {"tangent": 450, "replay": 200}  # a replay acts sooner, and costs more
+    rows = list(switching(420, 6, seed=3))
+    lengths = {"tangent": 420, "replay": 200}  # a replay acts sooner, and costs more
     for instrument, length in lengths.items():
         caplog.clear()
         model, optimizer, guard = line(instrument, log=broken)
         with guard:
             train(model, guard, rows[:length])
-            assert guard.momentum < 0.95
+            assert guard.report().momentum == guard.momentum < 0.95
         assert float(model.weight.detach().norm()) < 3
-        assert guard.report().events
-        assert guard.report().step == length
+        report = guard.report()
+        assert report.events
+        assert report.step == length
+        assert instrument == "replay" or "lowered from 0.95" in str(report)
         assert optimizer.param_groups[0]["momentum"] == 0.95
         assert sum("disk full" in one.getMessage() for one in caplog.records) == 1
         with pytest.raises(ArgumentError, match="this guard is closed"):
@@ -185,30 +188,34 @@ def test_a_run_that_was_never_seen_says_so(instrument):
         line(instrument)[2].__exit__(RuntimeError)
 
 
-@pytest.mark.parametrize(("instrument", "steps"), [("tangent", 290), ("replay", 128)])
+# Both act within so few steps: `tangent` where all are followed, with two momenta to compare.
+QUICKLY = {"tangent": {"budget": math.inf, "candidates": [0.8]}, "replay": {}}
+
+
+@pytest.mark.parametrize(("instrument", "steps"), [("tangent", 110), ("replay", 128)])
 def test_a_warning_names_the_line_of_the_user(instrument, steps):
-    model, _, guard = line(instrument, policy="watch")
+    model, _, guard = line(instrument, policy="watch", **QUICKLY[instrument])
     with warnings.catch_warnings(record=True, action="always") as caught:
         train(model, guard, switching(steps, 6, seed=3))
     assert caught
     assert {one.filename for one in caught} == {__file__}
 
 
-@pytest.mark.parametrize(("instrument", "cut"), [("tangent", 300), ("replay", 140)])
+@pytest.mark.parametrize(("instrument", "cut"), [("tangent", 110), ("replay", 100)])
 def test_a_copy_and_a_loaded_guard_go_on_identically(instrument, cut):
-    rows = list(switching(340, 6, seed=3))
-    model, optimizer, guard = line(instrument)
+    rows = list(switching(140, 6, seed=3))
+    model, optimizer, guard = line(instrument, **QUICKLY[instrument])
     train(model, guard, rows[:cut])
     assert guard.momentum < 0.95
     twin, _, copied = copy.deepcopy((model, optimizer, guard))
     file = io.BytesIO()
     torch.save([part.state_dict() for part in (model, optimizer, guard)], file)
     states = torch.load(io.BytesIO(file.getvalue()), weights_only=True)
-    resumed = line(instrument)
+    resumed = line(instrument, **QUICKLY[instrument])
     for part, state in zip(resumed, states, strict=True):
         part.load_state_dict(state)
     for one, by in ((model, guard), (twin, copied), (resumed[0], resumed[2])):
-        train(one, by, rows[cut : cut + 40])
+        train(one, by, rows[cut : cut + 30])
     assert torch.equal(model.weight, twin.weight)
     assert torch.equal(model.weight, resumed[0].weight)
     assert str(guard.report()) == str(copied.report()) == str(resumed[2].report())
