@@ -69,7 +69,7 @@ def assert_same_bits(first, second):
 
 
 def test_a_resonance_is_undone_and_its_cause_is_named(caplog):
-    rows = list(switching_rows(300, period=6, seed=3))
+    rows = list(switching_rows(160, period=6, seed=3))
     ends = {}
     for policy in ("watch", "safe"):
         guard = replay_guard(squared, sgd(0.03), policy)
@@ -80,7 +80,7 @@ def test_a_resonance_is_undone_and_its_cause_is_named(caplog):
             assert state.setting == Candidate(0.95)
         else:
             state, _ = train(guard, state, rows)
-        ends[policy] = float(jnp.linalg.norm(state.params["w"]))
+        ends[policy] = float(np.linalg.norm(state.params["w"]))
     assert ends["watch"] > 2
     assert ends["safe"] < 1
     report = guard.report(state)
@@ -103,7 +103,7 @@ def network(widths=(64, 64, 64, 10)):
 
 @functools.cache
 def digits_guard():
-    return replay_guard(cross_entropy, adam(0.01), speak=False)
+    return replay_guard(cross_entropy, adam(0.01), spacing=16, speak=False)
 
 
 def outputs(params, x):
@@ -127,20 +127,23 @@ def cycles(steps, cycle=40, seed=3):
 
 
 def right(params):
-    return float(jnp.mean(jnp.argmax(outputs(params, IMAGES), 1) == LABELS))
+    x, params = IMAGES, jax.device_get(params)
+    for w, b in params[:-1]:
+        x = np.maximum(x @ w + b, 0)
+    return float(np.mean(np.argmax(x @ params[-1][0] + params[-1][1], 1) == LABELS))
 
 
 def test_a_network_on_classes_in_cycles_is_saved():
     guard = digits_guard()
-    state, _ = train(guard, guard.init(network()), cycles(160))
-    assert right(plain(adam(0.01), cross_entropy, network(), cycles(160))) < 0.3
+    state, _ = train(guard, guard.init(network()), cycles(100))
+    assert right(plain(adam(0.01), cross_entropy, network(), cycles(100))) < 0.3
     assert right(state.params) > 0.8
     assert state.setting != Candidate(0.9)
 
 
 def test_independent_rows_are_left_alone():
     guard = digits_guard()
-    state, _ = train(guard, guard.init(network()), cycles(150, cycle=0))
+    state, _ = train(guard, guard.init(network()), cycles(100, cycle=0))
     assert state.setting == Candidate(0.9)
     assert not state.run.events
     assert right(state.params) > 0.9
@@ -159,7 +162,7 @@ OPTIMIZERS = {
 
 def plain(optimizer, loss_fn, params, batches):
     """An ordinary loop of optax."""
-    state = optimizer.init(params)
+    state = jax.jit(optimizer.init)(params)  # one program, and not one for each number
 
     @jax.jit
     def step(params, state, batch):
@@ -188,7 +191,7 @@ def test_a_candidate_is_the_optimizer_with_other_numbers(name):
     batches = list(switching_rows(20, period=3, seed=2))
     optimizer = OPTIMIZERS[name]()
     programs = compile_programs(squared, squared, optax.with_extra_args_support(optimizer), None)
-    learner = JaxLearner(programs, Saved(start(), optimizer.init(start()), None))
+    learner = JaxLearner(programs, Saved(start(), jax.jit(optimizer.init)(start()), None))
     learner.set(Candidate(0.5, 0.1))
     for batch in batches:
         learner.step(kept(batch, learner.saved))
@@ -249,12 +252,12 @@ def test_updates_are_pure_and_a_pickled_state_goes_on_with_the_same_bits():
 
 def test_the_average_is_offered_where_it_does_better_and_kept_while_the_run_is_worse():
     """Noise alone, of which the average has less; then outputs that are wrong."""
-    rows = list(switching_rows(448, period=1, seed=3))
+    rows = list(switching_rows(320, period=1, seed=3))
     guards = {one: replay_guard(squared, sgd(), "watch", average=one) for one in (False, True)}
     ends = {one: train(guard, guard.init(start()), rows)[0] for one, guard in guards.items()}
     assert_same_bits(ends[False], ends[True]._replace(offer=None))
     state, found = guards[True].offered(ends[True])
-    assert jnp.linalg.norm(found.params["w"]) < 0.5 * jnp.linalg.norm(state.params["w"])
+    assert np.linalg.norm(found.params["w"]) < 0.5 * np.linalg.norm(state.params["w"])
     wrong = [(x, y + 30) for x, y in rows[:16]]
     later, _ = train(guards[True], state, wrong)
     _, kept = guards[True].offered(later)
