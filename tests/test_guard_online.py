@@ -142,10 +142,10 @@ def test_watching_changes_nothing_and_global_random_numbers_go_on():
     for guarded in (False, True):
         np.random.seed(0)  # noqa: NPY002
         model = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=0.5)
-        guard = Guard(model, "watch")
+        guard = Guard(model, "watch", spacing=16)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ResonanceWarning)
-            for x, y in cycles(40, 20, classes=3):
+            for x, y in cycles(20, 20, classes=3):
                 learn = guard.learn if guarded else model.partial_fit
                 learn(x, y, classes=range(3))
         ends.append((model.coef_.copy(), np.random.random()))  # noqa: NPY002
@@ -269,13 +269,13 @@ def test_any_object_is_guarded_by_two_functions_and_two_names():
         pass
 
     guard = Guard(
-        Own(lr=0.01, momentum=0.95),
+        Own(lr=0.03, momentum=0.95),
         learn=lambda model, x, y: model.step((x, y)),
         loss=lambda model, x, y: model.loss([(x, y)]),
         knob="momentum",
         lr="lr",
     )
-    for x, y in switching_rows(400, 6, seed=1):
+    for x, y in switching_rows(160, 6, seed=3):
         guard.learn(x, y)
     assert np.linalg.norm(guard.model.weights) < 1
     assert guard.setting.momentum < 0.95

@@ -45,7 +45,7 @@ def cycles(steps: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [(IMAGES[chosen], LABELS[chosen]) for chosen in rows]
 
 
-ROWS = cycles(80)
+ROWS = cycles(60)
 
 
 def network(dropout: float = 0.0) -> nn.Module:
@@ -76,7 +76,7 @@ def flat(model: nn.Module) -> torch.Tensor:
 class Settings(NamedTuple):
     """What a trainer does around its steps."""
 
-    rows: int = 80
+    rows: int = 60
     epochs: int = 1
     parts: int = 1
     clip: float = 0.0
@@ -253,7 +253,7 @@ def test_a_trainer_does_what_a_guarded_loop_does_and_goes_on_from_a_checkpoint(
     model, guard = by_hand
     assert right(run.net) > 0.8
     assert torch.equal(flat(run.net), flat(model))
-    assert run.guard.report().step == 160
+    assert run.guard.report().step == 120
     assert [one.text for one in run.guard.report().events] == [
         one.text for one in guard.report().events
     ]
