@@ -50,14 +50,11 @@ class Shadows:
         """Return whether these are shadows of such weights."""
         return [part.shape for part in self.places] == [(count, *part.shape) for part in weights]
 
-    def _energy(self, each: Sequence[Gains]) -> Energy:
-        places = [
-            _spread(by.alpha, place) * place * place
-            for by, place in zip(each, self.places, strict=True)
-        ]
+    def _energy(self, still: Sequence[Any], moving: Sequence[Any]) -> Energy:
+        """Return the energies with the factors of places and of velocities, for each weight."""
+        places = [by * place * place for by, place in zip(still, self.places, strict=True)]
         velocities = [
-            _spread(by.momentum * by.kappa, velocity) * velocity * velocity
-            for by, velocity in zip(each, self.velocities, strict=True)
+            by * velocity * velocity for by, velocity in zip(moving, self.velocities, strict=True)
         ]
         return Energy(_sums(places), _sums(velocities))
 
@@ -65,23 +62,30 @@ class Shadows:
         self, products: Sequence[Tensor], each: Sequence[tuple[Gains, float]]
     ) -> ShadowStep:
         """Make one step, rescale, and return energies and curvature."""
-        only = [by for by, _ in each]
-        before = self._energy(only)
+        pairs = [(by, place) for (by, _), place in zip(each, self.places, strict=True)]
+        spread = [Gains(*(_spread(number, place) for number in by)) for by, place in pairs]
+        factors = (
+            [by.alpha for by in spread],
+            [_spread(by.momentum * by.kappa, place) for by, place in pairs],
+        )
+        before = self._energy(*factors)
         met = np.zeros(len(self.places[0]))
         lengths = _sums([place * place for place in self.places])
-        for index, (by, sign) in enumerate(each):
+        for index, (_, sign) in enumerate(each):
             place, velocity = self.places[index], self.velocities[index]
-            shaped = Gains(*(_spread(number, place) for number in by))
-            moved, faster, pull = step_shadow(place, velocity, sign * products[index], shaped)
+            moved, faster, pull = step_shadow(
+                place, velocity, sign * products[index], spread[index]
+            )
             met += _sums([place * pull])
             self.places[index], self.velocities[index] = moved, faster
-        after = self._energy(only)
+        after = self._energy(*factors)
         curvature = met / np.maximum(lengths, 1e-300)
         self._rescale(np.sqrt(after.places + after.velocities))
         return ShadowStep(before, after, curvature)
 
     def _rescale(self, size: np.ndarray) -> None:
         inverse = 1 / np.maximum(size, 1e-30)
-        for parts in (self.places, self.velocities):
-            for part in parts:
-                part.mul_(_spread(inverse, part))
+        for place, velocity in zip(self.places, self.velocities, strict=True):
+            by = _spread(inverse, place)
+            place.mul_(by)
+            velocity.mul_(by)
