@@ -5,6 +5,8 @@ The learners are written independently: NumPy by hand, torch and JAX by their ow
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +26,7 @@ LR, MOMENTUM = 0.03, 0.95
 
 
 def rows():
-    return switching_rows(300, period=6, seed=3)
+    return switching_rows(160, period=6, seed=3)
 
 
 def by_copies():
@@ -41,6 +43,7 @@ def by_copies():
     return guard._run.state.decisions, guard.model.weights
 
 
+@functools.cache
 def by_hand():
     learner = LinearLearner(LR, MOMENTUM)
     return guarded(learner, lambda batch: batch), learner.weights
