@@ -78,6 +78,7 @@ class _Attributes(Leaves):
 
     model: Any
     names: list[Any] | None = None
+    is_fitted: bool = False  # so that a model that has weights is not looked through again
 
     def leaves(self) -> list[Leaf]:
         found = [leaf for leaf in walk_object(self.model, set()) if len(leaf.values)]
@@ -88,10 +89,7 @@ class _Attributes(Leaves):
         ]
 
 
-@dataclass
 class _Sklearn(_Attributes):
-    is_fitted: bool = False  # so that its parts are looked through no more
-
     def learn(self, inputs: np.ndarray, target: np.ndarray) -> None:
         check_reach(self.predict(inputs), target)
         try:
@@ -101,9 +99,8 @@ class _Sklearn(_Attributes):
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         self.is_fitted = self.is_fitted or bool(self.leaves())
-        if not self.is_fitted:  # it has no weights yet, and will begin with zeros
-            return np.zeros(len(inputs))
-        return np.asarray(self.model.predict(inputs), dtype=float).reshape(len(inputs))
+        given = self.model.predict(inputs) if self.is_fitted else np.zeros(len(inputs))
+        return np.asarray(given, dtype=float).reshape(len(inputs))
 
     def fresh(self) -> _Sklearn:
         made = copy.deepcopy(self)
