@@ -143,11 +143,12 @@ def test_the_beam_finds_growth_where_greedy_search_finds_none():
 
 
 FEW = np.random.default_rng(6).normal(size=(6, 1))
+RUN = {"lr": 0.02, "weight_decay": 0.1, "standardise": False}
 
 
 @pytest.fixture(scope="module")
 def found():
-    return rx.order(FEW, lr=0.02, momentum=0.95, repeats=True, standardise=False)
+    return rx.order(FEW, momentum=0.95, repeats=True, **RUN)
 
 
 def test_found_orders_reproduce_in_torch_and_below_the_bound_there_is_none(found):
@@ -158,7 +159,7 @@ def test_found_orders_reproduce_in_torch_and_below_the_bound_there_is_none(found
     assert 0.01 < found.rate == found.lower <= found.upper <= found.order_proof.rate + 1e-9
     rows = torch.tensor(np.concatenate([x, np.ones_like(x)], axis=1))
     weights = torch.nn.Parameter(torch.ones(2, dtype=torch.float64))
-    method = torch.optim.SGD([weights], lr=0.02, momentum=0.95)
+    method = torch.optim.SGD([weights], lr=0.02, momentum=0.95, weight_decay=0.1)
     logs = []
     while len(logs) < 700:
         for place in found.rows:
@@ -168,9 +169,8 @@ def test_found_orders_reproduce_in_torch_and_below_the_bound_there_is_none(found
             logs.append(float(torch.log(weights.detach().norm())))
     measured = np.polyfit(np.arange(200, 700), logs[200:700], 1)[0]
     assert measured == pytest.approx(found.rate, rel=0.03)
-    below = rx.order(x, lr=0.02, momentum=0.99 * found.order_proof.momentum, standardise=False)
-    assert below.rate <= 1e-9
-    assert (below.lower, below.upper) == (0.0, 0.0)
+    below = rx.order(x, momentum=0.99 * found.order_proof.momentum, **RUN)
+    assert below.rate <= below.lower <= below.upper < 0  # the decay, where rows do nothing
     assert below.order_proof.holds
 
 
