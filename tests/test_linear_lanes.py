@@ -11,7 +11,6 @@ import pytest
 
 import resonax as rx
 from resonax.simulation import linear_lanes
-from resonax.simulation.lane_cells import LaneCells
 from resonax.simulation.walk import Grid, Loop
 
 IS_X86 = platform.machine() in ("x86_64", "AMD64")
@@ -28,13 +27,13 @@ def run(training, columns, shared, lanes):
 @pytest.fixture
 def taken(monkeypatch):
     """A list of the numbers of blocks that are taken in lanes, and whether they are recorded."""
-    blocks, step = [], LaneCells.step
+    blocks, step = [], linear_lanes.step_in_lanes
 
-    def noting(self, state, first, number, record):
+    def noting(training, grid, state, first, number, record, *, loop):
         blocks.append((number, record))
-        return step(self, state, first, number, record)
+        return step(training, grid, state, first, number, record, loop=loop)
 
-    monkeypatch.setattr(LaneCells, "step", noting)
+    monkeypatch.setattr(linear_lanes, "step_in_lanes", noting)
     return blocks
 
 

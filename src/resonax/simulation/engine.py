@@ -277,7 +277,7 @@ def _run(
 
         logs = run_networks(training, grid, loop, paths, steps, window, advance, asked.lanes)
     else:
-        step_blocks = choose_steps(training, grid, loop, asked.lanes, paths)
+        step_blocks = choose_steps(training, grid, loop, asked.lanes)
         measure = functools.partial(log_distance, steps=window)
         with beginning:  # one thread compiles what the others then find
             state = begin_linear(training, grid, loop=loop)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from resonax.simulation.schedule import BLOCK
 
 __all__ = ["NormalsAhead", "write_normals"]
 
-_WHOLE = ["first", "pairs", "paths", "taken", "step", "slot"]
+_WHOLE = ["first", "pairs", "paths", "step", "slot"]
 _REAL, _WORDS = ["numbers"], ["keys", "more_keys"]
 _AT_ONCE = 6  # pairs of numbers that a job draws
 _ROOT_HALF = 0.70710677
@@ -43,13 +42,11 @@ class NormalsAhead:
         Numbers of a step.
     first
         The first step.
-    taken
-        For how many of the paths numbers are drawn, a multiple of the lanes that are drawn at once.
     """
 
-    def __init__(self, keys: np.ndarray, count: int, first: int, taken: int) -> None:
+    def __init__(self, keys: np.ndarray, count: int, first: int) -> None:
         self._keys = [np.ascontiguousarray(keys[:, place]) for place in range(2)]
-        self._first, self._pairs, self._taken = first, (count + 1) // 2, taken
+        self._first, self._pairs = first, (count + 1) // 2
         shape = 2 * self._pairs, BLOCK, len(keys)
         # Aligned: jax copies what begins elsewhere.
         self._stored = [aligned_zeros(shape, np.float32) for _ in range(2)]
@@ -58,18 +55,15 @@ class NormalsAhead:
         """Return the numbers of a block, (numbers of a step or one more, steps, paths)."""
         return self._stored[block % 2]
 
-    def jobs(self, block: int) -> list[Callable[[Any], None]]:
-        """Return what is to be called, in any threads, to draw the numbers of a block.
-
-        It is given what every job of a thread is, and has no use for it.
-        """
+    def jobs(self, block: int) -> list[Callable[[], None]]:
+        """Return what is to be called, in any threads, to draw the numbers of a block."""
         stored, step = self.numbers(block), self._first + block * BLOCK
         places = [array.ctypes.data for array in (stored, *self._keys)]
 
-        def draw(first: int, _: Any) -> None:
+        def draw(first: int) -> None:
             count = min(_AT_ONCE, self._pairs - first)
             paths = stored.shape[-1]
-            _compiled()(first, count, paths, self._taken, step, INPUT // 2, *places)
+            _compiled()(first, count, paths, step, INPUT // 2, *places)
 
         return [functools.partial(draw, first) for first in range(0, self._pairs, _AT_ONCE)]
 
@@ -96,7 +90,7 @@ def write_normals(lanes: int, triple: str) -> Code:
         pair: Index = given["first"] + number
         counter = code.splat(given["step"] + step, width), code.splat(given["slot"] + pair, width)
         rows = [(pair * (2 * BLOCK) + odd * BLOCK + step) * given["paths"] for odd in range(2)]
-        with code.loop(given["taken"], width) as path:
+        with code.loop(given["paths"], width) as path:
             length, turns = uniform_pair((keys[0].load(path), keys[1].load(path)), counter)
             radius = (_log(length) * -2.0).intrinsic("sqrt")
             for row, one in zip(rows, cos_sin(turns), strict=True):

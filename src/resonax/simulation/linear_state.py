@@ -31,7 +31,7 @@ class LinearState(NamedTuple):
     """Where all cells stand. Numbers of a cell are multiplied by 2^-shift of that cell."""
 
     process: Any
-    weights: tuple[Array, ...]  # error of each, (paths, cells of a path); () while in lanes
+    weights: tuple[Array, ...]  # error of each weight, (paths, cells of a path)
     optimizer: Any
     target: tuple[Array, ...]
     shift: Array
@@ -138,9 +138,8 @@ def add_distances(before: LinearState, after: LinearState) -> LinearState:
 @functools.partial(program, static=("steps",))
 def log_distance(state: LinearState, *, steps: int) -> Array:
     """Return the logarithm of the mean distance over a window, or of the distance for 0 steps."""
+    mean, shift = distance(state.weights), state.shift
     if steps:
         mean, shift = state.total / steps, state.level
-    else:
-        mean, shift = distance(state.weights), state.shift
     least = jnp.finfo(mean.dtype).tiny
     return jnp.log(jnp.maximum(mean, least)) + shift * np.log(2.0)
