@@ -159,13 +159,6 @@ def update(
     def when_active(new: Any, old: Any) -> Any:
         return xp.where(active, new, old)
 
-    if xp is np and not full.any():  # as in most steps
-        return growth._replace(
-            partial=when_active(block, growth.partial),
-            steps=when_active(steps, growth.steps),
-            curvature=when_active(mean_curvature, growth.curvature),
-            seen=when_active(seen, growth.seen),
-        )
     return GrowthState(
         weight=when_full(omega * growth.weight + 1, growth.weight),
         weight_squared=when_full(omega**2 * growth.weight_squared + 1, growth.weight_squared),

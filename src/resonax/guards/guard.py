@@ -171,11 +171,10 @@ def update(
     ended = (state.schedule.mode != IDLE) & (schedule.mode == IDLE)
     # After a search, or with another momentum, the alarm has a new baseline.
     again = (ended & is_alarmed) | moved
-    if xp is not np or again:
-        alarm = alarm._replace(
-            floor=xp.where(again, xp.where(moved, xp.inf, alarm.level), alarm.floor),
-            windows=xp.where(moved, xp.zeros_like(alarm.windows), alarm.windows),
-        )
+    alarm = alarm._replace(
+        floor=xp.where(again, xp.where(moved, xp.inf, alarm.level), alarm.floor),
+        windows=xp.where(moved, xp.zeros_like(alarm.windows), alarm.windows),
+    )
     if xp is not np or begins:
         older = start_burst(growth, _OLDER, xp=xp)
         growth = GrowthState(*(xp.where(begins, a, b) for a, b in zip(older, growth, strict=True)))

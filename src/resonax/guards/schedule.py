@@ -64,8 +64,6 @@ def init(plan: Plan, xp: Any = np) -> Schedule:
 
 def followed(schedule: Schedule, count: int, current: Any, *, every: bool, xp: Any = np) -> Any:
     """Return which of the candidates are followed in this step."""
-    if xp is np and (schedule.mode != WATCH or every):  # all or none, and quicker
-        return np.full(count, schedule.mode != IDLE)
     place = xp.arange(count)
     some = xp.abs(place - current) <= 1
     searching = (schedule.mode == SEARCH) | ((schedule.mode == WATCH) & every)
