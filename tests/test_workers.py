@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import signal
@@ -21,14 +22,13 @@ from resonax.executors.processes import count_workers, worker_processes
 from signals import HEAR_INTERRUPTS
 from worker_jobs import (
     DeviceJob,
-    die_at_first,
     end_worker,
-    hang_at_first,
     nothing,
     see_devices,
     see_process,
     see_threads,
     square,
+    stop_at_first,
     unsendable,
 )
 
@@ -78,11 +78,11 @@ def test_a_mistake_in_a_worker_is_said_by_the_caller():
 
 
 @pytest.mark.parametrize(
-    ("function", "limit", "words"),
-    [(die_at_first, None, "ended from outside"), (hang_at_first, 1.0, "said nothing")],
+    ("stop", "limit", "words"),
+    [(signal.SIGKILL, None, "ended from outside"), (signal.SIGSTOP, 1.0, "said nothing")],
 )
 def test_a_worker_that_ends_or_hangs_is_replaced_and_its_job_told_to_be_lost(
-    tmp_path, function, limit, words
+    tmp_path, stop, limit, words
 ):
     found, lost = [], []
 
@@ -95,7 +95,7 @@ def test_a_worker_that_ends_or_hangs_is_replaced_and_its_job_told_to_be_lost(
 
     jobs = [(number, str(tmp_path)) for number in range(4)]
     with worker_processes(2, limit=limit) as workers:
-        workers.run(function, jobs, lambda *_: None, then)
+        workers.run(functools.partial(stop_at_first, stop), jobs, lambda *_: None, then)
     assert sorted(found) == [0, 1, 2, 3]
     ((number, reason),) = lost
     assert number == 2

@@ -6,7 +6,6 @@ A worker loads the module of its job: this one loads neither jax nor pytest.
 from __future__ import annotations
 
 import os
-import signal
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -35,22 +34,13 @@ def sleep(job, advance):
     time.sleep(120)
 
 
-def die_at_first(job, advance):
-    """End the worker the first time that a job is done; the file says that it was."""
+def stop_at_first(number_of_signal, job, advance):
+    """Send the worker a signal the first time that the job is done; the file says that it was."""
     number, folder = job
     mark = Path(folder) / str(number)
     if number == 2 and not mark.exists():
         mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number
-
-
-def hang_at_first(job, advance):
-    number, folder = job
-    mark = Path(folder) / str(number)
-    if number == 2 and not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGSTOP)
+        os.kill(os.getpid(), number_of_signal)
     return number
 
 
