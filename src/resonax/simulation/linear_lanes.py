@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -171,41 +171,72 @@ def step_in_lanes(
         count = loop.needs(training.process).input
         normals = NormalsAhead(np.asarray(grid.keys), count, first)
 
-    def draw(process: Any, block: int) -> tuple[Any, tuple[Array, ...]]:
+    def draw(block: int) -> tuple[Array, ...]:
+        nonlocal process
         inputs = normals and normals.numbers(block)
-        return _draw(training, grid, process, first + block * BLOCK, inputs, loop=loop)
+        process, drawn = _draw(training, grid, process, first + block * BLOCK, inputs, loop=loop)
+        return drawn
 
     def normal_jobs(block: int) -> list[Callable[[], None]]:
         return normals.jobs(block) if normals and block < blocks else []
 
-    def take_part(table: np.ndarray, part: tuple[int, int]) -> None:
+    def take_part(given: _Entries, part: tuple[int, int], before: Future | None) -> None:
+        if before is not None:
+            before.result()  # of the block before: begun earlier, perhaps by another thread
         scratch = np.empty(scratch_size(size, rows, lanes), np.float32)
-        own = *places, scratch.ctypes.data, table.ctypes.data
+        own = *places, scratch.ctypes.data, given.table.ctypes.data
         take_block(*part, paths, vectors, *own)
 
     with ThreadPoolExecutor(threads) as pool:
-
-        def run(jobs: list[Callable[[], None]]) -> None:
-            list(pool.map(lambda job: job(), jobs))
-
-        run([*normal_jobs(0), *normal_jobs(1)])
-        process, drawn = draw(process, 0)
-        for block in range(blocks):
-            given = [np.asarray(entry) for entry in drawn]
-            table = np.array([entry.ctypes.data for entry in given], np.uint64)
-            if block + 1 < blocks:  # jax draws the next ones meanwhile
-                process, drawn = draw(process, block + 1)
-            steps = [functools.partial(take_part, table, part) for part in parts]
-            run([*steps, *normal_jobs(block + 2)])
+        taken: list[Future | None] = [None] * len(parts)
+        for given in _draw_ahead(pool, draw, normal_jobs, blocks):
+            # Handed out while those of the block before are taken: no thread waits for the others.
+            jobs = zip(parts, taken, strict=True)
+            taken = [pool.submit(take_part, given, part, before) for part, before in jobs]
             if record:
+                _finish(taken)
                 state = _add_distances(state, *gathered(total))
                 state = state._replace(shift=gathered(shift)[0])  # that of the next block
+        _finish(taken)
     return state._replace(
         process=(process, also),
         weights=gathered(weights),
         optimizer=gathered(before),
         shift=gathered(shift)[0],
     )
+
+
+class _Entries(NamedTuple):
+    """The entries of H of a block, and where they lie."""
+
+    arrays: list[np.ndarray]
+    table: np.ndarray
+
+
+def _draw_ahead(
+    pool: ThreadPoolExecutor,
+    draw: Callable[[int], tuple[Array, ...]],
+    normal_jobs: Callable[[int], list[Callable[[], None]]],
+    blocks: int,
+) -> Iterator[_Entries]:
+    """Yield the entries of H of each block; jax draws those of the next while a block is taken.
+
+    ``normal_jobs`` draw the normal numbers that a block needs, into memory that the block two
+    before it has read.
+    """
+    ahead: list[Future | None] = [*map(pool.submit, normal_jobs(0))]
+    for block in range(blocks):
+        _finish(ahead)
+        drawn = draw(block)
+        ahead = [*map(pool.submit, normal_jobs(block + 1))]
+        arrays = [np.asarray(entry) for entry in drawn]
+        yield _Entries(arrays, np.array([array.ctypes.data for array in arrays], np.uint64))
+
+
+def _finish(jobs: list[Future | None]) -> None:
+    """Wait for jobs, and raise what one of them raised."""
+    for job in filter(None, jobs):
+        job.result()
 
 
 @functools.cache
