@@ -13,7 +13,10 @@ from quick_compilation import quick_compilation
 from sphinx.errors import PycodeError
 from sphinx.pycode import ModuleAnalyzer
 
+from resonax.executors.garbage import collect_rarely
+
 os.environ.setdefault("XLA_FLAGS", quick_compilation())
+collect_rarely()  # the trees of all pages stay until the end
 
 project = "resonax"
 author = "the resonax developers"
