@@ -11,7 +11,7 @@ import pytest
 import scipy.signal
 
 import resonax as rx
-from resonax.processes.base import sample_at_once
+from resonax.processes.base import sample_at_once, walk_on
 from resonax.registry import KINDS
 
 MATRIX = np.array([[2.0, 0.6], [0.6, 0.5]])
@@ -228,9 +228,25 @@ def coefficients(period, innovation):
 
 def test_a_path_whose_numbers_are_drawn_at_once_is_that_of_the_loop():
     process, key = rx.Switching(period=7.0, dim=2), jax.random.key(3)
-    inputs, means = jax.jit(sample_at_once, static_argnums=2)(process, key, 200)
+    _, (inputs, means) = jax.jit(sample_at_once)(process, key, np.arange(200))
     np.testing.assert_allclose(inputs, np.asarray(process.sample(key, 200, 1))[:, 0], rtol=1e-6)
     np.testing.assert_allclose(means, process.path(key, 200), rtol=1e-6)
+
+
+@pytest.mark.parametrize("process", [rx.AR2(period=22.0), rx.Switching(period=7.0)])
+def test_a_path_goes_on_from_the_state_that_its_first_steps_left(process):
+    key, walk = jax.random.key(3), jax.jit(walk_on, static_argnums=3)
+    for batch in (0, 2):
+        state, first = walk(process, key, np.arange(90), batch)
+        second = walk(process, key, np.arange(90, 200), batch, state)[1]
+        whole = process.sample(key, 200, 2) if batch else process.path(key, 200)
+        np.testing.assert_allclose(np.concatenate([first, second]), whole, rtol=1e-6)
+    at_once = jax.jit(sample_at_once)
+    state, first = at_once(process, key, np.arange(90))
+    second = at_once(process, key, np.arange(90, 200), state)[1]
+    whole = at_once(process, key, np.arange(200))[1]
+    for parts in zip(first, second, whole, strict=True):
+        np.testing.assert_allclose(np.concatenate(parts[:2]), parts[2], rtol=1e-6)
 
 
 def test_coefficients_of_the_paper():

@@ -15,7 +15,7 @@ from resonax.algebra import double_precision
 from resonax.checks import ArgumentError
 from resonax.paper.spectra_judges import judge_spectral_peaks
 from resonax.processes import AR2, Process, Sinusoid, Spectrum, Square, Switching
-from resonax.processes.base import sample_at_once
+from resonax.processes.base import State, sample_at_once, walk_on
 from resonax.programs import program
 from resonax.results import Layout, Variable
 from resonax.sweeps.experiment import Experiment, Judge, compute_at_once, drawn_by
@@ -26,6 +26,7 @@ __all__ = ["SIGNALS", "Signal", "compute_spectra", "spectra"]
 # trough of the switching mean, falls on a frequency of the estimate and does not leak.
 _SEGMENT = 1200
 _PARTS = 10  # of a path, each with its own estimate, for the intervals
+_BLOCK = 48_000  # steps that are drawn at once, whatever the scale
 _SHOWN = 300  # steps of the path that are kept for the picture
 _GRID = 2**16  # frequencies that resolve the narrowest peak, that of AR(2) at 0.05, by far
 
@@ -62,21 +63,41 @@ SIGNALS = tuple(
 )
 
 
-@functools.partial(program, static=("number", "steps"))
-def _draw(family: Process, periods: np.ndarray, seed: int, *, number: int, steps: int) -> jax.Array:
-    """Return paths of the input and of the mean behind it, (periods, 2, steps)."""
+@functools.partial(program, static=("number",))
+def _draw(
+    family: Process, periods: np.ndarray, seed: int, first: int, states: State, *, number: int
+) -> tuple[State, jax.Array]:
+    """Return a block of steps of the input and of the mean behind it, (periods, 2, steps).
+
+    Before it stands the state after the block: every path is made of blocks of one program.
+    """
     keys = jax.random.split(jax.random.key(seed), len(SIGNALS))
     keys = keys[number * len(periods) : (number + 1) * len(periods)]
+    indices = first + jnp.arange(_BLOCK)
 
-    def each(period: jax.Array, key: jax.Array) -> jax.Array:
+    def each(period: jax.Array, key: jax.Array, states: State) -> tuple[State, jax.Array]:
         process = replace(family, period=period)  # pyrefly: ignore[bad-specialization]
         if isinstance(process, AR2):  # a recursion, which rounding would change
-            inputs, mean = process.sample(key, steps, 1)[:, 0], process.path(key, steps)
-        else:
-            inputs, mean = sample_at_once(process, key, steps)
-        return jnp.stack([inputs[:, 0], mean[:, 0]])
+            state, inputs = walk_on(process, key, indices, 1, states[0])
+            other, mean = walk_on(process, key, indices, 0, states[1])
+            return (state, other), jnp.stack([inputs[:, 0, 0], mean[:, 0]])
+        state, (inputs, mean) = sample_at_once(process, key, indices, states[0])
+        return (state, states[1]), jnp.stack([inputs[:, 0], mean[:, 0]])
 
-    return jax.vmap(each)(jnp.asarray(periods), keys)
+    return jax.vmap(each)(jnp.asarray(periods), keys, states)
+
+
+def _paths(number: int, seed: int, steps: int) -> np.ndarray:
+    """Return the paths of a family of processes, (periods, 2, steps)."""
+    family, count = _FAMILIES[number][0], len(SIGNALS) // len(_FAMILIES)
+    periods = np.array([one.period for one in SIGNALS[number * count :][:count]])
+    state = jax.eval_shape(family.draw_init, jax.random.key(0))
+    states = jax.tree.map(lambda leaf: np.zeros((count, *leaf.shape), leaf.dtype), (state, state))
+    blocks = []
+    for first in range(0, steps, _BLOCK):
+        states, block = _draw(family, periods, seed, first, states, number=number)
+        blocks.append(np.asarray(block))
+    return np.concatenate(blocks, axis=-1)[..., :steps]
 
 
 def _through_window(spectrum: Spectrum, density: np.ndarray, window: np.ndarray) -> np.ndarray:
@@ -144,20 +165,7 @@ def compute_spectra(seed: int, steps: int) -> dict[str, np.ndarray]:
     """
     if steps < 10 * _SEGMENT:
         raise ArgumentError(f"steps must be at least {10 * _SEGMENT}, got {steps}")
-    count = len(SIGNALS) // len(_FAMILIES)
-    paths = np.concatenate(
-        [
-            _draw(
-                family,
-                np.array([one.period for one in SIGNALS[part]]),
-                seed,
-                number=number,
-                steps=steps,
-            )
-            for number, (family, *_) in enumerate(_FAMILIES)
-            for part in [slice(number * count, (number + 1) * count)]
-        ]
-    )
+    paths = np.concatenate([_paths(number, seed, steps) for number in range(len(_FAMILIES))])
     window = np.asarray(scipy.signal.get_window("hann", _SEGMENT))
     half = _SEGMENT // 2 + 1
     options: Any = {"window": window, "noverlap": _SEGMENT // 2, "detrend": False}

@@ -24,7 +24,7 @@ from resonax.checks import (
 from resonax.moments import Moments
 from resonax.values import Varied
 
-__all__ = ["Process", "Spectrum", "State", "sample_at_once"]
+__all__ = ["Process", "Spectrum", "State", "sample_at_once", "walk_on"]
 
 State = Any
 
@@ -134,6 +134,16 @@ class Process(Varied, ABC):
 @functools.partial(jax.jit, static_argnames=("steps", "batch"))
 def _walk(process: Process, key: Array, steps: int, batch: int) -> Array:
     """Return the inputs along a sampled path, or the means for a batch of 0."""
+    return walk_on(process, key, jnp.arange(steps), batch)[1]
+
+
+def walk_on(
+    process: Process, key: Array, indices: Array, batch: int, state: State | None = None
+) -> tuple[State, Array]:
+    """Return the state after some steps in a row, and the inputs or, for a batch of 0, the means.
+
+    The first index is 0, or ``state`` is what the steps before it left.
+    """
     init_key, walk_key, draw_key = jax.random.split(key, 3)
 
     def one(state: State, index: Array) -> tuple[State, Array]:
@@ -142,17 +152,18 @@ def _walk(process: Process, key: Array, steps: int, batch: int) -> Array:
             return state, moments.merged()[0]
         return state, moments.sample(jax.random.fold_in(draw_key, index), (batch,))
 
-    return jax.lax.scan(one, process.draw_init(init_key), jnp.arange(steps))[1]
+    return jax.lax.scan(one, _resumed(process, init_key, indices, state), indices)
 
 
-def sample_at_once(process: Process, key: Array, steps: int) -> tuple[Array, Array]:
-    """Return one input of each step of a long path, and the means: as `sample` and `path` do.
+def sample_at_once(
+    process: Process, key: Array, indices: Array, state: State | None = None
+) -> tuple[State, tuple[Array, Array]]:
+    """Return the state after some steps, one input of each, and the means: as `walk_on` does.
 
     Random numbers are drawn for all steps at once, which is faster than in a loop; rounding may
     differ.
     """
     init_key, walk_key, draw_key = jax.random.split(key, 3)
-    indices = jnp.arange(steps)
 
     def draw_normals(index: Array) -> Array:
         return process.draw_normals(jax.random.fold_in(walk_key, index))
@@ -166,8 +177,16 @@ def sample_at_once(process: Process, key: Array, steps: int) -> tuple[Array, Arr
         return drawn, moments.merged()[0]
 
     given = indices, jax.vmap(draw_normals)(indices)
-    _, moments = jax.lax.scan(one, process.draw_init(init_key), given)
-    return jax.vmap(sample)(indices, moments)
+    state, moments = jax.lax.scan(one, _resumed(process, init_key, indices, state), given)
+    return state, jax.vmap(sample)(indices, moments)
+
+
+def _resumed(process: Process, key: Array, indices: Array, state: State | None) -> State:
+    """Return the state before the first of some steps."""
+    fresh = process.draw_init(key)
+    if state is None:
+        return fresh
+    return jax.tree.map(lambda new, old: jnp.where(indices[0] == 0, new, old), fresh, state)
 
 
 def check_inputs(process: Any) -> None:
