@@ -16,7 +16,7 @@ from resonax.algebra import double_precision
 from resonax.checks import ArgumentError, check_whole
 from resonax.learners import Features
 from resonax.moments import Moments
-from resonax.processes import Recorded, shuffled
+from resonax.processes import Iid, Recorded, shuffled
 from resonax.programs import program
 from resonax.simulation.training import Training
 
@@ -68,9 +68,13 @@ def trajectories(
     kept = steps // stride + 1
     rows = next(size for size in _ROWS if training.batch <= size)
     keys = -(-runs // _LANES) * _LANES
-    in_order, at_random = (
-        _follow(training, seed, keys, rows, stride, still)[:runs, :kept] for still in (False, True)
-    )
+
+    def follow(still: bool) -> np.ndarray:
+        return _follow(training, seed, keys, rows, stride, still)[:runs, :kept]
+
+    in_order = follow(still=False)
+    # Independent inputs have no order to lose: shuffled, they are the same numbers again.
+    at_random = in_order if isinstance(training.process, Iid) else follow(still=True)
     return Trajectories(stride * np.arange(kept), in_order, at_random)
 
 
