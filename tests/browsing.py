@@ -58,8 +58,9 @@ class Server:
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}/?token={TOKEN}"
 
-    def start(self, warm: bool = True) -> None:
-        site = Site(TOKEN, self.port, results=self.results, prepare=keep_compiled, warm=warm)
+    def start(self) -> None:
+        # What it would compute ahead of the first visitor, the first visit computes as well.
+        site = Site(TOKEN, self.port, results=self.results, prepare=keep_compiled, warm=False)
         self._server = build_server(site)
         listener = socket.create_server(("127.0.0.1", self.port))
         self._thread = Thread(target=self._server.run, args=([listener],), daemon=True)

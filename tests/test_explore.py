@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 import resonax as rx
 from bad_requests import AXES, GOOD, KNOWN, PORT, TOKEN
+from resonax.explore import beside, theory
 from resonax.explore.api_docs import PATHS
 from resonax.explore.app import build_app
 from resonax.explore.asked import asked_setting
@@ -70,6 +71,24 @@ def test_the_schema_names_what_a_setting_takes(ask):
     for name, number in schema["numbers"].items():
         if not number.get("flag"):
             assert number["minimum"] <= number["default"] <= number["maximum"], name
+
+
+def test_what_the_first_page_asks_for_is_prepared_once(monkeypatch):
+    asked = []
+    parts = {theory: ("make_map", "judge"), beside: ("follow_runs", "find_spectrum", "find_safe")}
+    for module, names in parts.items():
+        for name in names:
+            monkeypatch.setattr(module, name, lambda *_, name=name: asked.append(name))
+    app = build_app(Site(TOKEN, PORT, warm=True))
+    with TestClient(app, base_url=f"http://127.0.0.1:{PORT}") as client:
+        client.get("/api/schema", headers=KNOWN)  # by a program, which may want nothing of it
+        assert asked == []
+        for _ in range(2):
+            assert client.get(f"/?token={TOKEN}").status_code == 200
+        for pool in app.state.desk._pools.values():
+            pool.shutdown()
+    coarse_and_fine = ["make_map"] * 2
+    assert sorted(asked) == sorted([*coarse_and_fine, "judge", *parts[beside]])
 
 
 def test_the_docs_name_every_path(ask):

@@ -338,7 +338,7 @@ def test_a_server_that_stops_and_comes_back_is_found_again(visit: Visit, server:
     page.fill("[data-typed=momentum]", "0.9")
     page.keyboard.press("Enter")
     page.wait_for_selector("#banner:not([hidden])")
-    server.start(warm=False)
+    server.start()
     page.wait_for_selector("#banner", state="hidden")
     visit.verdict("converges")
 
