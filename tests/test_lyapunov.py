@@ -137,3 +137,24 @@ def test_same_seed_same_bits_and_cells_do_not_depend_on_their_company():
     assert together[1] == short_rates(0.6, 0.3)[0]
     assert together[1].rate != short_rates(0.05, 0.6, seed=1)[1].rate
     assert jnp.zeros(1).dtype == jnp.float32  # the caller's precision is left alone
+
+
+@pytest.mark.parametrize(
+    ("lr", "momentum", "steps"),
+    [
+        (0.01, 0.9, 4096),
+        (1e-6, 0.9, int(16 * 2 * np.pi / np.sqrt(1e-6 * 2.0))),  # 16 swings under E x^2 = 1
+        (0.01, 0.9999, 80_000),  # 8 times as long as the friction needs
+        (0.01, 0.99999, 2**17),
+    ],
+)
+def test_paths_are_as_long_as_the_slowest_motion_needs(monkeypatch, lr, momentum, steps):
+    asked = []
+
+    def noting(setting, values, **more):
+        asked.append(more["steps"])
+        return [rx.stability.Interval(0.0, 0.0, 0.0)]
+
+    monkeypatch.setattr("resonax.stability.paths.lyapunov_rates", noting)
+    rx.lyapunov(rx.Setting(rx.Iid(), rx.heavy_ball(lr, momentum), rx.Linear(bias=False)))
+    assert asked == [pytest.approx(steps, abs=1)]
