@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+import time
 from dataclasses import replace
+from threading import Lock
 
 import jax.numpy as jnp
 import numpy as np
@@ -55,15 +57,46 @@ GRIDS = [  # those whose cells fill no register are left to jax on ARM
 ]
 
 
+FEW = replace(HEAVY_BALL, process=replace(SINUSOID, dim=6), batch=9)  # compiled sooner
+
+
 def test_lanes_agree_with_jax(taken):
-    few = replace(HEAVY_BALL, process=replace(SINUSOID, dim=6), batch=9)  # compiled sooner
-    found, expected = (run(few, RATES, WHOLE, lanes=lanes) for lanes in (None, False))
+    found, expected = (run(FEW, RATES, WHOLE, lanes=lanes) for lanes in (None, False))
     assert np.isinf(found.log_response[2]).all()
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
     # Two halves of 5 blocks, of which the last two are recorded.
     half = [(3, False), (2, True)] if IS_ARM else [(3, False)] if IS_X86 else []
     assert taken == 2 * half
+
+
+def test_a_path_is_taken_by_one_thread_at_a_time(monkeypatch):
+    """The first paths take long: the next block begins meanwhile, and theirs must wait."""
+    compiled, lock = linear_lanes._compiled, Lock()
+    running, others_meanwhile = set(), []
+
+    def slowly(*given):
+        take_block = compiled(*given)
+
+        def take(first, *rest):
+            with lock:
+                assert first not in running
+                running.add(first)
+                others_meanwhile.append(running - {first})
+            time.sleep(0.0 if first else 0.03)
+            take_block(first, *rest)
+            with lock:
+                running.remove(first)
+
+        return take
+
+    expected = run(FEW, RATES, WHOLE, lanes=None)
+    monkeypatch.setattr(linear_lanes, "_compiled", slowly)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    found = run(FEW, RATES, WHOLE, lanes=None)
+    assert any(others_meanwhile) == (IS_X86 or IS_ARM)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.slow  # whose programs are compiled as users have them, and not to be compiled quickly
