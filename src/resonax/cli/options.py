@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     Numbers: TypeAlias = list[float]
     Folder: TypeAlias = Place
 else:  # what a parser returns is no matter to typer, and numpy takes its time
-    Points, Counts, Numbers, Folder = float, int, str, Path
+    # A path would be: typer 0.19 makes one of what was parsed, even of a URL.
+    Points, Counts, Numbers, Folder = float, int, str, str
 
 __all__ = [
     "Data",
