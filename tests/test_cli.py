@@ -439,7 +439,7 @@ def test_a_narrow_terminal_shows_every_name_and_number(cli, monkeypatch):
 
 # Settings at the edge: finite numbers that agree with each other, or a sentence.
 EDGES = {
-    "lr tiny": SINUSOID + "--lr 1e-6 --steps 4096",  # left out, as many as for the momentum below
+    "lr tiny": SINUSOID + "--lr 1e-6 --steps 4096",  # by default many more, see test_lyapunov.py
     "lr huge": SINUSOID + "--lr 1000",
     "momentum 0": SINUSOID + "--momentum 0",
     "momentum almost 1": SINUSOID + "--momentum 0.99999",

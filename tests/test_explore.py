@@ -25,6 +25,7 @@ from resonax.explore.site import Site
 from resonax.explore.work import Desk
 from resonax.registry import KINDS
 from resonax.request import setting_of
+from resonax.simulation.trajectories import _follow
 from resonax.stability.multipliers import multipliers
 from resonax.stability.nearest import nearest_safe
 
@@ -267,6 +268,12 @@ def test_runs_grow_in_order_as_theory_says_and_not_shuffled(ask, paper):
     assert np.max(np.array(found["shuffled"])[:, -1]) < 0.5
     run = _run(found["code"]["python"])["found"]
     assert np.array_equal(run.in_order, logs)
+
+
+def test_independent_inputs_have_no_order_to_lose():
+    training = rx.Training(rx.Iid(dim=2), rx.heavy_ball(0.01, 0.95), batch=5)
+    followed = [_follow(training, 0, 8, 8, 4, still) for still in (False, True)]
+    np.testing.assert_array_equal(*followed)  # so `trajectories` follows them once
 
 
 _busy = threading.Event()

@@ -67,9 +67,9 @@ SIGNALS = tuple(
 def _draw(
     family: Process, periods: np.ndarray, seed: int, first: int, states: State, *, number: int
 ) -> tuple[State, jax.Array]:
-    """Return a block of steps of the input and of the mean behind it, (periods, 2, steps).
+    """Return the states after a block of steps, and the input and the mean behind it.
 
-    Before it stands the state after the block: every path is made of blocks of one program.
+    These are (periods, 2, steps). Paths of any length are made of blocks: one program serves all.
     """
     keys = jax.random.split(jax.random.key(seed), len(SIGNALS))
     keys = keys[number * len(periods) : (number + 1) * len(periods)]
