@@ -101,7 +101,7 @@ def test_what_is_kept_answers_as_what_was_compiled(shelf, monkeypatch):
     for value in (3.0, np.arange(4.0), np.float32(2), 7):
         for times in (1, 5):
             expected = np.asarray(double({"x": value}, times=times)["result"])
-            keep_programs(folder, told.append)  # forgets what this process has loaded
+            programs._SHELF.loaded.clear()  # as in another process
             monkeypatch.setattr(programs, "_compile", None)  # nothing is compiled again
             again = np.asarray(double({"x": value}, times=times)["result"])
             monkeypatch.undo()
@@ -119,7 +119,7 @@ def test_a_damaged_entry_is_made_again_and_a_folder_that_cannot_be_written_is_to
     (entry,) = _entries(folder)
     for damage in (b"", entry.read_bytes()[:100], b"x" + entry.read_bytes()[1:]):
         entry.write_bytes(damage)
-        keep_programs(folder, told.append)
+        programs._SHELF.loaded.clear()
         assert double({"x": 1.0})["result"] == 2
         assert entry.read_bytes() != damage
     assert told == ["reading"] * 3
@@ -135,7 +135,7 @@ def test_of_old_versions_the_last_few_are_kept(shelf, monkeypatch):
         program_key._surroundings.cache_clear()
         monkeypatch.setattr(program_key, "source_folder", lambda number=number: f"version {number}")
         program(_double)({"x": float(number)})
-        keep_programs(folder, print)
+        programs._SHELF.loaded.clear()
     assert sorted(path.name for path in folder.iterdir()) == [f"version {n}" for n in range(2, 6)]
     program_key._surroundings.cache_clear()
 
@@ -238,7 +238,7 @@ print(len(made))
     assert len(_entries(tmp_path)) == 1  # and no lock is left
 
 
-def test_no_other_process_waits_while_a_program_runs(tmp_path, monkeypatch):
+def test_no_other_process_waits_while_a_program_runs(shelf, monkeypatch):
     held = []
 
     @contextmanager
@@ -257,11 +257,7 @@ def test_no_other_process_waits_while_a_program_runs(tmp_path, monkeypatch):
     total.__module__, total.__qualname__ = "resonax.somewhere", "total"
     monkeypatch.setattr(programs, "_alone", alone)
     monkeypatch.setattr(programs, "_load", load)
-    keep_programs(tmp_path, print)
-    try:
-        assert program(total)(21.0) == 42.0
-    finally:
-        keep_programs(None, print)
+    assert program(total)(21.0) == 42.0
 
 
 def test_the_compilation_cache_is_off_until_the_last_thread_has_compiled():

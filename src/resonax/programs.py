@@ -51,7 +51,7 @@ _LOCK = threading.Lock()
 
 
 def keep_programs(folder: Path | None, tell: Tell) -> None:
-    """Keep compiled programs in a folder from now on, or nowhere.
+    """Keep compiled programs in a folder from now on, or nowhere; forget those of another.
 
     Parameters
     ----------
@@ -61,8 +61,9 @@ def keep_programs(folder: Path | None, tell: Tell) -> None:
         Called with "reading" where an entry was damaged, and is removed and made again; with
         "writing" where one could not be kept.
     """
+    if folder != _SHELF.folder:
+        _SHELF.loaded.clear()
     _SHELF.folder, _SHELF.tell = folder, tell
-    _SHELF.loaded.clear()
 
 
 def program(
@@ -176,10 +177,11 @@ def _load(path: Path, tree: Any, device: Any) -> Callable[..., Any] | None:
     try:
         if hashlib.sha256(data[_DIGEST:]).digest() != data[:_DIGEST]:
             raise ValueError(path)
-        payload, out, uses_lapack = pickle.loads(data[_DIGEST:])
+        payload, out = pickle.loads(data[_DIGEST:])
         from jax.experimental.serialize_executable import deserialize_and_load
 
-        if uses_lapack:  # which jax finds when it lowers a call of it; without, the call is of null
+        # jax finds LAPACK when it lowers a call of it; without, the call is of null.
+        if b"lapack_" in payload:
             from jaxlib.lapack import prepare_lapack_call
 
             prepare_lapack_call("getrf_ffi", np.dtype(float))
@@ -205,7 +207,7 @@ def _compile(path: Path, lowered: Any) -> Callable[..., Any]:
     """
     with _without_cache():
         compiled = lowered.compile()
-    _save(path, compiled, uses_lapack="lapack_" in lowered.as_text())
+    _save(path, compiled)
     return compiled
 
 
@@ -238,7 +240,7 @@ def _forget_versions(folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _save(path: Path, compiled: Any, *, uses_lapack: bool) -> None:
+def _save(path: Path, compiled: Any) -> None:
     """Keep a compiled program, whole or not at all."""
     from jax.experimental.serialize_executable import serialize
 
@@ -246,7 +248,7 @@ def _save(path: Path, compiled: Any, *, uses_lapack: bool) -> None:
         payload, _, out = serialize(compiled)
         # A tree of our own classes cannot be pickled; values of it can.
         shape = jax.tree.unflatten(out, [0] * out.num_leaves)
-        data = pickle.dumps((payload, shape, uses_lapack))
+        data = pickle.dumps((payload, shape))
         path.parent.mkdir(parents=True, exist_ok=True)
         _forget_versions(path.parent.parent)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
