@@ -25,7 +25,8 @@ reproduce-paper: $(VENV)/.base
 
 # The linters and then the site are made beside the tests, so that no core waits. The site comes last:
 # by then the tests have compiled the modules that it imports. Three copies of the process that
-# collects the tests run them (tests/copies.py), as some wait for processes and for time.
+# collects the tests run them (tests/copies.py), as some wait for processes and for time. Not the
+# script pytest: each process that a test spawns would run it again, and so load pytest.
 test: $(VENV)/.test
 	$(MAKE) --no-print-directory --jobs 2 test-quick lint-and-docs
 
@@ -34,7 +35,7 @@ lint-and-docs:
 	$(MAKE) --no-print-directory docs
 
 test-quick: $(VENV)/.test
-	$(BIN)/pytest --copies 3 -m "not slow"
+	$(BIN)/python -m pytest --copies 3 -m "not slow"
 
 # The site, offline: a broken link, or an example that fails, ends it.
 docs: $(VENV)/.test
@@ -47,7 +48,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 
 test-slow: $(VENV)/.test
-	XLA_FLAGS= $(BIN)/pytest --copies 2 -m slow
+	XLA_FLAGS= $(BIN)/python -m pytest --copies 2 -m slow
 
 # The lowest versions that pyproject.toml allows, without the trainers: torch is too large to fetch
 # twice. The tools of the tests are the newest that go with them.
