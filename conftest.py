@@ -23,7 +23,7 @@ os.environ.setdefault("XLA_FLAGS", quick_compilation())  # the slow tests compil
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
-pytest_plugins = ["copies"]
+pytest_plugins = ["copies", "forks"]
 
 # Scripts that draw: `make docs` and `make docs-pictures` run them.
 collect_ignore_glob = [

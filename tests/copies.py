@@ -44,11 +44,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     options = session.config.option
     if not options.copies or options.collectonly or session.testsfailed:
         return None  # pytest's own loop tells of what could not be collected
-    if threads := _threads():
-        raise pytest.UsageError(
-            f"a test module starts threads ({', '.join(threads)}) while it is imported: copies "
-            "would lose them"
-        )
+    refuse_threads()
     files = [list(items) for _, items in itertools.groupby(session.items, lambda item: item.path)]
     copies: list[Copy] = []
     for _ in range(options.copies):
@@ -57,13 +53,17 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
-def _threads() -> list[str]:
-    """Return the names of threads that copies would lose, where the system tells."""
+def refuse_threads() -> None:
+    """Raise an error if there are threads that copies would lose, where the system tells."""
     main = str(os.getpid())
     tasks = [task for task in Path("/proc/self/task").glob("*") if task.name != main]
     names = [(task / "comm").read_text().strip() for task in tasks]
     # That of jemalloc, which pyarrow brings on x86-64, begins anew in a copy by itself.
-    return [name for name in names if name != "jemalloc_bg_thd"]
+    if lost := [name for name in names if name != "jemalloc_bg_thd"]:
+        raise pytest.UsageError(
+            f"a test module starts threads ({', '.join(lost)}) while it is imported: copies "
+            "would lose them"
+        )
 
 
 def _start_copy(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from typing import ClassVar
 
 import jax
@@ -16,7 +16,8 @@ import pytest
 
 import resonax as rx
 from resonax import program_key, programs
-from resonax.cli.cache import has_programs
+from resonax.cli.app import main
+from resonax.cli.cache import has_programs, keep_compiled
 from resonax.programs import _without_cache, keep_programs, program
 
 LINE = "stability sinusoid --period 40 --lr 0.01 --momentum 0.95 --paths 8 --steps 160"
@@ -25,57 +26,60 @@ HEAVY = (
     *("xarray", "pandas", "matplotlib", "optimistix", "diffrax", "optax", "jinja2", "zarr"),
     *(f"scipy.{part}" for part in ("linalg", "optimize", "signal", "stats", "interpolate")),
 )
+# A first call, and one of somebody who finds two entries of the first damaged.
 CODE = """
-import json, sys
+import json, os, sys
+from pathlib import Path
 import jax, scipy.special
 theirs = set(sys.modules)  # older versions of scipy load more of it
 events = []
 jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: events.append(name))
 from resonax.cli.app import main
 main()
-print(json.dumps({"events": events, "modules": list(set(sys.modules) - theirs)}))
+kept = Path(os.environ["XDG_CACHE_HOME"], "resonax", "programs").rglob("*")
+for entry in sorted(filter(Path.is_file, kept), key=lambda path: path.stat().st_size)[:2]:
+    entry.write_bytes(entry.read_bytes()[:-9])
+print(json.dumps(events))
+print("damaged", file=sys.stderr)
+main()
+print(json.dumps(list(set(sys.modules) - theirs)))
 """
-
-
-def _run(line: str, folder) -> dict:
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder)}
-    found = subprocess.run(
-        [sys.executable, "-c", CODE, *line.split()],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr
-    *answer, last = found.stdout.splitlines()
-    return {**json.loads(last), "answer": answer, "errors": found.stderr}
-
-
-def size_of(path) -> int:
-    return path.stat().st_size
 
 
 def _entries(folder) -> list:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def test_a_second_process_traces_and_lowers_nothing_and_loads_nothing_large(tmp_path, monkeypatch):
+def _hear_command(line: str) -> list[str]:
+    """Return what jax tells of its work while a command runs."""
+    events: list[str] = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: events.append(name))
+    sys.argv = ["resonax", *line.split()]
+    main()
+    return events
+
+
+def test_a_second_process_traces_and_lowers_nothing_and_loads_nothing_large(
+    tmp_path, monkeypatch, fork
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert not has_programs()
-    first = _run(LINE, tmp_path)
+    command = [sys.executable, "-c", CODE, *LINE.split()]
+    found = subprocess.run(command, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    *both, modules = found.stdout.splitlines()
+    half = len(both) // 2
+    first, events, again = both[:half], json.loads(both[half]), both[half + 1 :]
+    assert [name for name in events if "trace" in name or "mlir" in name]
+    assert not {name for name in HEAVY if name in json.loads(modules)}
+    assert again == first
+    before, told = found.stderr.split("damaged\n", 1)
+    assert not before
+    assert len(told.splitlines()) == 1  # for both of them
+    assert "damaged entries" in told
     assert has_programs()
-    second = _run(LINE.replace("40", "41.5"), tmp_path)
-    traced = [name for name in first["events"] if "trace" in name or "mlir" in name]
-    assert traced
-    assert not [name for name in second["events"] if name.startswith("/jax/core/compile")]
-    for found in (first, second):
-        assert not {name for name in HEAVY if name in found["modules"]}
-    for entry in sorted(_entries(tmp_path / "resonax" / "programs"), key=size_of)[:2]:
-        entry.write_bytes(entry.read_bytes()[:-9])
-    third = _run(LINE, tmp_path)
-    assert third["answer"] == first["answer"]
-    assert len(third["errors"].splitlines()) == 1  # for both of them
-    assert "damaged entries" in third["errors"]
+    events = fork(_hear_command, LINE.replace("40", "41.5"))()
+    assert not [name for name in events if name.startswith("/jax/core/compile")]
 
 
 @pytest.fixture
@@ -160,20 +164,19 @@ def test_what_another_package_defines_is_compiled_but_not_kept(shelf):
     assert len(_entries(folder)) == 1
 
 
-def test_a_program_with_lapack_is_loaded_by_a_process_that_has_not_used_it(tmp_path):
-    code = f"""
-import numpy as np, jax.numpy as jnp
-from pathlib import Path
-from resonax import programs
-def least(matrix):
+def _least(matrix):
     return jnp.linalg.eigvalsh(matrix)[0]
-least.__module__ = "resonax.somewhere"
-programs.keep_programs(Path({str(tmp_path)!r}), print)
-print(float(programs.program(least)(np.diag([3.0, 2.0]))))
-"""
+
+
+def _keep_least(folder) -> float:
+    _least.__module__ = "resonax.somewhere"
+    keep_programs(folder, print)
+    return float(program(_least)(np.diag([3.0, 2.0])))
+
+
+def test_a_program_with_lapack_is_loaded_by_a_process_that_has_not_used_it(tmp_path, fork):
     for _ in range(2):
-        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert found.stdout.split() == ["2.0"], found.stderr
+        assert fork(_keep_least, tmp_path)() == 2.0
     assert len(_entries(tmp_path)) == 1
 
 
@@ -194,47 +197,44 @@ def test_the_key_tells_sources_machines_and_settings_apart(monkeypatch):
     assert len(found) == 4
 
 
-def test_a_program_that_the_compilation_cache_holds_is_kept_whole(tmp_path):
-    """Machine code that jax read from its own cache cannot be written again."""
-    code = """
-import sys
-from resonax.cli.cache import keep_compiled
-from resonax import programs
-keep_compiled()
-def wave(x):
+def _wave(x):
     return (x[:, None] * x).sum(0).cumsum()
-wave.__module__ = "resonax.somewhere"
-import jax, numpy as np
-for way in sys.argv[1:]:
-    make = {"jax": jax.jit, "programs": programs.program}[way]
-    print(float(make(wave)(np.arange(100.0))[1]))
-    programs._SHELF.loaded.clear()  # as in another process
-"""
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    for ways in (["jax"], ["programs", "programs"]):
-        command = [sys.executable, "-c", code, *ways]
-        found = subprocess.run(command, env=environment, capture_output=True, text=True)
-        assert (found.stdout.split(), found.stderr) == (["4950.0"] * len(ways), ""), found.stderr
 
 
-def test_of_processes_that_need_a_program_at_once_one_compiles_it(tmp_path):
-    code = f"""
-import jax
-from pathlib import Path
-from resonax import programs
-made = []
-compiles = programs._compile
-programs._compile = lambda *given: made.append(1) or compiles(*given)
-def total(x):
-    return sum(jax.numpy.sin(k * x) for k in range(50))
-total.__module__ = "resonax.somewhere"
-programs.keep_programs(Path({str(tmp_path)!r}), print)
-float(programs.program(total)(1.0))
-print(len(made))
-"""
-    command = [sys.executable, "-c", code]
-    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert sorted(run.communicate()[0].strip() for run in runs) == ["0", "1"]
+def _keep_wave(makers) -> tuple[list[float], str]:
+    _wave.__module__ = "resonax.somewhere"
+    found = []
+    with redirect_stderr(io.StringIO()) as errors:
+        keep_compiled()
+        for make in makers:
+            found.append(float(make(_wave)(np.arange(100.0))[1]))
+            programs._SHELF.loaded.clear()  # as in another process
+    return found, errors.getvalue()
+
+
+def test_a_program_that_the_compilation_cache_holds_is_kept_whole(tmp_path, monkeypatch, fork):
+    """Machine code that jax read from its own cache cannot be written again."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for makers in ([jax.jit], [program, program]):
+        assert fork(_keep_wave, makers)() == ([4950.0] * len(makers), "")
+
+
+def _total(x):
+    return sum(jnp.sin(k * x) for k in range(50))
+
+
+def _count_compiled(folder) -> int:
+    made, compiles = [], programs._compile
+    programs._compile = lambda *given: made.append(1) or compiles(*given)
+    _total.__module__ = "resonax.somewhere"
+    keep_programs(folder, print)
+    float(program(_total)(1.0))
+    return len(made)
+
+
+def test_of_processes_that_need_a_program_at_once_one_compiles_it(tmp_path, fork):
+    runs = [fork(_count_compiled, tmp_path) for _ in range(2)]
+    assert sorted(run() for run in runs) == [0, 1]
     assert len(_entries(tmp_path)) == 1  # and no lock is left
 
 

@@ -1,0 +1,109 @@
+"""Other processes for tests that need not see them start: forks of the one that collected.
+
+To start Python and load jax takes longer than what most tests do in another process. A fork has
+loaded what the tests have and has used none of it: it is made by a process that was itself forked
+before the first test, when there were no threads.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Generator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from copies import refuse_threads
+
+_LOOK = 5.0  # seconds between two looks whether the tests have ended
+_SOURCE: list[str] = []  # the address of the process that forks
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Keep a process that forks, if a test asks for one."""
+    if not any("fork" in getattr(item, "fixturenames", ()) for item in session.items):
+        return (yield)
+    refuse_threads()
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(Path(folder) / "source"))
+        server.listen()
+        tests = os.getpid()
+        source = _fork()
+        if not source:
+            _fork_others(server, tests)
+        _SOURCE[:] = [server.getsockname()]
+        server.close()
+        try:
+            return (yield)
+        finally:
+            os.kill(source, signal.SIGKILL)
+            os.waitpid(source, 0)
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():  # jax warns of its threads: there are none
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return os.fork()
+
+
+def _fork_others(server: socket.socket, tests: int) -> NoReturn:
+    """Fork for everyone who connects, until the tests have ended."""
+    server.settimeout(_LOOK)
+    try:
+        while os.getppid() == tests:
+            try:
+                asked, _ = server.accept()
+            except TimeoutError:
+                continue
+            if not _fork():
+                _answer(Connection(asked.detach()))
+            asked.close()
+    finally:
+        os._exit(0)
+
+
+def _answer(pipe: Connection) -> NoReturn:
+    function, given, folder, environment = pipe.recv()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    try:
+        answer = True, function(*given)
+    except BaseException:
+        answer = False, traceback.format_exc()
+    pipe.send(answer)
+    os._exit(0)
+
+
+@pytest.fixture
+def fork() -> Callable[..., Callable[[], Any]]:
+    """Call a function of a module in a fork, here and now; what is returned waits for its result.
+
+    The fork has the folder and the environment of the test.
+    """
+
+    def start(function: Callable[..., Any], *given: Any) -> Callable[[], Any]:
+        with socket.socket(socket.AF_UNIX) as own:
+            own.connect(_SOURCE[0])
+            pipe = Connection(own.detach())
+        pipe.send((function, given, os.getcwd(), dict(os.environ)))
+
+        def result() -> Any:
+            with pipe:
+                is_fine, answer = pipe.recv()
+            if not is_fine:
+                pytest.fail(answer)
+            return answer
+
+        return result
+
+    return start
