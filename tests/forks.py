@@ -57,6 +57,7 @@ def _fork() -> int:
 def _fork_others(server: socket.socket, tests: int) -> NoReturn:
     """Fork for everyone who connects, until the tests have ended."""
     server.settimeout(_LOOK)
+    warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # here, and in forks of forks
     try:
         while os.getppid() == tests:
             try:
@@ -82,6 +83,11 @@ def _answer(pipe: Connection) -> NoReturn:
         answer = False, traceback.format_exc()
     pipe.send(answer)
     os._exit(0)
+
+
+def write_errors(name: str) -> None:
+    """Let this process say what went wrong into a file."""
+    os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), 2)
 
 
 @pytest.fixture
