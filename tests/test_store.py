@@ -167,10 +167,15 @@ def run_and_die(path: Path, log: int, moment: int) -> None:
         store.write(task, part(task))
 
 
+def load_all() -> None:
+    """Load what xarray would load at its first use, in each of the processes that are forked."""
+    xr.backends.list_engines()
+    xr.DataArray(np.zeros(1), dims="place").mean()
+
+
 def kill_at(path: Path, moments: list[int]) -> list[tuple[int, list[str], list[str]]]:
     """Return the status of each process that was killed, what it computed, and all markers then."""
-    xr.backends.list_engines()  # as what is loaded at the first use would count as operations
-    xr.DataArray(np.zeros(1), dims="place").mean()
+    load_all()  # as what is loaded at the first use would count as operations
     rounds = []
     for moment in moments:
         reader, writer = os.pipe()
@@ -484,6 +489,7 @@ def try_two_processes(trials: int) -> dict[str, int]:
     sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
     import two_processes
 
+    load_all()
     return dict(two_processes.run(trials))
 
 
