@@ -93,17 +93,17 @@ def form_of(parts: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     return [[(one.shape, one.dtype, one.device) for one in tensors_of(part)] for part in parts]
 
 
-def _rows(part: tuple[Any, ...]) -> int | None:
+def _rows(tensors: Iterable[Tensor]) -> int | None:
     """Return the number of rows of the arguments of one call, if all their tensors agree."""
-    sizes = {len(one) if one.ndim else -1 for one in tensors_of(part)}
+    sizes = {one.shape[0] if one.ndim else -1 for one in tensors}
     return sizes.pop() if len(sizes) == 1 and sizes != {-1} else None
 
 
 def can_mix(parts: Iterable[tuple[Any, ...]]) -> bool:
     """Return whether the rows of parts of batches can be put into another order."""
-    found = list(parts)
-    shapes = {tuple((one.shape[1:], one.dtype) for one in tensors_of(part)) for part in found}
-    return len(shapes) == 1 and all(_rows(part) for part in found)
+    found = [tensors_of(part) for part in parts]
+    shapes = {tuple((one.shape[1:], one.dtype) for one in tensors) for tensors in found}
+    return len(shapes) == 1 and all(map(_rows, found))
 
 
 class _Mixed(Sequence[KeptBatch]):
@@ -153,10 +153,10 @@ def mix_rows(
 ) -> Sequence[KeptBatch]:
     """Return the rows of batches in random order, with the sizes and context of ``like``."""
     like = batches if like is None else like
-    parts = [part for batch in batches for part in batch.parts]
-    rows = [_rows(part) or 0 for part in parts]
-    wanted = [[_rows(part) or 0 for part in batch.parts] for batch in like]
+    found = [tensors_of(part) for batch in batches for part in batch.parts]
+    rows = [_rows(tensors) or 0 for tensors in found]
+    wanted = [[_rows(tensors_of(part)) or 0 for part in batch.parts] for batch in like]
     pieces = iter(mixed_places(rows, [one for sizes in wanted for one in sizes], rng))
-    columns = list(zip(*(tensors_of(part) for part in parts), strict=True))
+    columns = list(zip(*found, strict=True))
     starts = np.cumsum([0, *rows])
     return _Mixed(columns, starts, like, [[next(pieces) for _ in sizes] for sizes in wanted])
