@@ -151,10 +151,13 @@ def test_one_task_when_nothing_is_cut(tmp_path):
     assert open_store(tmp_path / "x.zarr")["mean"] == 3
 
 
-def run_and_die(path: Path, log: int, moment: int) -> None:
-    """Fill a store until this many operations on files were begun, then kill the own process."""
+def run_and_die(path: Path, log: int, opening: int, writing: int) -> None:
+    """Fill a store, and kill the own process when it has begun so many operations on files.
+
+    Those that open the store and look what is left, and those that write tasks, are counted apart.
+    """
     operations = {"open", "os.rename", "os.remove", "os.mkdir", "os.listdir", "os.scandir"}
-    left = iter(range(moment))
+    left = iter(range(opening))
 
     def watch(event: str, _: object) -> None:
         if event in operations and next(left, None) is None:
@@ -162,7 +165,8 @@ def run_and_die(path: Path, log: int, moment: int) -> None:
 
     sys.addaudithook(watch)
     store = fill(path, [])
-    for task in store.pending():
+    pending, left = store.pending(), iter(range(writing))
+    for task in pending:
         os.write(log, f"{task.number}\n".encode())
         store.write(task, part(task))
 
@@ -173,14 +177,14 @@ def load_all() -> None:
     xr.DataArray(np.zeros(1), dims="place").mean()
 
 
-def kill_at(path: Path, moments: list[int]) -> list[tuple[int, list[str], list[str]]]:
+def kill_at(path: Path, moments: list[tuple[int, int]]) -> list[tuple[int, list[str], list[str]]]:
     """Return the status of each process that was killed, what it computed, and all markers then."""
     load_all()  # as what is loaded at the first use would count as operations
     rounds = []
     for moment in moments:
         reader, writer = os.pipe()
         if not os.fork():
-            run_and_die(path, writer, moment)
+            run_and_die(path, writer, *moment)
             os._exit(0)
         os.close(writer)
         with open(reader) as pipe:
@@ -191,14 +195,13 @@ def kill_at(path: Path, moments: list[int]) -> list[tuple[int, list[str], list[s
 
 
 def test_killed_at_random_moments(tmp_path, whole, fork):
-    # The first are in the creation, which takes some 60 operations. To open takes 11, to look what
-    # is left 2 and 5 for each task that is done, and a task 25.
-    rng = np.random.default_rng(2)
-    moments = [*rng.integers(0, 55, 4), *rng.integers(20, 200, 7), 9999]
+    # The creation takes some 60 operations, to open and to look what is left 13, and a task 25.
+    rng, never = np.random.default_rng(2), 9999
+    moments = [(moment, never) for moment in [*rng.integers(0, 55, 4), *rng.integers(0, 10, 1)]]
+    moments += [(never, moment) for moment in [*rng.integers(0, 120, 6), never]]
     rounds = fork(kill_at, tmp_path / "x.zarr", moments)()
     assert [status for status, _, _ in rounds] == [-signal.SIGKILL] * 11 + [0]
-    assert not any(computed for _, computed, _ in rounds[:4])
-    assert sum(len(computed) > 0 for _, computed, _ in rounds) > 4  # the last is not killed
+    assert [len(computed) > 0 for _, computed, _ in rounds] == [False] * 5 + [True] * 7
     finished = set()
     for _, computed, markers in rounds:
         assert not finished & set(computed)
