@@ -230,4 +230,5 @@ def _answer(error: Exception) -> tuple[int, str]:
     name, close = (getattr(error, key, None) for key in ("option_name", "possibilities"))
     if name and close:
         return 2, f"no such option {name}, did you mean {close[0]}?"
-    return 2, f"{message().rstrip('.')}; see resonax --help"
+    said = message().rstrip(".").replace(". Did you mean", ", did you mean")  # one sentence
+    return 2, said if said.endswith("?") else f"{said}; see resonax --help"
