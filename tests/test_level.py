@@ -23,7 +23,6 @@ from resonax import (
 from resonax.checks import ArgumentError
 from resonax.learners import Linear, Transform
 from resonax.learners.adaptive import adaptive_form
-from resonax.paper.switching_adam import switching_adam
 from resonax.stability.closure import solve
 from resonax.stability.coordinates import Coordinates, Layout
 from resonax.stability.cycle import at_rest, distances
@@ -213,20 +212,3 @@ def test_a_map_of_levels_has_distances_and_a_picture():
     heavy = Problem(stream, heavy_ball(0.01, 0.9))
     with pytest.raises(ArgumentError, match="a level is predicted for adam"):
         stability_map(heavy, "level", momentum=[0.8, 0.9], period=[1.0, 8.0])
-
-
-def test_the_paper_predicts_levels_by_the_program_of_smoke_scale(monkeypatch):
-    sizes = []
-
-    def level_of(problem, values):
-        sizes.append(len(values["period"]))
-        return 1000 * values["beta1"] + values["period"]
-
-    monkeypatch.setattr("resonax.paper.switching_adam.levels", level_of)
-    for scale in ("smoke", "paper"):
-        coords = switching_adam(scale).layout.coords
-        predict = switching_adam(scale).also[-1].compute
-        found = predict({"panel": slice(0, 1)}, 0, False, lambda _: None)["predicted_distance"][0]
-        expected = 1000 * coords["beta1"][:, None] + np.maximum(coords["period"], 1)
-        np.testing.assert_array_equal(found, expected)
-    assert set(sizes) == {84}

@@ -26,9 +26,6 @@ __all__ = ["switching_adam"]
 _TOLERANCE = 0.3  # how far off a predicted distance may be, relative to the true one
 _SHARE = 0.95  # of the cells, in which it is not farther off
 _LEVEL_SECONDS = 0.01  # that the prediction of a cell takes
-# Cells that are predicted at once: all of smoke scale, so that its program serves the paper's too.
-_TOGETHER = 84
-_REMAINDER = 4  # of them that do not fill a vector of 8, and are rounded another way
 
 
 def judge_adam(data: Datasets) -> Claim:
@@ -99,14 +96,8 @@ def _predict(
     problem = problems[region["panel"].start if "panel" in region else 0]
     part = [array[region.get(name, slice(None))] for name, array in points.items()]
     beta1, period = np.meshgrid(*part, indexing="ij")
-    cells = np.stack([beta1.ravel(), np.maximum(period, 1.0).ravel()])
-    order, found = np.argsort(cells[1], kind="stable"), np.empty(beta1.size)
-    size = _TOGETHER if beta1.size <= _TOGETHER else _TOGETHER - _REMAINDER
-    for first in range(0, len(order), size):
-        part = order[first : first + size]
-        filled = part[np.minimum(np.arange(_TOGETHER), len(part) - 1)]
-        values = dict(zip(("beta1", "period"), cells[:, filled], strict=True))
-        found[part] = on_the_cpu(levels)(problem, values)[: len(part)]
+    values = {"beta1": beta1.ravel(), "period": np.maximum(period, 1.0).ravel()}
+    found = on_the_cpu(levels)(problem, values)
     return {"predicted_distance": found.reshape(1, *beta1.shape)}
 
 
