@@ -317,15 +317,20 @@ def test_loops_run_side_by_side_on_a_gpu_and_in_turn_on_a_cpu(monkeypatch):
 
 
 def test_a_second_call_compiles_nothing(caplog):
-    def run(number, steps):
+    def run(number, steps, period=9.0, cells=5):
         # Of the shapes of the test before: its programs serve this one.
         training = Training(rx.Sinusoid(period=20.0 + number), rx.heavy_ball(0.01, 0.9), batch=2)
-        columns, shared = {"period": [9.0 + number]}, {"momentum": np.linspace(0, 0.1 * number, 5)}
-        simulate(training, columns, shared, runs=2, steps=steps, window=20, seed=number)
+        shared = {"momentum": np.linspace(0, 0.1 * number, 5)[:cells]}
+        columns = {"period": [period and period + number]}
+        return simulate(training, columns, shared, runs=2, steps=steps, window=20, seed=number)
 
     run(1, 40)
+    shuffled = np.stack(run(2, 80, period=0.0, cells=2))
     with jax.log_compiles(), caplog.at_level(logging.WARNING):
         run(2, 80)
+        more = np.stack(run(2, 80, period=0.0))  # whose loop serves any number of cells up to ten
         assert not [record for record in caplog.records if "Compiling" in record.getMessage()]
         jax.jit(lambda number: number + 1)(1.0)  # which shows that a compilation is seen
     assert [record for record in caplog.records if "Compiling" in record.getMessage()]
+    np.testing.assert_array_equal(more[:, :, :2], shuffled)
+    assert more.shape[2] == 5

@@ -19,9 +19,10 @@ from resonax.idle import work_until
 from resonax.programs import current_device
 from resonax.threads import count_threads
 
-__all__ = ["Stopped", "cut_columns", "fill_up", "jax_threads", "map_parts"]
+__all__ = ["Stopped", "cut_columns", "fill_cells", "fill_up", "jax_threads", "map_parts"]
 
 _LANES = 64  # the number of paths is filled up to a multiple of this
+_CELLS = 10  # the number of cells of a few paths is filled up to a multiple of this
 _MORE = 1.25  # times as many paths as without parts, at most, when each of them is filled up
 P = TypeVar("P")
 
@@ -37,6 +38,19 @@ def fill_up(paths: int) -> int:
     way: copies of the last path fill it up, so that no result depends on their number.
     """
     return -(-paths // _LANES) * _LANES
+
+
+def fill_cells(cells: int, paths: int) -> int:
+    """Return to how many cells those of each path are filled up, for so many paths.
+
+    A loop over few paths takes longer to compile than to run: one serves many grids so.
+
+    Examples
+    --------
+    >>> fill_cells(4, paths=64), fill_cells(1, paths=64), fill_cells(4, paths=128)
+    (10, 1, 4)
+    """
+    return -(-cells // _CELLS) * _CELLS if cells > 1 and paths <= _LANES else cells
 
 
 def jax_threads() -> int:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from resonax.checks import ArgumentError, check_whole
 from resonax.learners import Linear, Momentum, Network
 from resonax.processes import Recorded
-from resonax.simulation.column_parts import cut_columns, jax_threads, map_parts
+from resonax.simulation.column_parts import cut_columns, fill_cells, jax_threads, map_parts
 from resonax.simulation.linear import begin_linear
 from resonax.simulation.linear_lanes import choose_steps
 from resonax.simulation.linear_state import log_distance
@@ -257,13 +257,16 @@ def _run(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run cells that one compiled loop serves, filled up to so many paths."""
     training, columns, shared, runs, steps, window, _ = asked
+    cells = len(next(iter(shared.values())))
+    is_filled = not (loop.ordered or loop.wide or isinstance(training.model, Network))
+    among = np.minimum(np.arange(fill_cells(cells, paths) if is_filled else cells), cells - 1)
     filled, paths = np.minimum(np.arange(paths), len(keys) - 1), len(keys)
     real = jax.dtypes.canonicalize_dtype(float)
     grid = Grid(
         *jax.device_put(
             (
                 {name: np.repeat(of, runs)[filled].astype(real) for name, of in columns.items()},
-                {name: array.astype(real) for name, array in shared.items()},
+                {name: array[among].astype(real) for name, array in shared.items()},
                 keys[filled],
                 np.asarray(training.reduction == "sum", real),
             )
@@ -285,7 +288,7 @@ def _run(
             state = state if loop.wide else step_blocks(state, 0, 0, False)
         logs = [start, *run_windows(state, step_blocks, measure, steps, window, advance)]
     begin, middle, end = (
-        np.asarray(log, float)[:paths].reshape(paths // runs, runs, -1).swapaxes(1, 2)
+        np.asarray(log, float)[:paths, :cells].reshape(paths // runs, runs, -1).swapaxes(1, 2)
         for log in logs
     )
     # A run that overflowed is infinitely far away, and grows.
