@@ -5,14 +5,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Modules are compiled once, when they are first imported, which most of those installed never are.
 unexport PYTHONDONTWRITEBYTECODE
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# The pip of $(PYTHON), where it has one, installs into the environment: to give that a pip of its
+# own first takes ten times as long as all else of its making.
+NO_PIP = $(shell $(PYTHON) -c "import pip" 2>&1)
+PIP = $(if $(NO_PIP),$(BIN)/python -m pip,$(PYTHON) -m pip --python $(BIN)/python) \
+	install --quiet --disable-pip-version-check --no-compile
 # uv installs in a fifth of pip's time. It does not read pip's settings: wheels that pip would find on
 # this machine are named to it, and pip takes over where uv cannot reach the packages.
 UV_FIND_LINKS ?= $(shell echo $${PIP_FIND_LINKS:-$$($(PYTHON) -m pip config get global.find-links \
 	2>/dev/null)} | tr " " ,)
 INSTALL = $(PIP) uv && UV_FIND_LINKS=$(UV_FIND_LINKS) $(BIN)/python -m uv pip install --quiet \
-	--python $(BIN)/python --constraint constraints.txt --editable $(WANTED) \
-	|| $(PIP) --constraint constraints.txt --editable $(WANTED)
+	--python $(BIN)/python --constraint constraints.txt pip --editable $(WANTED) \
+	|| $(PIP) --constraint constraints.txt pip --editable $(WANTED)
 
 .PHONY: reproduce reproduce-paper test test-quick docs lint lint-and-docs test-slow test-lowest test-sdist benchmark docs-pictures clean
 
@@ -95,7 +99,7 @@ docs-pictures: $(VENV)/.test
 	$(BIN)/python docs/pictures/explore.py
 
 $(VENV)/bin/python:
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(if $(NO_PIP),,--without-pip) $(VENV)
 
 $(VENV)/.base: WANTED := .
 $(VENV)/.base: pyproject.toml constraints.txt | $(VENV)/bin/python
