@@ -47,10 +47,24 @@ def _start(setting: Setting, key: Array, cycle: Array, limit: Array) -> Array:
     return vector / jnp.linalg.norm(vector)
 
 
-def _growth(setting: Setting, key: Array, batch: int, steps: int, start: Array) -> Array:
+@functools.partial(program, static=("paths",))
+def _path_keys(seed: Array, *, paths: int) -> Array:
+    """Return the data of four keys for each path: of its start, its state, its walk, its batches.
+
+    Not in `_averages`: what makes them is most of a program to compile, and the same for all laws.
+    """
+
+    def one(key: Array) -> Array:
+        keys = jnp.append(jax.random.fold_in(key, 1), jax.random.split(key, 3))
+        return jax.random.key_data(keys)
+
+    return jax.vmap(one)(jax.random.split(jax.random.key(seed), paths))
+
+
+def _growth(setting: Setting, keys: Array, batch: int, steps: int, start: Array) -> Array:
     """Return the logarithmic growth of a tangent vector in each step of one sampled path."""
     discrete = Map(setting)
-    init_key, walk_key, draw_key = jax.random.split(key, 3)
+    init_key, walk_key, draw_key = keys
 
     def one(carry: tuple[Array, Array], index: Array) -> tuple[tuple[Array, Array], Array]:
         state, vector = carry
@@ -67,25 +81,23 @@ def _growth(setting: Setting, key: Array, batch: int, steps: int, start: Array) 
     return jax.lax.scan(one, carry, jnp.arange(steps))[1]
 
 
-@functools.partial(program, static=("paths", "batch"))
+@functools.partial(program, static=("batch",))
 def _averages(
     setting: Setting,
     values: dict[str, Array],
     cycles: Array,
     windows: Array,
-    seed: Array,
+    keys: Array,
     *,
-    paths: int,
     batch: int,
 ) -> Array:
     """Return the rate of each path of each cell in each of its windows."""
     limit = jnp.max(cycles)
-    keys = jax.random.split(jax.random.key(seed), paths)
 
-    def path(values: dict[str, Array], cycle: Array, window: Array, key: Array) -> Array:
-        cell = setting.at(values)
-        start = _start(cell, jax.random.fold_in(key, 1), cycle, limit)
-        growth = _growth(cell, key, batch, window.shape[1], start)
+    def path(values: dict[str, Array], cycle: Array, window: Array, data: Array) -> Array:
+        cell, keys = setting.at(values), jax.random.wrap_key_data(data)
+        start = _start(cell, keys[0], cycle, limit)
+        growth = _growth(cell, keys[1:], batch, window.shape[1], start)
         return jnp.sum(window * growth, axis=1)  # a product would round by the number of threads
 
     over_paths = jax.vmap(path, in_axes=(None, None, None, 0))
@@ -137,8 +149,7 @@ def _sampled(
         values,
         np.array([cycles[period] for period in periods]),
         np.pad(each, ((0, 0), (0, 0), (0, room - each.shape[-1]))),
-        seed,
-        paths=paths,
+        _path_keys(seed, paths=paths),
         batch=batch,
     )
     return [
