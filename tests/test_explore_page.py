@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from resonax.explore import beside, theory
 from resonax.reports import check as reports
 from resonax.simulation import Training
 from resonax.simulation.trajectories import Trajectories, trajectories
+from resonax.stability import verdict
 
 PAGE = Path(__file__).parent.parent / "src" / "resonax" / "explore" / "page"
 AXES = "&x=period:12:60&y=momentum:0.95:0.999"
@@ -48,7 +50,8 @@ def server(tmp_path_factory):
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(beside, "trajectories", briefly)
-        patch.setattr(theory, "_PATHS", 8)  # for which other tests have compiled as well
+        patch.setattr(theory, "verdict", partial(verdict, steps=1024))
+        patch.setattr(theory, "_PATHS", 8)
         check_in_threads(patch)
         pictures = reports._pictures  # one of four: all are drawn where reports are tested
         patch.setattr(reports, "_pictures", lambda check, names: pictures(check, names[:1]))
