@@ -226,27 +226,32 @@ def coefficients(period, innovation):
     return rx.AR2(period=period, innovation=innovation).coefficients()
 
 
-def test_a_path_whose_numbers_are_drawn_at_once_is_that_of_the_loop():
-    process, key = rx.Switching(period=7.0, dim=2), jax.random.key(3)
-    _, (inputs, means) = jax.jit(sample_at_once)(process, key, np.arange(200))
-    np.testing.assert_allclose(inputs, np.asarray(process.sample(key, 200, 1))[:, 0], rtol=1e-6)
-    np.testing.assert_allclose(means, process.path(key, 200), rtol=1e-6)
+walk_of = jax.jit(walk_on, static_argnums=3)
+at_once_of = jax.jit(sample_at_once)
 
 
-@pytest.mark.parametrize("process", [rx.AR2(period=22.0), rx.Switching(period=7.0)])
+@pytest.mark.parametrize("process", [rx.AR2(period=22.0), rx.Switching(period=7.0, dim=2)])
 def test_a_path_goes_on_from_the_state_that_its_first_steps_left(process):
-    key, walk = jax.random.key(3), jax.jit(walk_on, static_argnums=3)
-    for batch in (0, 2):
-        state, first = walk(process, key, np.arange(90), batch)
-        second = walk(process, key, np.arange(90, 200), batch, state)[1]
-        whole = process.sample(key, 200, 2) if batch else process.path(key, 200)
-        np.testing.assert_allclose(np.concatenate([first, second]), whole, rtol=1e-6)
-    at_once = jax.jit(sample_at_once)
-    state, first = at_once(process, key, np.arange(90))
-    second = at_once(process, key, np.arange(90, 200), state)[1]
-    whole = at_once(process, key, np.arange(200))[1]
-    for parts in zip(first, second, whole, strict=True):
-        np.testing.assert_allclose(np.concatenate(parts[:2]), parts[2], rtol=1e-6)
+    """In a loop, and with its numbers drawn at once: it is the same path."""
+    key = jax.random.key(3)
+    whole = np.asarray(process.sample(key, 200))[:, 0], np.asarray(process.path(key, 200))
+    shapes = jax.eval_shape(process.draw_init, key)
+    unused = jax.tree.map(lambda leaf: np.full(leaf.shape, np.nan, leaf.dtype), shapes)
+
+    def both(walk):
+        """Return two parts in one: before step 0 no state counts."""
+        state, first = walk(np.arange(100), unused)
+        _, second = walk(np.arange(100, 200), state)
+        return jax.tree.map(lambda *parts: np.concatenate(parts), first, second)
+
+    inputs, means = (
+        both(lambda steps, state, batch=batch: walk_of(process, key, steps, batch, state))
+        for batch in (1, 0)
+    )
+    at_once = both(lambda steps, state: at_once_of(process, key, steps, state))
+    for found in ((inputs[:, 0], means), at_once):
+        for one, other in zip(found, whole, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 def test_coefficients_of_the_paper():
