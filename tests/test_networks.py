@@ -155,18 +155,17 @@ OPTIONS: dict[str, Any] = {"steps": 40, "window": 20, "seed": 5, "double": True}
 @cache
 def ran(reduction):
     """Return responses, grid, networks after 0 and 20 steps, and sum of the next 20 losses."""
-    training, seen, run = NETWORKS[reduction], [], network.run_networks
-    runs = RUNS[reduction]
+    seen, run, runs = [], network.run_networks, RUNS[reduction]
     streams = len(RATES) * runs  # the engine adds some, to fill its arrays up
 
     def spy(training, grid, loop, *rest):
-        seen.extend([grid, loop])
+        seen.extend([training, grid, loop])
         return run(training, grid, loop, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(network, "run_networks", spy)
-        found = simulate(training, {"lr": RATES}, runs=runs, **OPTIONS, lanes=False)
-    grid, loop = seen
+        found = simulate(NETWORKS[reduction], {"lr": RATES}, runs=runs, **OPTIONS, lanes=False)
+    training, grid, loop = seen  # in the form in which its programs are compiled
     with jax.enable_x64(True):
         state = network.begin_networks(training, grid, loop=loop)
         begin = jax.tree.map(lambda leaf: np.array(leaf)[:streams, 0], state.layers)
