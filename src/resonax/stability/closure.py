@@ -22,7 +22,8 @@ from resonax.learners.adaptive import Adaptive, adaptive_form
 from resonax.processes import Switching
 from resonax.programs import program
 from resonax.stability.cells import Advance, Values, chunks, take
-from resonax.stability.cycle import at_rest, distances
+from resonax.stability.coordinates import Coordinates
+from resonax.stability.cycle import Rest, at_rest, distances
 from resonax.stability.discrete import rational_period
 from resonax.stability.plan import Plan, plan
 
@@ -152,7 +153,8 @@ def _refine(
             best = jax.tree.map(lambda new, old: jnp.where(here[1] < jnp.inf, new, old), here, best)
             return jnp.where(stays, middle, high), jnp.where(stays, low, middle), best
 
-        none = jax.tree.map(jnp.zeros_like, jax.eval_shape(find, *ends[:1], shape)[2])
+        moment = jnp.zeros(len(Coordinates.of(given.layout).cycle_basis))
+        none = Rest(moment, jnp.zeros_like(shape), jnp.zeros((), bool))
         start = (*ends, (shape, jnp.asarray(jnp.inf), none))
         high, low, (shape, gap, rest) = jax.lax.fori_loop(0, _HALVINGS, halve, start)
         place = 0.5 * (high + low)
