@@ -353,28 +353,25 @@ def test_judges_keep_their_level(case):
 def spectra(random: np.random.Generator, parts: int, each: int, shift: float = 0.0) -> Data:
     """Return densities as `compute_spectra` has them, drawn bin by bin from their closed forms.
 
-    Of a mean that is not random, only the noise around it is. ``shift`` moves what is said of the
-    places by so many bins.
+    Each is the mean over so many paths: of the squared length of complex normal numbers, where the
+    mean is random, and around it of such numbers again. ``shift`` moves what is said of the places
+    by so many bins.
     """
     frequency = np.arange(601) / 1200
-    shape = (parts, each, len(frequency))
+    shape = (parts, len(frequency))
     rows = []
     for panel in SIGNALS:
         name, period = panel.process.name, panel.period
-        floor = panel.process.variance
+        half = panel.process.variance / 2 / each  # of real and imaginary parts
         if name == "switching":
             mean = np.sinc(frequency * period) ** 2 + 1e-4
         else:  # lines, or a peak of some width
             width = 1e-3 if name == "ar2" else 2e-4
             odd = (1, 3, 5, 7) if name == "square" else (1,)
             mean = sum(30 / n**2 / (1 + ((frequency - n / period) / width) ** 2) for n in odd)
-        # Real and imaginary parts, of variance 1/2 each.
-        other = np.sqrt(floor / 2) * random.standard_normal((2, *shape))
-        field = np.sqrt(mean) * np.array([1.0, 0.0]).reshape(2, 1, 1, 1)
-        if name in ("ar2", "switching"):  # whose mean is random
-            field = np.sqrt(mean / 2) * random.standard_normal((2, *shape))
-        both = (((field + part) ** 2).sum(axis=0) for part in (other, 0 * other[:, :, :1]))
-        rows.append([np.broadcast_to(one, shape).mean(axis=1) for one in both])
+        drawn = random.standard_gamma(each, shape) / each  # half a chi-square
+        means = mean * (drawn if name in ("ar2", "switching") else np.ones(shape))
+        rows.append([half * random.noncentral_chisquare(2 * each, means / half), means])
     density = np.array(rows).transpose(2, 0, 1, 3)  # part, panel, series, frequency
     periods = np.array([panel.period for panel in SIGNALS])
     dataset = xr.Dataset(
@@ -392,7 +389,7 @@ def spectra(random: np.random.Generator, parts: int, each: int, shift: float = 0
 
 def test_the_judge_of_spectra_from_both_sides_and_under_the_null():
     random = np.random.default_rng(12)
-    assert judge_spectral_peaks(spectra(random, 10, 160)).holds is True  # 80 leave some open
+    assert judge_spectral_peaks(spectra(random, 10, 640)).holds is True  # fewer leave some open
     assert judge_spectral_peaks(spectra(random, 10, 80, shift=2.0)).holds is False
     few = [judge_spectral_peaks(spectra(random, 10, 3)).holds for _ in range(8)]
     assert few.count(False) <= binom.isf(1e-3, 8, LEVEL)

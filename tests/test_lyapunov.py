@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from statistics import NormalDist
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,16 +18,15 @@ from resonax.stability.paths import RESOLUTION, lyapunov_rates
 def scalar_rate(process: rx.Sinusoid, lr: float) -> float:
     """One weight, batch 1, no momentum: the mean over the period of E log|1 - 2 eta x^2|."""
     pole, total = 1 / np.sqrt(2 * lr), 0.0
-    steps = round(process.period)
+    steps, spread = round(process.period), math.sqrt(process.variance)
     for k in range(steps):
-        mean = float(process.amplitude) * np.sin(2 * np.pi * k / steps)
-        spread = np.sqrt(float(process.variance))
+        law = NormalDist(process.amplitude * math.sin(2 * math.pi * k / steps), spread)
 
-        def density(x, mean=mean, spread=spread):
-            return np.log(abs(1 - 2 * lr * x**2)) * stats.norm.pdf(x, mean, spread)
+        def density(x, law=law):
+            return math.log(abs(1 - 2 * lr * x**2)) * law.pdf(x)
 
         # A logarithm has an integrable pole: the parts between the poles, each on its own.
-        cuts = [mean - 12 * spread, -pole, pole, mean + 12 * spread]
+        cuts = [law.mean - 12 * spread, -pole, pole, law.mean + 12 * spread]
         total += sum(
             integrate.quad(density, a, b, limit=200, epsabs=1e-10)[0]
             for a, b in itertools.pairwise(cuts)
