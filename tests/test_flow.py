@@ -64,14 +64,14 @@ def test_agrees_with_scipy_on_random_settings():
     exact = oracle(
         lambda k: sinusoid_curvature(k, period, amplitude, variance), period, lr, momentum
     )
-    for cell in range(count):
-        process = rx.Sinusoid(
-            period=period[cell], amplitude=amplitude[cell], variance=variance[cell]
-        )
-        found = monodromy(rx.Setting(process, rx.heavy_ball(lr[cell], momentum[cell])))
+    # Plain numbers, as in the other tests of this file: they share a program.
+    numbers = np.array([period, amplitude, variance, lr, momentum]).T.tolist()
+    for (period, amplitude, variance, *settings), matrix in zip(numbers, exact, strict=True):
+        process = rx.Sinusoid(period=period, amplitude=amplitude, variance=variance)
+        found = monodromy(rx.Setting(process, rx.heavy_ball(*settings)))
         # The whole matrix, velocities in the paper's units.
-        assert np.abs(found - exact[cell]).max() < 1e-8
-        assert abs(numpy_radius(found) - numpy_radius(exact[cell])) < 1e-8
+        assert np.abs(found - matrix).max() < 1e-8
+        assert abs(numpy_radius(found) - numpy_radius(matrix)) < 1e-8
 
 
 def square(period: float, direction=(0.6, 0.8), **rest) -> rx.Square:
