@@ -55,8 +55,7 @@ def test_a_verdict_of_other_numbers_compiles_nothing(caplog):
 
     judge(20.0, 0.01, 0.9)
     with jax.log_compiles(), caplog.at_level(logging.WARNING):
-        judge(33.3, 0.02, 0.5)
-        judge(501.0, 0.01, 0.99)
+        judge(501.3, 0.02, 0.99)  # of more steps, and of some that repeat late
     assert not [line for line in caplog.messages if "ompil" in line]
 
 
@@ -79,6 +78,6 @@ def test_products_of_any_length_neither_overflow_nor_vanish():
 
 
 def test_a_flow_too_stiff_to_integrate_has_no_rate():
-    setting = rx.Setting(rx.Sinusoid(period=1e5, amplitude=1e5), rx.heavy_ball(1.0, 0.9))
+    setting = rx.Setting(rx.Sinusoid(period=1e4, amplitude=1e6), rx.heavy_ball(1.0, 0.9))
     assert math.isnan(RATES["flow"](setting))
     assert math.isfinite(RATES["map"](setting))
