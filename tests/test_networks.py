@@ -176,6 +176,9 @@ def ran(reduction):
     return found, grid, begin, end, total
 
 
+draw_of = jax.jit(draw, static_argnums=2)
+
+
 def of_stream(layers, stream):
     return [[leaf[stream] for leaf in layer] for layer in layers]
 
@@ -222,15 +225,15 @@ def numpy_adam(memory, g, k):
 def test_training_is_backpropagation(reduction, move):
     _, grid, begin, end, _ = ran(reduction)
     dim = NETWORKS[reduction].process.dim
-    with jax.enable_x64(True):
-        needs = needs_of(dim, 3, process=0)
-        drawn = jax.jit(draw, static_argnums=2)(np.array(grid.keys)[:3], np.arange(20), needs)
+    with jax.enable_x64(True):  # one program draws for both: numbers depend on their place alone
+        drawn = draw_of(np.array(grid.keys)[:3], np.arange(20), needs_of(2, 3, process=0))
     standard, noise = np.stack(drawn.input), np.sqrt(0.2) * np.stack(drawn.noise)
     for stream in range(3):
         layers = of_stream(begin, stream)
         memory = [[np.zeros_like(leaf) for leaf in layer] for layer in layers]
         for k in range(20):
-            x = numpy_inputs(np.sin(2 * np.pi * k / 400), standard[:, k, stream].reshape(3, dim))
+            given = standard[: 3 * dim, k, stream].reshape(3, dim)
+            x = numpy_inputs(np.sin(2 * np.pi * k / 400), given)
             y = np.cos(np.pi * np.linalg.norm(x, axis=1)) + noise[:, k, stream]
             for at, slopes in enumerate(backpropagate(layers, x, y)):
                 for part, slope in enumerate(slopes):
