@@ -234,7 +234,6 @@ at_once_of = jax.jit(sample_at_once)
 def test_a_path_goes_on_from_the_state_that_its_first_steps_left(process):
     """In a loop, and with its numbers drawn at once: it is the same path."""
     key = jax.random.key(3)
-    whole = np.asarray(process.sample(key, 200))[:, 0], np.asarray(process.path(key, 200))
     shapes = jax.eval_shape(process.draw_init, key)
     unused = jax.tree.map(lambda leaf: np.full(leaf.shape, np.nan, leaf.dtype), shapes)
 
@@ -249,6 +248,7 @@ def test_a_path_goes_on_from_the_state_that_its_first_steps_left(process):
         for batch in (1, 0)
     )
     at_once = both(lambda steps, state: at_once_of(process, key, steps, state))
+    _, whole = at_once_of(process, key, np.arange(200), unused)
     for found in ((inputs[:, 0], means), at_once):
         for one, other in zip(found, whole, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-6)
