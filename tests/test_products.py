@@ -83,8 +83,10 @@ def test_radius_zero_and_a_defective_matrix():
 def test_steps_too_large_for_a_tile_are_taken_one_by_one():
     """Where the state overflows between two scalings, the product is scaled step by step."""
     setting = rx.Setting(rx.Sinusoid(period=40, amplitude=1e6), rx.heavy_ball(1e6, 0.5), batch=2)
-    found = mean_square_rates(setting, {"lr": np.array([0.01, 1e6])})
-    alone = [mean_square_rates(setting, {"lr": np.array([lr])})[0] for lr in (0.01, 1e6)]
+    values = {"momentum": np.array([0.5, 0.5]), "period": np.array([2.0, 40.0])}  # 2: a mean of 0
+    found = mean_square_rates(setting, values)
+    cells = [{name: array[[cell]] for name, array in values.items()} for cell in (0, 1)]
+    alone = [mean_square_rates(setting, cell)[0] for cell in cells]
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found, alone, rtol=1e-12)
 
