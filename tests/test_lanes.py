@@ -199,23 +199,27 @@ def test_every_optimizer_of_the_registry_is_written_as_optax_has_it(name):
 ROOTS = {"diagonal": np.diag([0.5, 1.5]), "dense": np.array([[0.5, 0.3], [-0.2, 1.5]])}
 
 
+@functools.partial(jax.jit, static_argnums=1)
+def parts_of(law, diagonal):
+    """Return laws in the parts that lanes take, and their table."""
+    parts = jax.vmap(jax.vmap(lambda law: split(law, diagonal)))(law)
+    return parts, lane_laws.law_table(parts, LANES)
+
+
 @pytest.mark.parametrize("root", ROOTS)
 @pytest.mark.parametrize("components", [1, 3])
 def test_inputs_of_every_form_of_law_are_those_of_jax(components, root):
     rng = np.random.default_rng(5)
     mean = rng.normal(size=(LANES, 1, components, 2)).astype(np.float32)
     scale = rng.uniform(1, 2, size=(LANES, 1, components, 1, 1))
-    law = Moments(
-        jnp.asarray(mean),
-        jnp.asarray(scale * ROOTS[root], jnp.float32),
-        jnp.full((LANES, 1, components), 1 / components),
-    )
-    parts = jax.vmap(jax.vmap(lambda law: split(law, root == "diagonal")))(law)
+    weight = np.full((LANES, 1, components), 1 / components, np.float32)
+    law = Moments(mean, np.float32(scale * ROOTS[root]), weight)
+    parts, tables = jax.tree.map(np.asarray, parts_of(law, root == "diagonal"))
     form, rows = lane_laws.law_form(parts, 2), 5
     assert form == LawForm(2, components, root == "diagonal")
     normal = rng.normal(size=(rows, 2, LANES)).astype(np.float32)
     uniform = rng.uniform(size=(rows, LANES)).astype(np.float32)
-    table = np.array(lane_laws.law_table(parts, LANES)[0, 0])
+    table = tables[0, 0].copy()
     assert table.shape == (form.size, LANES)
     found = np.zeros_like(normal)
 
