@@ -158,7 +158,7 @@ LAWS = {  # training, NumPy inputs, NumPy optimizer
     "large batch": (Training(SINE, HEAVY, batch=100, noise=0.3), sine_inputs, numpy_heavy),
     "ar2": (Training(AR2, HEAVY, batch=3), ar2_inputs, numpy_heavy),
     "square": (Training(SQUARE, DAMPED, batch=20, **SUM), square_inputs, numpy_damped),
-    "switching": (Training(SWITCHING, HEAVY, batch=7, **NORMAL), switching_inputs, numpy_heavy),
+    "switching": (Training(SWITCHING, HEAVY, batch=3, **NORMAL), switching_inputs, numpy_heavy),
     "shuffled": (Training(WIDE, HEAVY, batch=3), shuffled_inputs, numpy_heavy),
     "mixture": (Training(WIDE, HEAVY, batch=3), shuffled_inputs, numpy_heavy),
     "nesterov": (Training(SINE, rx.nesterov(0.05, 0.9)), sine_inputs, numpy_nesterov),
