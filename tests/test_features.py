@@ -212,17 +212,25 @@ def test_small_batches_and_mixtures_are_drawn_one_by_one(components, batch):
     np.testing.assert_allclose(found, phi.T @ phi / batch, rtol=1e-12)
 
 
+@jax.jit
+def all_of(features, law, matrix, key):
+    """Return the features of fixed rows, their moments, and what is drawn from them."""
+    drawn = features.sample(key, law, 200)
+    return features.apply(law.mean), *both_moments(features, law, matrix), drawn
+
+
 def test_fixed_rows_are_not_drawn_from():
     law = make_law(2, 3, drawn=False)
+    weight, keys = np.asarray(law.weight), [jax.random.key(seed) for seed in (0, 1)]
     for features in features_in(2):
-        phi, weight = np.asarray(apply(features, law.mean)), np.asarray(law.weight)
+        matrix = some_matrix(features.size(2))
+        (phi, second, fourth, drawn), (*_, again) = (
+            map(np.asarray, all_of(features, law, matrix, key)) for key in keys
+        )
         want = np.einsum("c,ci,cj->ij", weight, phi, phi)
-        matrix = some_matrix(phi.shape[1])
-        second, fourth = both_moments(features, law, matrix)
         np.testing.assert_allclose(second, want, rtol=1e-12, atol=1e-14)
-        drawn = [sample(features, law, jax.random.key(seed), 200) for seed in (0, 1)]
-        assert np.array_equal(*drawn)
-        np.testing.assert_allclose(drawn[0], want, rtol=1e-12, atol=1e-14)
+        assert np.array_equal(drawn, again)
+        np.testing.assert_allclose(drawn, want, rtol=1e-12, atol=1e-14)
         inner = weight * np.einsum("ci,ij,cj->c", phi, matrix, phi)
         want = np.einsum("c,ci,cj->ij", inner, phi, phi)
         np.testing.assert_allclose(fourth, want, rtol=1e-12, atol=1e-12)
