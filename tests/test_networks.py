@@ -16,11 +16,12 @@ from scipy import stats
 
 import resonax as rx
 from resonax.checks import ArgumentError
+from resonax.keys import threefry
 from resonax.learners import Network, adam
 from resonax.moments import Moments
 from resonax.simulation import Training, network, simulate
 from resonax.simulation.batches import Needs, draw, draw_factor, needs_of, split
-from resonax.simulation.random_numbers import chi, path_keys, threefry
+from resonax.simulation.random_numbers import chi, path_keys
 
 
 def accept(pvalues):

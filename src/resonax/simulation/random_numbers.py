@@ -1,10 +1,10 @@
 r"""Counter-based random numbers: each is a pure function of a path, a step and a slot.
 
 The generator is Threefry-2x32 with 20 rounds (Salmon et al., SC 2011), the one behind
-``jax.random``. It is written out here for two reasons. A number depends on its place alone, so
-that neither the chunks in which cells are computed nor the steps that are drawn at once change a
-result. And XLA can fuse it with what consumes it, where jax's own kernel on the CPU goes through
-memory in every round: that made random numbers the larger half of a sweep.
+``jax.random``. It is written out, in `resonax.keys`, for two reasons. A number depends on its place
+alone, so that neither the chunks in which cells are computed nor the steps that are drawn at once
+change a result. And XLA can fuse it with what consumes it, where jax's own kernel on the CPU goes
+through memory in every round: that made random numbers the larger half of a sweep.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import functools
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +21,8 @@ import scipy  # its parts are loaded where they are used
 from jax import Array
 from jax.typing import ArrayLike
 from numpy.polynomial import chebyshev
+
+from resonax.keys import threefry
 
 __all__ = [
     "BEGINNING",
@@ -39,28 +40,8 @@ __all__ = [
 BEGINNING = np.array(
     [2**32 - 1], np.uint32
 )  # the step before the first, whose draws are for the start
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _FEW = 8  # degrees of freedom up to which a chi-square is a sum
-A = TypeVar("A", bound=Any)
 PARTS = 4  # in which the steps of a block are drawn
-
-
-Words = tuple[A, A]  # arrays of 32 bits, of NumPy or of jax
-
-
-def threefry(key: Words[A], counter: Words[A]) -> Words[A]:
-    """Return two words of 32 random bits for a key of two words and a counter of two words."""
-    one, two = key
-    words = (one, two, one ^ two ^ np.uint32(0x1BD11BDA))
-    left, right = counter[0] + words[0], counter[1] + words[1]
-    for turn in range(5):
-        for shift in _ROTATIONS[turn % 2]:
-            left = left + right
-            right = (right << np.uint32(shift)) | (right >> np.uint32(32 - shift))
-            right = right ^ left
-        left = left + words[(turn + 1) % 3]
-        right = right + words[(turn + 2) % 3] + np.uint32(turn + 1)
-    return left, right
 
 
 _traced_threefry = jax.jit(threefry)  # a program that calls it often has it once

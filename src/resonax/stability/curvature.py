@@ -17,6 +17,7 @@ from jax import Array
 
 from resonax.algebra import double_precision
 from resonax.dynamics import Problem
+from resonax.keys import seed_key, split_keys
 from resonax.learners import Features
 from resonax.processes import Recorded
 from resonax.processes.waves import Wave
@@ -77,36 +78,21 @@ def exceedance(problem: Problem, limit: float, draws: int = 4096, seed: int = 0)
     """
     process = problem.process
     span = 1 if process.random_mean else int(np.ceil(float(process.cycle)))
-    drawn = _draw(
-        problem, *_steps_and_keys(max(span, 1), seed, draws=draws), batch=int(problem.batch)
-    )
+    keys = split_keys(split_keys(seed_key(seed), draws), 4)
+    drawn = _draw(problem, max(span, 1), keys, batch=int(problem.batch))
     return float(np.mean(np.linalg.eigvalsh(drawn)[:, -1] > limit))
 
 
-@functools.partial(program, static=("draws",))
-def _steps_and_keys(span: Array, seed: Array, *, draws: int) -> tuple[Array, Array]:
-    """Return a step for each draw, and the data of the keys of its state, its walk, its batch.
-
-    Not in `_draw`: what makes them is most of a program to compile, and the same for all laws.
-    """
-
-    def one(key: Array) -> tuple[Array, Array]:
-        start, index, walk, draw = jax.random.split(key, 4)
-        keys = jnp.stack([start, walk, draw])
-        return jax.random.randint(index, (), 0, span), jax.random.key_data(keys)
-
-    return jax.vmap(one)(jax.random.split(jax.random.key(seed), draws))
-
-
 @functools.partial(program, static=("batch",))
-def _draw(problem: Problem, steps: Array, keys: Array, *, batch: int) -> Array:
+def _draw(problem: Problem, span: Array, keys: Array, *, batch: int) -> Array:
     """Return the curvatures of batches, (draws, size, size)."""
     process, model = problem.process, problem.model
     assert isinstance(model, Features)
 
-    def one(step: Array, data: Array) -> Array:
-        start, walk, draw = jax.random.wrap_key_data(data)
+    def one(data: Array) -> Array:
+        start, index, walk, draw = jax.random.wrap_key_data(data)
+        step = jax.random.randint(index, (), 0, span)
         _, moments = process.draw_step(walk, process.draw_init(start), step)
         return 2 * problem.gradient_scale * model.sample(draw, moments, batch)
 
-    return jax.vmap(one)(steps, keys)
+    return jax.vmap(one)(keys)

@@ -14,6 +14,7 @@ from jax import Array
 from resonax.algebra import double_precision, multiply
 from resonax.checks import ArgumentError, check_number, check_whole
 from resonax.dynamics import Map, Setting
+from resonax.keys import seed_key, split_keys
 from resonax.learners import Linear
 from resonax.processes import Recorded
 from resonax.programs import program
@@ -47,20 +48,6 @@ def _start(setting: Setting, key: Array, cycle: Array, limit: Array) -> Array:
     return vector / jnp.linalg.norm(vector)
 
 
-@functools.partial(program, static=("paths",))
-def _path_keys(seed: Array, *, paths: int) -> Array:
-    """Return the data of four keys for each path: of its start, its state, its walk, its batches.
-
-    Not in `_averages`: what makes them is most of a program to compile, and the same for all laws.
-    """
-
-    def one(key: Array) -> Array:
-        keys = jnp.append(jax.random.fold_in(key, 1), jax.random.split(key, 3))
-        return jax.random.key_data(keys)
-
-    return jax.vmap(one)(jax.random.split(jax.random.key(seed), paths))
-
-
 def _growth(setting: Setting, keys: Array, batch: int, steps: int, start: Array) -> Array:
     """Return the logarithmic growth of a tangent vector in each step of one sampled path."""
     discrete = Map(setting)
@@ -91,13 +78,16 @@ def _averages(
     *,
     batch: int,
 ) -> Array:
-    """Return the rate of each path of each cell in each of its windows."""
+    """Return the rate of each path of each cell in each of its windows.
+
+    A path has three keys: of its state, of its walk and of its start, and of its batches.
+    """
     limit = jnp.max(cycles)
 
     def path(values: dict[str, Array], cycle: Array, window: Array, data: Array) -> Array:
         cell, keys = setting.at(values), jax.random.wrap_key_data(data)
-        start = _start(cell, keys[0], cycle, limit)
-        growth = _growth(cell, keys[1:], batch, window.shape[1], start)
+        start = _start(cell, keys[1], cycle, limit)
+        growth = _growth(cell, keys, batch, window.shape[1], start)
         return jnp.sum(window * growth, axis=1)  # a product would round by the number of threads
 
     over_paths = jax.vmap(path, in_axes=(None, None, None, 0))
@@ -149,7 +139,7 @@ def _sampled(
         values,
         np.array([cycles[period] for period in periods]),
         np.pad(each, ((0, 0), (0, 0), (0, room - each.shape[-1]))),
-        _path_keys(seed, paths=paths),
+        split_keys(split_keys(seed_key(seed), paths), 3),
         batch=batch,
     )
     return [
