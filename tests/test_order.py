@@ -95,7 +95,7 @@ def test_bounds_hold_and_meet_for_rows_in_all_directions():
     rows = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     optimizer = rx.heavy_ball(0.3, 0.5)
     updates = RowUpdates.of(rows, optimizer)
-    found = search_words(updates)
+    found = search_words(RowUpdates.of(rows[::2], optimizer))  # every other row will do
     worst = rx.order_proof(optimizer, 2.0).rate
     norm, _ = circle_norm(optimizer, 2.0)
     start = np.kron(norm, np.eye(2))
@@ -142,7 +142,7 @@ def test_the_beam_finds_growth_where_greedy_search_finds_none():
     assert sorted(once) == list(range(80))
 
 
-FEW = np.random.default_rng(6).normal(size=(6, 1))
+FEW = np.random.default_rng(6).normal(size=(4, 1))
 RUN = {"lr": 0.02, "weight_decay": 0.1, "standardise": False}
 
 
@@ -176,8 +176,8 @@ def test_found_orders_reproduce_in_torch_and_below_the_bound_there_is_none(found
 
 def test_many_rows_are_trained_without_overflow(monkeypatch):
     """Words are made of some of the rows; a pass along 200 of them exceeds all numbers."""
-    monkeypatch.setattr("resonax.checking.order._WORD_ROWS", 60)
-    monkeypatch.setattr("resonax.checking.order._BEAM_STEPS", 100)
+    monkeypatch.setattr("resonax.checking.order._WORD_ROWS", 20)
+    monkeypatch.setattr("resonax.checking.order._BEAM_STEPS", 60)
     x = np.random.default_rng(7).normal(size=(200, 1))
     found = rx.order(x, lr=20.0, momentum=0.95, repeats=True)
     assert 200 * found.rate > np.log(np.finfo(float).max)
