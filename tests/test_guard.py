@@ -73,7 +73,7 @@ def follow(curvatures, lr=0.01, momenta=CANDIDATES, **options):
 def test_rates_on_a_constant_curvature_are_those_of_the_companion_matrix(nesterov):
     lr, curvature = 0.01, 2.0
     momenta, decays = (part.ravel() for part in np.meshgrid(CANDIDATES, [0.0, 0.3]))
-    steps = [np.eye(1) * curvature] * 1500
+    steps = [np.eye(1) * curvature] * 800
     found = follow(steps, lr, momenta, nesterov=nesterov, weight_decay=decays[:, None])
     for momentum, weight_decay, rate in zip(momenta, decays, found.rate, strict=True):
         by = gains(lr, momentum, nesterov=nesterov, weight_decay=weight_decay)
@@ -86,7 +86,7 @@ def test_rates_on_a_constant_curvature_are_those_of_the_companion_matrix(nestero
 
 
 def test_rates_of_a_square_wave_are_those_of_its_monodromy():
-    curvatures = [np.eye(1) * (3.6 if step // 12 % 2 else 0.4) for step in range(2400)]
+    curvatures = [np.eye(1) * (3.6 if step // 12 % 2 else 0.4) for step in range(1200)]
     found = follow(curvatures, momenta=np.array([0.97, 0.8]))
     for momentum, rate in zip((0.97, 0.8), found.rate, strict=True):
         product = np.eye(2)
@@ -124,11 +124,11 @@ def switching(seed, steps, period, dim=5, variance=0.25):
 
 
 def test_the_switching_stream_of_the_paper_is_seen_for_what_it_is():
-    found = follow(list(switching(0, 1500, period=6)))
+    found = follow(list(switching(0, 900, period=6)))
     assert found.rate[0] > 0.001
     assert found.is_decaying[1:].all()
     assert CANDIDATES[np.argmin(found.rate)] in (0.85, 0.75)
-    calm = follow(list(switching(1, 1500, period=1)))
+    calm = follow(list(switching(1, 900, period=1)))
     assert calm.is_decaying.all()
 
 
@@ -229,7 +229,7 @@ def noisy(seed, count=4):
     """What shadows meet on a stream that changes at times, and the size of the velocity."""
     rng = np.random.default_rng(seed)
     ones, none, size = np.ones(count), np.zeros(count), 1.0
-    for step in range(800):
+    for step in range(400):
         if step % 160 == 0:
             mean = (0.01 if step % 320 == 0 else -0.05) + np.linspace(0.01, -0.02, count)
         growth = mean + rng.normal(scale=0.05) + rng.normal(scale=0.03, size=count)
@@ -282,18 +282,20 @@ def test_policies_are_the_same_in_compiled_code():
     given, current, alarm = zip(*cases, strict=True)
     given = Estimates(*map(np.stack, zip(*given, strict=True)))
     alarm = np.array(alarm, bool)
-    for policy in POLICIES:
 
-        @jax.jit
-        @jax.vmap
-        def compiled(given, current, alarm, policy=policy):
-            return decide(policy, given, jnp.asarray(MOMENTA), current, alarm, xp=jnp)
+    @jax.jit
+    @jax.vmap
+    def compiled(given, current, alarm):
+        momenta = jnp.asarray(MOMENTA)
+        return [decide(policy, given, momenta, current, alarm, xp=jnp) for policy in POLICIES]
 
+    found_by = compiled(given, np.array(current), alarm)
+    for policy, places in zip(POLICIES, found_by, strict=True):
         expected = [
             int(decide(policy, one, MOMENTA, place, bool(is_alarmed)))
             for one, place, is_alarmed in cases
         ]
-        assert compiled(given, np.array(current), alarm).tolist() == expected
+        assert places.tolist() == expected
 
 
 def test_an_idle_step_is_the_general_one():
@@ -312,8 +314,8 @@ def test_an_idle_step_is_the_general_one():
 
 
 def test_the_work_stays_within_the_budget():
-    config = GuardConfig("safe", (0.9, 0.5, 0.0), Plan(budget=0.1))
-    state, work, steps = init_guard(config), 0.0, 4_000
+    config = GuardConfig("safe", (0.9, 0.5, 0.0), Plan(budget=0.5))
+    state, work, steps = init_guard(config), 0.0, 1_000
     calm = Energy(np.ones(3), np.zeros(3)), Energy(np.full(3, 0.98), np.zeros(3))
     for _ in range(steps):
         met = None
@@ -321,7 +323,7 @@ def test_the_work_stays_within_the_budget():
             work += 2.0 + 1.4 * active(state, config).sum()
             met = ShadowStep(*calm, np.ones(3))
         state = update_guard(state, config, 1.0, met)
-    assert 0.05 < work / steps < 0.105
+    assert 0.25 < work / steps < 0.525
     assert int(state.current) == 0
 
 

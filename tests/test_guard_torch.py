@@ -134,13 +134,13 @@ def test_watch_changes_nothing_and_warns_once():
     ends, logs = [], []
     for guarded in (False, True):
         torch.manual_seed(0)
-        model, optimizer = linear()
+        model, optimizer = linear(lr=0.03)
         guard = None
         if guarded:
             guard = Guard(model, optimizer, policy="watch", budget=math.inf, log=logs.append)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            train(model, optimizer, guard, switching(180, 6))
+            train(model, optimizer, guard, switching(110, 6))
         ends.append([weight.detach().clone() for weight in model.parameters()])
     for plain, watched in zip(*ends, strict=True):
         assert torch.equal(plain, watched)
@@ -158,7 +158,7 @@ def test_a_warm_up_spares_the_swing():
         model, optimizer = linear()
         guard, far = Guard(model, optimizer, warmup=warmup), 0.0
         draw = torch.Generator().manual_seed(1)
-        for step in range(200):  # strong resonance: both 0.95 and 0.9 grow
+        for step in range(160):  # strong resonance: both 0.95 and 0.9 grow
             wave = torch.tensor([0.5 if step % 12 < 6 else -0.5, 0, 0, 0, 0])
             x = wave + 0.5 * torch.randn(5, 5, generator=draw)
             y = math.sqrt(0.1) * torch.randn(5, 1, generator=draw)
@@ -198,7 +198,7 @@ def test_fastest_finds_the_band():
 
 @pytest.mark.parametrize(
     ("steps", "splits", "warmup"),
-    [(180, (50, 75), 0), (130, (60,), 96)],  # before a burst, in one, and in a warm-up
+    [(110, (50, 75), 0), (105, (60,), 96)],  # before a burst, in one, and in a warm-up
 )
 def test_a_resumed_run_goes_on_identically(steps, splits, warmup):
     batches = list(switching(steps, 6))
@@ -222,7 +222,7 @@ def test_a_resumed_run_goes_on_identically(steps, splits, warmup):
             assert whole[3].probing == (step != 50)
             saved[step] = copy.deepcopy([part.state_dict() for part in whole])
         go(whole, [row])
-    assert whole[3].report().probed > 60
+    assert whole[3].report().probed >= 32
     for split in splits:
         second = made()
         for part, state in zip(second, saved[split], strict=True):
