@@ -351,18 +351,22 @@ def test_false_alarms_on_independent_rows_are_rarer_than_the_level():
     assert alarms <= 16
 
 
-def stream(process: Process, steps: int = 4000) -> np.ndarray:
-    return np.asarray(process.sample(jax.random.key(1), steps, 1)).reshape(steps, -1)
+def stream(process: Process) -> np.ndarray:
+    return np.asarray(process.sample(jax.random.key(1), 4000, 1)).reshape(4000, -1)
+
+
+def wave(steps: int, amplitude: float, variance: float, swing: float = 0.0) -> np.ndarray:
+    """Rows whose mean, or the log of whose variance, is a sinusoid of period 22."""
+    angle = 2 * np.pi * np.arange(steps) / 22
+    noise = np.random.default_rng(1).normal(size=steps)
+    return amplitude * np.sin(angle) + np.sqrt(variance * np.exp(swing * np.sin(angle))) * noise
 
 
 KNOWN = {
-    "sinusoid": (lambda: stream(rx.Sinusoid(period=22, amplitude=1.0, variance=0.5)), 0.97, 22, 1),
+    "sinusoid": (lambda: wave(4000, amplitude=1.0, variance=0.5), 0.97, 22, 1),
     "square": (lambda: stream(rx.Square(period=26, amplitude=0.9, variance=0.4)), 0.97, 26, 1),
     "ar2": (lambda: stream(rx.AR2(period=22.0, amplitude=0.9, variance=0.4)), 0.97, 22, 1),
-    "size": (
-        lambda: stream(rx.Sinusoid(period=22, amplitude=0, swing=1.3), steps=12000),
-        *(0.95, 22, 1),
-    ),
+    "size": (lambda: wave(12000, amplitude=0.0, variance=1.0, swing=1.3), 0.95, 22, 1),
     "batches": (lambda: stream(rx.Sinusoid(period=88, amplitude=1.2, variance=0.3)), 0.97, 22, 4),
 }
 

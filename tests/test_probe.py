@@ -156,7 +156,7 @@ def test_a_heavy_ball_grows_as_its_tangent_map(momentum, verdict):
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_frameworks_agree(name):
     make, momentum, error = FRAMEWORKS[name]
-    stream = switching(400)
+    stream = switching(200)
     found, expected = probe(make(momentum), *stream), probe(numpy_ball(momentum), *stream)
     assert found.verdict == expected.verdict
     assert found.rate == pytest.approx(expected.rate, abs=error)
@@ -178,15 +178,15 @@ def test_river_grows_as_its_tangent_map():
 
 
 def test_batches_and_epochs():
-    process = rx.Sinusoid(period=22, amplitude=0.5, variance=1.0)
-    rows = np.asarray(process.sample(jax.random.key(0), steps=440, batch=20), float).reshape(-1, 1)
+    wave = 0.5 * np.sin(2 * np.pi * np.arange(264) / 22)
+    rows = (wave[:, None] + np.random.default_rng(0).normal(size=(264, 20))).reshape(-1, 1)
     learner = numpy_ball(0.97, size=2)
     found = probe(learner, rows, rows[:, 0], batch=20)
     start = np.random.default_rng(0).normal(size=2)
     truth = tangent_rate(rows, rows[:, 0], 0.97, start, found, batch=20)
     assert found.rate == pytest.approx(truth, abs=1e-6)
     twice = probe(learner, rows, rows[:, 0], batch=20, epochs=2)
-    assert twice.steps == 2 * 440 - 32
+    assert twice.steps == 2 * 264 - 32
     assert twice.high - twice.low < found.high - found.low
 
 
@@ -221,9 +221,10 @@ def test_scikit_learn(average):
         large = probe(constant_sgd(eta0, average=average), rows, target)
         assert (large.verdict, large.bounded) == ("diverges", False)
         assert large.rate > 0
-    assert not replay(constant_sgd(0.9), rows, target).bounded
-    large = probe(small_mlp(solver="sgd", learning_rate_init=1e3), rows, target)
-    assert (large.verdict, large.bounded) == ("diverges", False)
+    if not average:
+        assert not replay(constant_sgd(0.9), rows, target).bounded
+        large = probe(small_mlp(solver="sgd", learning_rate_init=1e3), rows, target)
+        assert (large.verdict, large.bounded) == ("diverges", False)
 
 
 def test_a_network_resonates_with_sgd_and_not_with_adam():
@@ -290,14 +291,14 @@ def test_the_state_is_all_that_the_future_depends_on(name):
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_the_callers_learner_stays_as_it_is_and_results_repeat(name):
-    rows, target = switching(70)
+    rows, target = switching(64)  # as few as a probe takes
     learner = LEARNERS[name]()
     before, noise = adapt(copy.deepcopy(learner)).state(), torch.get_rng_state()
     found = probe(learner, rows, target)
     assert probe(learner, rows, target) == found
     first, second = (replay(learner, rows, target, batch=3, seed=1) for _ in range(2))
     np.testing.assert_array_equal(first.errors, second.errors)
-    assert len(first.errors) == 23
+    assert len(first.errors) == 21
     assert math.isfinite(found.rate)
     assert found.low < found.rate < found.high
     np.testing.assert_array_equal(adapt(learner).state(), before)
