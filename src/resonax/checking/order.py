@@ -258,20 +258,21 @@ class _Search:
         momentum, alpha, kappa = updates.momentum, updates.alpha, updates.kappa
         decay, beta = (part if part.any() else None for part in (updates.decay, updates.beta))
         rows = list(updates.rows[word])
+        parts = [rows[first : first + _RESCALE] for first in range(0, len(rows), _RESCALE)]
         log, logs = 0.0, []
         for _ in range(epochs):
-            for step, row in enumerate(rows, start=1):
-                gradient = row * (row @ weights)
-                if decay is not None:
-                    gradient = gradient + decay * weights
-                velocity = momentum * velocity - alpha * gradient
-                weights = weights + kappa * velocity
-                if beta is not None:
-                    weights = weights - beta * gradient
-                if step % _RESCALE == 0 or step == len(word):
-                    lengths = np.linalg.norm(weights), np.linalg.norm(velocity)
-                    size = max(float(np.hypot(*lengths)), _TINY)
-                    weights, velocity, log = weights / size, velocity / size, log + np.log(size)
+            for part in parts:
+                for row in part:
+                    gradient = row * row.dot(weights)
+                    if decay is not None:
+                        gradient = gradient + decay * weights
+                    velocity = momentum * velocity - alpha * gradient
+                    weights = weights + kappa * velocity
+                    if beta is not None:
+                        weights = weights - beta * gradient
+                lengths = np.linalg.norm(weights), np.linalg.norm(velocity)
+                size = max(float(np.hypot(*lengths)), _TINY)
+                weights, velocity, log = weights / size, velocity / size, log + np.log(size)
             logs.append(log)
         half = epochs // 2
         steps = (epochs - half) * len(word)
