@@ -42,8 +42,8 @@ streams = _benchmark()
 @pytest.mark.parametrize("index", range(8))
 def test_made_streams_are_judged_right(index, monkeypatch):
     """One of each family, of another seed than those tuned on or reported; see the benchmark."""
-    monkeypatch.setattr(streams, "TRAINED_STEPS", 5_000)
-    monkeypatch.setattr(streams, "CONTINUED", 6_000)
+    monkeypatch.setattr(streams, "TRAINED_STEPS", 3_000)
+    monkeypatch.setattr(streams, "CONTINUED", 5_000)
     found = streams.judge(seed=2, index=index, most=400)
     assert found.counts["rows"] == 1
     assert found.remarks == []
@@ -128,7 +128,7 @@ def held(rng: np.random.Generator, rows: int, period: int) -> np.ndarray:
 
 def test_a_stream_without_a_rhythm_is_given_none():
     found = rx.check(
-        held(np.random.default_rng(0), 4000, 6), lr=0.01, momentum=0.97, standardise=False, grid=2
+        held(np.random.default_rng(0), 2000, 6), lr=0.01, momentum=0.97, standardise=False, grid=2
     )
     assert (found.verdict, found.on_more.verdict) == ("diverges", "diverges")
     assert (found.cause, found.period, found.rhythm) == ("order", None, None)

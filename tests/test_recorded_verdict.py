@@ -11,14 +11,14 @@ import resonax as rx
 from recordings import RECORDINGS
 from resonax.stability.paths import lyapunov_rates
 
-HOURS = np.arange(2000)
+HOURS = np.arange(1000)
 RNG = np.random.default_rng(5)
-WAVE = 1.2 * np.sin(2 * np.pi * HOURS / 24) + 0.5 * RNG.normal(size=2000)
+WAVE = 1.2 * np.sin(2 * np.pi * HOURS / 24) + 0.5 * RNG.normal(size=1000)
 SIGNS = np.random.default_rng(0).choice([-1.0, 1.0], size=150)
 
 
 def scaled(name: str) -> np.ndarray:
-    rows = RECORDINGS[name]()[0][:3000]
+    rows = RECORDINGS[name]()[0][:1500]
     return ((rows - rows.mean(0)) / rows.std(0)).astype(np.float32)
 
 
