@@ -42,10 +42,10 @@ def log() -> DecisionLog:
     "options",
     [
         {},
-        {"policy": "watch"},
-        {"policy": "fastest", "steps": 500},
-        {"memory": 5000},
-        {"wait": 64},
+        {"policy": "watch", "steps": 450},
+        {"policy": "fastest", "steps": 300},
+        {"memory": 5000, "steps": 450},
+        {"wait": 64, "steps": 530},
     ],
 )
 def test_decisions_follow_from_the_log_alone(options, tmp_path, log):

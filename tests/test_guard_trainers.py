@@ -29,7 +29,7 @@ from streams import switching
 
 pytestmark = pytest.mark.filterwarnings("ignore:the guard (never|followed)")  # of short runs
 mse = torch.nn.functional.mse_loss
-ROWS = list(switching(160, 6, seed=2))
+ROWS = list(switching(130, 6, seed=3))
 TANGENT = {"instrument": "tangent"}
 QUIET: dict[str, Any] = {
     "accelerator": "cpu",
@@ -185,7 +185,7 @@ def by_transformers(
         folder,
         num_train_epochs=epochs,
         gradient_accumulation_steps=parts,
-        logging_steps=80,
+        logging_steps=60,
         save_strategy="epoch",
     )
     trainer = transformers.Trainer(
