@@ -345,7 +345,7 @@ def test_modes_of_equal_curvature_resonate_together():
 
 def test_the_sentence_and_the_sweep_agree():
     law = rx.Sinusoid(period=22.0, amplitude=0.5)
-    how = {**QUICK, "length": 1024, "sweep": [8, 22], "batch": 8}
+    how = {**QUICK, "sweep": [8, 22], "batch": 8}
     found = rx.response(rx.heavy_ball(0.01, 0.98), law, **how)
     assert found.rhythms[0].is_dangerous
     assert found.sentence.startswith("your data have a rhythm of 22 steps with")
