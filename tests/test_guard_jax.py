@@ -108,16 +108,11 @@ def test_most_iid_runs_are_left_alone_and_those_that_grow_are_not(runs, steps):
     assert kept[runs:].mean() <= 0.2
 
 
-@cache
-def scheduled():
-    """A guard that looks at every step, for two tests with one program."""
-    lr = optax.exponential_decay(0.02, 100, 0.9)
-    return guard(lr, 0.9, budget=math.inf, candidates=[0.5], speak=False)
-
-
 def test_a_resumed_run_goes_on_identically_and_schedules_work():
     rows, targets = switching(2, 400, 6)
-    optimizer = scheduled()
+    optimizer = guard(
+        optax.exponential_decay(0.02, 100, 0.9), 0.9, budget=0.5, burst=32, candidates=[0.5]
+    )
     middle = train(optimizer, rows[:200], targets[:200])
     whole = train(optimizer, rows[200:], targets[200:], *middle[:2])
     assert int(whole[1].guard_state.step) == 400
@@ -130,7 +125,7 @@ def test_a_resumed_run_goes_on_identically_and_schedules_work():
 
 def test_gauss_newton_of_a_linear_model_is_the_hessian_and_nothing_is_compiled_twice():
     rows, targets = switching(3, 200, 6)
-    optimizer = scheduled()
+    optimizer = guard(0.01, 0.9, budget=math.inf, candidates=[0.5], speak=False)
 
     def value(params, x, y):
         return loss({"w": jnp.concatenate(params)}, x, y)

@@ -251,11 +251,11 @@ def test_an_error_in_a_replay_leaves_the_learner_as_it_was():
 def test_extra_work_stays_within_the_budget_in_the_long_run():
     learner = LinearLearner(lr=0.01, momentum=0.5)
     config = replace(CONFIG, candidates=default_candidates(0.5), reservoir=16, rungs=1, budget=0.05)
-    batches = list(switching_rows(4000, period=1, seed=5))
-    half = train(learner, config, batches[:2000])
-    whole = train(learner, config, batches[2000:], half)
+    batches = list(switching_rows(8000, period=1, seed=5))
+    half = train(learner, config, batches[:4000])
+    whole = train(learner, config, batches[4000:], half)
     assert not whole.decisions
-    assert (whole.work - half.work) / 2000 < 1.3 * config.budget
+    assert (whole.work - half.work) / 4000 < 1.3 * config.budget
 
 
 def test_calm_steps_end_before_the_step_after_which_a_run_is_looked_at():
