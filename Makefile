@@ -18,7 +18,7 @@ INSTALL = $(PIP) uv && UV_FIND_LINKS=$(UV_FIND_LINKS) $(BIN)/python -m uv pip in
 	--python $(BIN)/python --constraint constraints.txt pip --editable $(WANTED) \
 	|| $(PIP) --constraint constraints.txt pip --editable $(WANTED)
 
-.PHONY: reproduce reproduce-paper test test-quick docs lint test-slow test-lowest test-sdist benchmark docs-pictures clean
+.PHONY: reproduce reproduce-paper test test-quick docs lint lint-and-docs test-slow test-lowest test-sdist benchmark docs-pictures clean
 
 reproduce: $(VENV)/.base
 	$(BIN)/resonax reproduce --scale smoke --out out
@@ -27,12 +27,16 @@ reproduce: $(VENV)/.base
 reproduce-paper: $(VENV)/.base
 	$(BIN)/resonax reproduce --scale paper --out out-paper
 
-# The linters run beside the tests, of which one builds the site, so that no core waits. Three copies
-# of the process that collects the tests run them (tests/copies.py), as some wait for processes and
-# for time. Not the script pytest: each process that a test spawns would run it again, and so load
-# pytest.
+# The linters and then the site are made beside the tests, so that no core waits. The site comes last:
+# by then the tests have compiled the modules that it imports. Three copies of the process that
+# collects the tests run them (tests/copies.py), as some wait for processes and for time. Not the
+# script pytest: each process that a test spawns would run it again, and so load pytest.
 test: $(VENV)/.test
-	$(MAKE) --no-print-directory --jobs 2 test-quick lint
+	$(MAKE) --no-print-directory --jobs 2 test-quick lint-and-docs
+
+lint-and-docs:
+	$(MAKE) --no-print-directory lint
+	$(MAKE) --no-print-directory docs
 
 test-quick: $(VENV)/.test
 	$(BIN)/python -m pytest --copies 3 -m "not slow"
