@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+import jax
 import numpy as np
 import pytest
 
+from resonax.keys import seed_key, split_keys
 from resonax.simulation.random_numbers import path_keys
 from resonax.sweeps.sweep import cell_labels
 
@@ -25,6 +27,21 @@ def digest(seed: int, labels, runs: int) -> str:
 )
 def test_keys_are_those_of_old_stores(seed, labels, runs, expected):
     assert digest(seed, list(labels), runs) == expected
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**40 + 3, 2**63 - 1, np.int32(3), np.uint64(2**50)])
+def test_keys_of_keys_are_those_of_jax(seed):
+    with jax.enable_x64(True):
+        theirs = jax.vmap(lambda key: jax.random.split(key, 3))(
+            jax.random.split(jax.random.key(seed), 4)
+        )
+        expected = np.asarray(jax.random.key_data(theirs))
+    np.testing.assert_array_equal(split_keys(split_keys(seed_key(seed), 4), 3), expected)
+
+
+def test_a_seed_may_be_an_integer_of_numpy():
+    own, plain = (path_keys(seed, np.array([5]), 2) for seed in (np.int32(3), 3))
+    np.testing.assert_array_equal(own, plain)
 
 
 @pytest.mark.parametrize("panel", [0, 1, 255])

@@ -33,8 +33,8 @@ def threefry(key: Words[A], counter: Words[A]) -> Words[A]:
 
 
 def seed_key(seed: int) -> np.ndarray:
-    """Return the key of a seed of up to 64 bits: its upper and its lower word."""
-    return np.array([seed >> 32, seed % 2**32], np.uint32)
+    """Return the key of a seed of up to 64 bits, of any type: its upper and its lower word."""
+    return np.array(divmod(int(seed) % 2**64, 2**32), np.uint32)
 
 
 def split_keys(keys: np.ndarray, count: int) -> np.ndarray:

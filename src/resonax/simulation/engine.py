@@ -258,6 +258,7 @@ def _run(
     """Run cells that one compiled loop serves, filled up to so many paths."""
     training, columns, shared, runs, steps, window, _ = asked
     cells = len(next(iter(shared.values())))
+    # Ordered inputs have other numbers of paths in other grids: their loops differ anyway.
     is_filled = not (loop.ordered or loop.wide or isinstance(training.model, Network))
     among = np.minimum(np.arange(fill_cells(cells, paths) if is_filled else cells), cells - 1)
     filled, paths = np.minimum(np.arange(paths), len(keys) - 1), len(keys)

@@ -22,7 +22,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpy.polynomial import chebyshev
 
-from resonax.keys import threefry
+from resonax.keys import seed_key, threefry
 
 __all__ = [
     "BEGINNING",
@@ -64,8 +64,8 @@ def path_keys(seed: int, columns: np.ndarray, runs: int) -> np.ndarray:
     lower, upper = (labels % 2**32).astype(np.uint32), (labels >> np.uint64(32)).astype(np.uint32)
     run = np.tile(np.arange(runs, dtype=np.uint32), len(columns))
     zero = np.zeros_like(lower)
-    root = zero + np.uint32(seed >> 32), zero + np.uint32(seed % 2**32)
-    near = threefry(root, (zero, lower))
+    one, two = seed_key(seed)[:, None]
+    near = threefry((one, two), (zero, lower))
     far = threefry(near, (zero, upper))
     label = np.where(upper == 0, near[0], far[0]), np.where(upper == 0, near[1], far[1])
     return np.stack(threefry(label, (zero, run)), axis=1)

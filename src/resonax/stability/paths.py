@@ -80,7 +80,7 @@ def _averages(
 ) -> Array:
     """Return the rate of each path of each cell in each of its windows.
 
-    A path has three keys: of its state, of its walk and of its start, and of its batches.
+    A path has three keys: of its state, of its walk (and of its start), of its batches.
     """
     limit = jnp.max(cycles)
 
