@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
@@ -23,6 +24,7 @@ from resonax.processes.base import (
     variance_root,
     whole_blocks,
 )
+from resonax.programs import program
 from resonax.values import static, value
 
 __all__ = ["AR2", "Switching"]
@@ -31,9 +33,12 @@ _NODES = 32  # quadrature over a standard normal, for the stationary law
 _ROOT, _HALVINGS = 1e-15, 200
 
 
+_root = functools.partial(program, static=("dim",))(variance_root)
+
+
 def _white(process: AR2 | Switching) -> float:
     """Return the mean variance of the inputs around their mean, over all coordinates."""
-    root = np.asarray(variance_root(process.variance, process.dim))
+    root = np.asarray(_root(process.variance, dim=process.dim))
     return float(np.sum(root**2) * np.exp(0.5 * float(process.swing) ** 2))
 
 

@@ -22,6 +22,7 @@ from resonax.processes.base import (
     variance_root,
     whole_blocks,
 )
+from resonax.programs import program
 from resonax.values import static, value
 
 __all__ = ["Iid", "Sinusoid", "Square", "shuffled"]
@@ -101,12 +102,17 @@ class Wave(Process):
 
     def spectrum(self, frequency: ArrayLike) -> Spectrum:
         frequency = np.asarray(frequency, dtype=float)
-        root = np.asarray(self.stationary().root)
+        root = np.asarray(_stationary_root(self))
         white = float(np.mean(np.sum(root**2, axis=(1, 2))))
         line_frequency, line_power = self.lines()
         flat = np.zeros_like(frequency)
         power = line_power * float(self.amplitude) ** 2
         return Spectrum(frequency, flat, flat + white, line_frequency, power)
+
+
+@program
+def _stationary_root(process: Wave) -> Array:
+    return process.stationary().root
 
 
 @value
