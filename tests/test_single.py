@@ -50,8 +50,7 @@ def test_both_ways_agree(name):
 
 def test_a_verdict_of_other_numbers_compiles_nothing(caplog):
     def judge(period, lr, momentum):
-        setting = rx.Setting(rx.Sinusoid(period=period), rx.heavy_ball(lr, momentum), batch=20)
-        rx.verdict(setting, paths=16)
+        rx.verdict(rx.Setting(rx.Sinusoid(period=period), rx.heavy_ball(lr, momentum)))
 
     judge(20.0, 0.01, 0.9)
     with jax.log_compiles(), caplog.at_level(logging.WARNING):
