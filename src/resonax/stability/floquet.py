@@ -177,7 +177,8 @@ def flow_monodromy(setting: Setting, values: Values, advance: Advance | None = N
             matrix[cells[same]], exponent[cells[same]] = multiply_segments(ends[rows])
         if advance:
             advance(len(cells))
-    return Scaled(jnp.asarray(matrix), jnp.asarray(exponent))
+    # Plain arrays: jax would compile a copy of each shape.
+    return Scaled(matrix, exponent)  # pyrefly: ignore[bad-argument-type]
 
 
 @double_precision
