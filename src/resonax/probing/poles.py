@@ -156,12 +156,14 @@ def fit_pole_pair(
     if len(frequency) < 4:
         raise ValueError("a pole pair has four coefficients, and needs as many lines")
     z = np.exp(2j * np.pi * frequency)
+    square = z**2
     weight = 1 / np.maximum(error, _FLOOR * np.abs(gain))
     weight = weight / weight.max()
     first = _linear_fit(z, gain, weight) if start is None else start
 
     def misfit(numbers: np.ndarray) -> np.ndarray:
-        rest = weight * (PolePair(*numbers).gain(frequency) - gain)
+        a1, a0, b1, b0 = numbers.tolist()  # many calls: `PolePair.gain` takes twice as long
+        rest = weight * ((b1 * z + b0) / (square + a1 * z + a0) - gain)
         return np.concatenate([np.real(rest), np.imag(rest)])
 
     begin: Any = [first.a1, first.a0, first.b1, first.b0]
