@@ -160,10 +160,9 @@ def response(
 
 def _features(basis: Features, table: np.ndarray) -> np.ndarray:
     import jax
-    import jax.numpy as jnp
 
     with jax.enable_x64(True):
-        return np.asarray(basis.apply(jnp.asarray(table)))
+        return np.asarray(basis.apply(table))  # pyrefly: ignore[bad-argument-type]
 
 
 def _columns(table: Any) -> int:

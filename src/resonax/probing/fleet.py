@@ -131,9 +131,12 @@ def _compiled(learner: Pure, watch: Watch, batch: int) -> _Compiled | None:
         found = seen.read(predict(state, seen.inputs).reshape(len(seen.inputs)), jnp.stack)
         return step(state, inputs, target), found
 
+    def each(state: Any, now: tuple[Any, Any]) -> tuple[Any, Any]:
+        return jax.vmap(one)(state, *now)  # one function for all runs: it is traced once
+
     @jax.jit
     def run(state: Any, inputs: Any, target: Any) -> tuple[Any, Any]:
-        return jax.lax.scan(lambda state, now: jax.vmap(one)(state, *now), state, (inputs, target))
+        return jax.lax.scan(each, state, (inputs, target))
 
     with jax.enable_x64(double):
         types = [jax.dtypes.canonicalize_dtype(dtype) for dtype in floats]
