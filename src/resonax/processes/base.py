@@ -22,6 +22,7 @@ from resonax.checks import (
     check_whole,
 )
 from resonax.moments import Moments
+from resonax.programs import program
 from resonax.values import Varied
 
 __all__ = ["Process", "Spectrum", "State", "sample_at_once", "walk_on"]
@@ -124,15 +125,15 @@ class Process(Varied, ABC):
 
     def path(self, key: Array, steps: int) -> Array:
         """Return a sample path of the mean, (steps, dim)."""
-        return _walk(self, key, steps, 0)
+        return _walk(self, key, steps=steps, batch=0)
 
     def sample(self, key: Array, steps: int, batch: int = 1) -> Array:
         """Return a sample path of the inputs, (steps, batch, dim)."""
-        return _walk(self, key, steps, batch)
+        return _walk(self, key, steps=steps, batch=batch)
 
 
-@functools.partial(jax.jit, static_argnames=("steps", "batch"))
-def _walk(process: Process, key: Array, steps: int, batch: int) -> Array:
+@functools.partial(program, static=("steps", "batch"))
+def _walk(process: Process, key: Array, *, steps: int, batch: int) -> Array:
     """Return the inputs along a sampled path, or the means for a batch of 0."""
     return walk_on(process, key, jnp.arange(steps), batch)[1]
 
