@@ -145,7 +145,7 @@ def _is_free(leaf: Any, device: Any) -> bool:
 
 def _shape(leaf: Any) -> tuple[Any, ...]:
     if isinstance(leaf, jax.Array | np.ndarray | np.generic):
-        return leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False)
+        return leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)
     return (type(leaf).__name__,)  # a number of Python
 
 

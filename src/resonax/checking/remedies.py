@@ -10,6 +10,7 @@ otherwise.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 
@@ -182,6 +183,7 @@ def _sharpened(subject: Subject, remedies: list[Remedy], advance: Advance | None
 def _batch(subject: Subject, own: bool) -> Remedy:
     """Return the least batch that is safe: the next one above the own, or how far below it."""
 
+    @functools.cache  # just beyond a small batch is one that was tried
     def judge(batch: int) -> Measured:
         return subject.with_batch(batch).measure()
 
