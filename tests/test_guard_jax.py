@@ -100,10 +100,12 @@ def test_most_iid_runs_are_left_alone_and_those_that_grow_are_not(runs, steps):
     data = [switching(seed, steps, t) for t in (1, 6) for seed in range(runs)]
     rows, targets = (np.stack(part) for part in zip(*data, strict=True))
 
+    @jax.jit
+    @jax.vmap
     def final(rows, targets):
         return train(guard(0.01, 0.95, speak=False), rows, targets)[1].momentum
 
-    kept = np.asarray(jax.vmap(final)(rows, targets)) > 0.94
+    kept = np.asarray(final(rows, targets)) > 0.94
     assert kept[:runs].mean() >= 0.95
     assert kept[runs:].mean() <= 0.2
 
