@@ -160,8 +160,9 @@ def numbers(piece: Any, choice: Choice, before: int) -> np.ndarray:
     A target of labels is left out: its column is of zeros.
     """
     names = list(choice.numbers)
-    if all(dtype.kind in "buif" for dtype in piece[names].dtypes):
-        return piece[names].to_numpy(dtype=float, na_value=np.nan)
+    chosen = piece[names]
+    if all(dtype.kind in "buif" for dtype in chosen.dtypes):
+        return chosen.to_numpy(dtype=float, na_value=np.nan)
     numbers: dict[str, np.ndarray] = {}
     odd: dict[str, str] = {}
     for name in names:
