@@ -66,11 +66,8 @@ class Faults:
 @contextlib.contextmanager
 def serving(share: float = 0.0, seed: int = 0, port: int = 0) -> Iterator[tuple[str, Faults]]:
     """Give the address of a server with one empty bucket, and what is wrong with it."""
-    from moto.moto_server.werkzeug_app import (
-        DomainDispatcherApplication,
-        MotoRequestHandler,
-        create_backend_app,
-    )
+    from moto.core.base_backend import BackendDict
+    from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
 
     class Handler(MotoRequestHandler):
@@ -88,16 +85,16 @@ def serving(share: float = 0.0, seed: int = 0, port: int = 0) -> Iterator[tuple[
             """Be silent."""
 
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-    faults = Faults(DomainDispatcherApplication(create_backend_app), seed=seed)
+    BackendDict.reset()  # of what an earlier server of this process has kept
+    # S3 itself: to find the service of a request, moto lists a folder of 200 services each time.
+    faults = Faults(create_backend_app("s3"), seed=seed)
     server = make_server("127.0.0.1", port, faults, threaded=True, request_handler=Handler)
     server.passthrough_errors = True
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     address = f"http://127.0.0.1:{server.server_port}"
     try:
-        for path in ("moto-api/reset", BUCKET):
-            method = "POST" if path != BUCKET else "PUT"
-            urllib.request.urlopen(urllib.request.Request(f"{address}/{path}", method=method))
+        urllib.request.urlopen(urllib.request.Request(f"{address}/{BUCKET}", method="PUT"))
         faults.share = share
         yield address, faults
     finally:
