@@ -300,7 +300,7 @@ def test_panels_that_a_gpu_simulates_as_one_and_theory_on_it_give_the_same_bits(
         axes__period={"values": [0.0, 20.0, 30.0, 40.0]},
         panels=[
             {"name": "one"},
-            {"name": "other", "process": {"kind": "square"}},
+            {"name": "other", "run": {"steps": 80}},
             {"name": "stronger", "process": {"amplitude": 0.75}, "train": {"reduction": "sum"}},
         ],
     )
