@@ -226,7 +226,7 @@ def draw_block(
     """
     needs = loop.needs(training.process)
     steps = first + jnp.arange(BLOCK)
-    draws = draw(grid.keys, steps, needs)
+    draws = draw(grid.keys, steps, needs if inputs is None else needs._replace(input=0))
     if inputs is not None:
         draws = draws._replace(input=[inputs[place] for place in range(needs.input)])
     state, laws = walk(training, grid, loop, state, steps, draws.process, still)

@@ -122,6 +122,8 @@ def _stored(pairs: Callable[..., Array], keys: Array, steps: Array, *slots: int)
     XLA would fuse the draws with each of their uses and recompute them. A complex number has both
     of a pair drawn at once, and a loop stores what it computes.
     """
+    if slots[1] == 0:  # to trace and lower the draws of no number takes as long as those of many
+        return jnp.zeros((1, 0, len(steps), len(keys)), complex)
     parts = PARTS if len(steps) % PARTS == 0 else 1
     split = steps.reshape(parts, -1)
     if parts == 1:

@@ -59,13 +59,14 @@ class Loop(NamedTuple):
 
     def needs(self, process: Process) -> Needs:
         """Return how many random numbers a step of a path takes."""
-        return needs_of(
+        needs = needs_of(
             process.dim,
             self.rows,
             process=process.step_normals if self.ordered else 0,
             scatter=self.scatter,
             choice=self.mixed,
         )
+        return needs if self.noisy else needs._replace(noise=0)
 
 
 def cell_at(training: Training, values: dict[str, Any]) -> Training:
