@@ -83,7 +83,7 @@ def test_300_bad_files_get_a_sentence_each_before_jax_is_loaded(tmp_path):
 def test_the_generator_reaches_every_kind_of_fault_and_repeats():
     names = [name.split(": ")[1] for name, _ in bad_files()]
     assert set(names) == {make.__name__ for make in FAULTS}
-    assert list(bad_sweeps(60, seed=3)) == list(bad_sweeps(60, seed=3))
+    assert list(bad_sweeps(60)) == bad_files()[:60]
     for base in (MAP, NETWORK):  # without a fault they are good
         sweep_layout(parse_sweep(base))
         sweep_layout(parse_sweep(base, scale="smoke"))

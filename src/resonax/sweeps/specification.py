@@ -7,7 +7,6 @@ All that can be known of a file without running it is checked here, before jax i
 
 from __future__ import annotations
 
-import copy
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,7 +34,7 @@ def _check_depth(table: Any) -> None:
 
 def _replaced(table: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a nested table with some of its entries replaced."""
-    result = copy.deepcopy(table)
+    result = dict(table)
     for name, change in changes.items():
         # A list of values replaces a range, and the other way round.
         if isinstance(change, Mapping) and isinstance(result.get(name), dict):
