@@ -33,8 +33,9 @@ def test_other_threads_only_wait():
 def test_a_simulation_waits_so():
     done = []
     training = rx.Training(rx.Sinusoid(period=22.0), rx.heavy_ball(0.01, 0.95), batch=20)
+    axes = {"period": [22.0]}, {"momentum": [0.9, 0.98]}  # of the loop of tests/test_experiments.py
     with do_when_idle([partial(done.append, number) for number in range(9)]):
-        rx.simulate(training, {"period": [22.0]}, {"momentum": [0.9]}, runs=1, steps=80, window=20)
+        rx.simulate(training, *axes, runs=1, steps=80, window=20)
     assert done == [0, 1, 2, 3]  # a segment before each of two windows, and these
 
 

@@ -137,7 +137,8 @@ def test_a_limit_needs_a_worker_that_can_be_replaced():
 
 def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    table = {**MAP, "run": {"runs": 2, "steps": 80, "window": 20}}
+    # Without noise: its loop is that of tests/test_experiments.py.
+    table = {**MAP, "train": {"batch": 20}, "run": {"runs": 2, "steps": 80, "window": 20}}
     (tmp_path / "good.toml").write_bytes(to_toml(table))
     assert _run(["sweep", "good.toml", "--dry-run", "--workers", "3"]) == (0, "")
     alone = capsys.readouterr().out
