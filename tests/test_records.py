@@ -216,7 +216,7 @@ SUM = Variable(("panel", "momentum", "period"), "float64", {"long_name": "sum of
 
 
 def compute_sum(region, *_):
-    rows, columns = np.arange(2.0)[:, None], np.arange(4.0)
+    rows, columns = np.arange(5.0)[:, None], np.arange(4.0)
     return {"sum": (10.0 * region["panel"].start + rows + columns)[None]}
 
 
@@ -295,8 +295,9 @@ def test_parts_of_a_task_that_a_gpu_and_a_cpu_compute_are_stored_together(tmp_pa
 def test_panels_that_a_gpu_simulates_as_one_and_theory_on_it_give_the_same_bits(tmp_path):
     table = changed(
         run={"runs": 2, "steps": 40, "window": 20},
-        train={"batch": 2},  # whose program is the shortest
-        axes__momentum__values=[0.9, 0.95],
+        # The loops of single panels are those of tests/test_column_parts.py.
+        train={"batch": 2},
+        axes__momentum__values=[0.9, 0.92, 0.94, 0.96, 0.98],
         axes__period={"values": [0.0, 20.0, 30.0, 40.0]},
         panels=[
             {"name": "one"},
