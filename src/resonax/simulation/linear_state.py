@@ -135,11 +135,11 @@ def add_distances(before: LinearState, after: LinearState) -> LinearState:
     return after._replace(total=total, level=level)
 
 
-@functools.partial(program, static=("steps",))
-def log_distance(state: LinearState, *, steps: int) -> Array:
+@program
+def log_distance(state: LinearState, steps: Array) -> Array:
     """Return the logarithm of the mean distance over a window, or of the distance for 0 steps."""
-    mean, shift = distance(state.weights), state.shift
-    if steps:
-        mean, shift = state.total / steps, state.level
+    over = steps > 0
+    mean = jnp.where(over, state.total / jnp.maximum(steps, 1), distance(state.weights))
+    shift = jnp.where(over, state.level, state.shift)
     least = jnp.finfo(mean.dtype).tiny
     return jnp.log(jnp.maximum(mean, least)) + shift * np.log(2.0)
