@@ -9,13 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from xarray import Dataset
 
 from browsing import Server, Visit, check_in_threads, find_browser, serving, visiting
+from resonax.dynamics import Setting
 from resonax.explore import beside, theory
 from resonax.reports import check as reports
 from resonax.simulation import Training
 from resonax.simulation.trajectories import Trajectories, trajectories
-from resonax.stability import verdict
+from resonax.stability import stability_map, verdict
+from resonax.stability.cells import Advance
 
 PAGE = Path(__file__).parent.parent / "src" / "resonax" / "explore" / "page"
 AXES = "&x=period:12:60&y=momentum:0.95:0.999"
@@ -44,7 +47,7 @@ def tab():
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """One server for all tests, with results to browse; its simulations are short ones.
+    """One server for all tests, with results to browse; its simulations are short, its maps coarse.
 
     That its numbers are those of the library is tested without a browser.
     """
@@ -52,6 +55,7 @@ def server(tmp_path_factory):
         patch.setattr(beside, "trajectories", briefly)
         patch.setattr(theory, "verdict", partial(verdict, steps=1024))
         patch.setattr(theory, "_PATHS", 8)
+        patch.setattr(theory, "stability_map", coarsely)
         check_in_threads(patch)
         pictures = reports._pictures  # one of four: all are drawn where reports are tested
         patch.setattr(reports, "_pictures", lambda check, names: pictures(check, names[:1]))
@@ -75,6 +79,13 @@ def starting(view: str):
 def briefly(training: Training, *, runs: int, steps: int, seed: int) -> Trajectories:
     """Follow runs for a few of the steps that are asked for."""
     return trajectories(training, runs=runs, steps=steps // 20, seed=seed)
+
+
+def coarsely(setting: Setting, criterion: str, *, advance: Advance, **axes: np.ndarray) -> Dataset:
+    """Compute every fifth row and column of a map, and repeat them."""
+    few = {name: values[2::5] for name, values in axes.items()}
+    dataset = stability_map(setting, criterion, advance=advance, **few)
+    return dataset.reindex(axes, method="nearest")
 
 
 def results(folder: Path) -> Path:
