@@ -8,8 +8,6 @@ state are followed for some greedy steps more, and the states that are then larg
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from resonax.passes.row_updates import Pairs, RowUpdates
@@ -19,21 +17,16 @@ __all__ = ["beam_search", "repeating_parts"]
 _TINY = np.finfo(float).tiny
 
 
-def _energies(updates: RowUpdates, norm: np.ndarray) -> Callable[[Pairs], np.ndarray]:
-    """Return a function that gives the energy of states after each row, (lanes, rows)."""
+def _energies(updates: RowUpdates, norm: np.ndarray, state: Pairs) -> np.ndarray:
+    """Return the energy after each row, (lanes, rows)."""
+    ahead = [part[..., 0] for part in updates.step(state, None)]
+    pulled = state[0][..., 0] @ updates.rows.T
     gains = [updates.gain, updates.alpha]
-    pulls = [gains[i] * norm[i, j] for i in (0, 1) for j in (0, 1)]
-    own = updates.rows**2 @ sum(pulls[2 * i + j] * gains[j] for i in (0, 1) for j in (0, 1))
-
-    def energies(state: Pairs) -> np.ndarray:
-        ahead = updates.step(state, None)
-        here, velocity = (part[..., 0] for part in ahead)
-        pulled = state[0][..., 0] @ updates.rows.T
-        along = pulls[0] * here + pulls[1] * velocity + pulls[2] * here + pulls[3] * velocity
-        found = -2 * pulled * (along @ updates.rows.T) + pulled**2 * own
-        return np.maximum(_square(norm, ahead)[:, None] + found, _TINY)
-
-    return energies
+    along = sum(gains[i] * norm[i, j] * ahead[j] for i in (0, 1) for j in (0, 1))
+    own = sum(gains[i] * norm[i, j] * gains[j] for i in (0, 1) for j in (0, 1))
+    still = sum(norm[i, j] * np.sum(ahead[i] * ahead[j], axis=1) for i in (0, 1) for j in (0, 1))
+    found = -2 * pulled * (along @ updates.rows.T) + pulled**2 * (updates.rows**2 @ own)
+    return np.maximum(np.asarray(still)[:, None] + found, _TINY)
 
 
 def beam_search(
@@ -69,11 +62,11 @@ def beam_search(
     state: Pairs = (rng.normal(size=(beams, updates.size, 1)), np.zeros((beams, updates.size, 1)))
     used = np.zeros((beams, len(updates.rows)), dtype=bool)
     total, paths = np.zeros(beams), np.zeros((beams, 0), dtype=int)
-    energies = _energies(updates, norm)
     for _ in range(steps):
         size = _size(norm, state)
         state, total = (state[0] / size, state[1] / size), total + np.log(size[:, 0, 0])
-        rows = np.argsort(np.where(used, 0.0, energies(state)), axis=1)[:, ::-1][:, :branches]
+        energy = _energies(updates, norm, state)
+        rows = np.argsort(np.where(used, 0.0, energy), axis=1)[:, ::-1][:, :branches]
         parents = np.repeat(np.arange(beams), rows.shape[1])
         rows = rows.ravel()
         allowed = ~used[parents, rows]
@@ -82,8 +75,7 @@ def beam_search(
         taken = used[parents]
         if not repeats:
             taken[np.arange(len(rows)), rows] = True
-        later = _ahead(updates, energies, fresh, taken, depth, repeats)
-        score = total[parents] + np.log(_size(norm, later)[:, 0, 0])
+        score = total[parents] + _ahead(updates, norm, fresh, taken, depth, repeats)
         best = _distinct(score, fresh, beams)
         state, used, total = (fresh[0][best], fresh[1][best]), taken[best], total[parents[best]]
         paths = np.column_stack([paths[parents[best]], rows[best]])
@@ -91,34 +83,24 @@ def beam_search(
     return paths[np.argmax(total + np.log(_size(norm, state)[:, 0, 0]))]
 
 
-def _square(norm: np.ndarray, state: Pairs) -> np.ndarray:
-    """Return the energy of each state, (lanes,)."""
-    here, velocity = (part[..., 0] for part in state)
-    both = (here * velocity).sum(axis=1)
-    first = norm[0, 0] * (here * here).sum(axis=1) + norm[0, 1] * both
-    return first + norm[1, 0] * both + norm[1, 1] * (velocity * velocity).sum(axis=1)
-
-
 def _size(norm: np.ndarray, state: Pairs) -> np.ndarray:
-    return np.sqrt(np.maximum(_square(norm, state), _TINY))[:, None, None]
+    square = sum(
+        norm[i, j] * np.sum(state[i] * state[j], axis=(1, 2)) for i in (0, 1) for j in (0, 1)
+    )
+    return np.sqrt(np.maximum(np.asarray(square), _TINY))[:, None, None]
 
 
 def _ahead(
-    updates: RowUpdates,
-    energies: Callable[[Pairs], np.ndarray],
-    state: Pairs,
-    used: np.ndarray,
-    depth: int,
-    repeats: bool,
-) -> Pairs:
-    """Return each state after some greedy steps."""
+    updates: RowUpdates, norm: np.ndarray, state: Pairs, used: np.ndarray, depth: int, repeats: bool
+) -> np.ndarray:
+    """Return the log size of each state after some greedy steps."""
     used = used if repeats else used.copy()
     for _ in range(depth):
-        rows = np.where(used, 0.0, energies(state)).argmax(axis=1)
+        rows = np.where(used, 0.0, _energies(updates, norm, state)).argmax(axis=1)
         state = updates.step(state, rows)
         if not repeats:
             used[np.arange(len(rows)), rows] = True
-    return state
+    return np.log(_size(norm, state)[:, 0, 0])
 
 
 def _distinct(score: np.ndarray, state: Pairs, most: int) -> np.ndarray:
@@ -127,10 +109,8 @@ def _distinct(score: np.ndarray, state: Pairs, most: int) -> np.ndarray:
     flat = flat / np.linalg.norm(flat, axis=1, keepdims=True)
     flat *= np.sign(flat[np.arange(len(flat)), np.abs(flat).argmax(axis=1)])[:, None]
     order = np.argsort(score)[::-1]
-    first: dict[bytes, int] = {}
-    for place, direction in zip(order.tolist(), flat[order].round(2) + 0.0, strict=True):  # no -0.0
-        first.setdefault(direction.tobytes(), place)
-    return np.array(list(first.values())[:most], dtype=int)
+    _, first = np.unique(flat[order].round(2), axis=0, return_index=True)
+    return order[np.sort(first)[:most]]
 
 
 def repeating_parts(
