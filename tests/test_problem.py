@@ -106,3 +106,44 @@ def test_the_numbers_of_a_problem_flow_through_jax(kind):
     leaves, tree = jax.tree.flatten(problem)
     assert jax.tree.unflatten(tree, leaves) == problem
     assert jax.tree.structure(replace(problem, reduction="sum")) != tree
+
+
+TRAINING, ADAM = Training(WAVE, BALL), Problem(WAVE, rx.adam(0.01))
+OTHERS = {  # what is called with what it is not for, and what is said
+    "verdict": (lambda: rx.verdict(TRAINING), r"a Setting is needed, got a Training: Setting\.of"),
+    "lyapunov": (lambda: rx.lyapunov(TRAINING), "a Setting is needed, got a Training"),
+    "rates": (lambda: rx.rates(TRAINING, {"lr": [0.1]}), "a Setting is needed, got a Training"),
+    "map": (
+        lambda: rx.stability_map(TRAINING, momentum=[0.5], lr=[0.1]),
+        "a Setting is needed, got a Training",
+    ),
+    "search": (lambda: rx.critical_momentum(ADAM), "a Setting is needed, got a Problem"),
+    "tongues": (lambda: rx.tongues("sine", 2, 9), "a Setting is needed, got 'sine'"),
+    "level": (lambda: rx.level(BALL), "a Problem is needed, got Momentum"),
+    "proof": (lambda: rx.order_proof(ADAM), "needs SGD with momentum and a linear model"),
+    "simulate": (
+        lambda: rx.simulate(Setting(WAVE, BALL), {"period": [5.0]}),
+        r"a Training is needed, got a Setting: Training\.of",
+    ),
+    "trajectories": (
+        lambda: rx.trajectories(PROBLEMS[Problem], runs=2, steps=4),
+        "a Training is needed, got a Problem",
+    ),
+    "process": (lambda: Setting("sine", BALL), r"process must be .*Sinusoid\(.*, got 'sine'"),
+    "optimizer": (lambda: Training(WAVE, "sgd"), r"optimizer must be .*heavy_ball\(.*, got 'sgd'"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_a_function_is_not_for_is_refused_in_a_sentence(name):
+    call, said = OTHERS[name]
+    with pytest.raises(rx.ArgumentError, match=said) as refused:
+        call()
+    assert len(str(refused.value)) < 160
+
+
+def test_what_is_advised_is_accepted():
+    assert Setting.of(TRAINING) == Setting(WAVE, BALL, noise=0.0)
+    assert Training.of(Setting(WAVE, BALL)) == Training(WAVE, BALL, noise=1.0)
+    with pytest.raises(rx.ArgumentError, match="needs SGD with momentum"):
+        Setting.of(ADAM)

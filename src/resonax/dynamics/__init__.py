@@ -2,7 +2,7 @@
 
 from resonax.dynamics.flow import Flow
 from resonax.dynamics.map import Map
-from resonax.dynamics.problem import Problem
+from resonax.dynamics.problem import Problem, check_problem
 from resonax.dynamics.setting import Setting
 
-__all__ = ["Flow", "Map", "Problem", "Setting"]
+__all__ = ["Flow", "Map", "Problem", "Setting", "check_problem"]

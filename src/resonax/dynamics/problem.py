@@ -9,12 +9,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from resonax.checks import RANGES, ArgumentError, check_range, suggest
+from resonax.checks import RANGES, ArgumentError, check_range, shorten, suggest
 from resonax.learners import Features, Linear, Network, Optimizer
 from resonax.processes import Process
 from resonax.values import Varied, static, value
 
-__all__ = ["Problem", "check_choice"]
+__all__ = ["Problem", "check_choice", "check_problem"]
 
 
 @value
@@ -45,6 +45,16 @@ class Problem(Varied):
     reduction: str = static(default="mean")
 
     def __post_init__(self) -> None:
+        if not isinstance(self.process, Process):
+            raise ArgumentError(
+                "process must be one of resonax, such as Sinusoid(period=22), got "
+                f"{shorten(self.process)}"
+            )
+        if not hasattr(self.optimizer, "transform"):
+            raise ArgumentError(
+                "optimizer must be one of resonax, such as heavy_ball(lr=0.01, momentum=0.9), got "
+                f"{shorten(self.optimizer)}"
+            )
         for name in super().axes:
             check_range(name, getattr(self, name))
         if isinstance(self.batch, float) and self.batch != int(self.batch):
@@ -99,6 +109,24 @@ class Problem(Varied):
     def describe(self) -> dict[str, Any]:
         """Return names and numbers as plain values, for the record of a result."""
         return _plain(self)
+
+
+def check_problem(given: object, kind: type[Problem]) -> None:
+    """Raise `ArgumentError` unless a problem is of the kind that a function is for.
+
+    Examples
+    --------
+    >>> from resonax import Setting, Sinusoid, Training, heavy_ball
+    >>> check_problem(Training(Sinusoid(period=22.0), heavy_ball(0.01, 0.97)), Setting)
+    Traceback (most recent call last):
+    resonax.checks.ArgumentError: a Setting is needed, got a Training: Setting.of makes one of it
+    """
+    if isinstance(given, kind):
+        return
+    needed, got = f"a {kind.__name__} is needed", f"a {type(given).__name__}"
+    if not isinstance(given, Problem):
+        raise ArgumentError(f"{needed}, got {shorten(given)}")
+    raise ArgumentError(f"{needed}, got {got}: {kind.__name__}.of makes one of it")
 
 
 def check_choice(name: str, word: str, choices: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from resonax.checks import ArgumentError, check_whole
+from resonax.dynamics.problem import check_problem
 from resonax.learners import Linear, Momentum, Network
 from resonax.processes import Recorded
 from resonax.simulation.column_parts import cut_columns, fill_cells, jax_threads, map_parts
@@ -98,6 +99,7 @@ def simulate(
     >>> (found.rate.mean(axis=2) > 0).tolist()  # the tongue reaches down to 0.966
     [[False, True]]
     """
+    check_problem(training, Training)
     vectors = _vectors("columns", columns), _vectors("shared", shared or {})
     asked = _Request(training, *vectors, runs, steps, window, lanes)
     check_whole("seed", seed, low=0, high=2**63 - 1)

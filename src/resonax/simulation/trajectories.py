@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from resonax.algebra import double_precision
 from resonax.checks import ArgumentError, check_whole
+from resonax.dynamics.problem import check_problem
 from resonax.learners import Features
 from resonax.moments import Moments
 from resonax.processes import Iid, Recorded, shuffled
@@ -58,6 +59,7 @@ def trajectories(
     >>> bool(found.in_order[:, -1].min() > found.shuffled[:, -1].max() + 3)  # a thousand fold
     True
     """
+    check_problem(training, Training)
     check_whole("runs", runs, low=1, high=10**4)
     check_whole("steps", steps, low=1, high=10**7)
     check_whole("seed", seed, low=0, high=2**63 - 1)

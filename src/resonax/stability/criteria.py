@@ -11,7 +11,7 @@ import numpy as np
 
 from resonax.algebra import on_the_cpu
 from resonax.checks import ArgumentError, suggest
-from resonax.dynamics import Setting
+from resonax.dynamics import Setting, check_problem
 from resonax.labels import CRITERIA
 from resonax.objects import Result
 from resonax.passes.answers import OnTheseRows
@@ -114,7 +114,8 @@ def _steps(rate: float) -> str:
 
 
 def check_criterion(setting: Setting, criterion: str) -> None:
-    """Raise unless a criterion exists and applies to the process."""
+    """Raise unless a criterion exists and applies to the process of a setting."""
+    check_problem(setting, Setting)
     if criterion not in CRITERIA:
         raise suggest("criterion", criterion, CRITERIA)
     if criterion != "lyapunov" and not setting.process.periodic:
@@ -206,6 +207,7 @@ def verdict(
     >>> found.verdict, round(found.flow.rate, 4), round(found.map.rate, 4)
     ('diverges', 0.0022, 0.002)
     """
+    check_problem(setting, Setting)
     if isinstance(setting.process, Recorded) and not setting.process.repeat:
         on_rows, more = judge_recording(setting, level, seed)
         proof = order_proof(setting, draws=_DRAWS)

@@ -22,7 +22,7 @@ import numpy as np
 
 from resonax.algebra import double_precision, on_the_cpu
 from resonax.checks import ArgumentError
-from resonax.dynamics import Problem
+from resonax.dynamics import Problem, check_problem
 from resonax.learners import Features
 from resonax.learners.adaptive import Adaptive, adaptive_form
 from resonax.objects import Result
@@ -81,6 +81,7 @@ class Level(Result):
 
 def check_adaptive(problem: Problem) -> Adaptive:
     """Return the form of the optimizer; raise `ArgumentError` where no level can be predicted."""
+    check_problem(problem, Problem)
     if not isinstance(problem.model, Features):
         raise ArgumentError("a level is predicted for linear models: simulate a network")
     return adaptive_form(problem.optimizer)

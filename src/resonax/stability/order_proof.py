@@ -6,7 +6,7 @@ from typing import Any
 
 from resonax.checks import ArgumentError
 from resonax.dynamics import Problem, Setting
-from resonax.learners import Linear, Momentum, heavy_ball
+from resonax.learners import Features, Linear, Momentum, heavy_ball
 from resonax.processes import Recorded
 from resonax.recordings.recording import Recording, read_recording
 from resonax.stability.circle import OrderProof, judge_every_order
@@ -67,7 +67,8 @@ def order_proof(
         source = _setting_of(source, lr, momentum, bias, reading)
     elif lr is not None or momentum is not None or reading:
         raise ArgumentError("a setting has its own optimizer: lr and momentum belong to data")
-    assert isinstance(source.optimizer, Momentum)
+    if not (isinstance(source.optimizer, Momentum) and isinstance(source.model, Features)):
+        raise ArgumentError("a proof for every order needs SGD with momentum and a linear model")
     found = curvature_bound(source)
     if found is not None:
         return judge_every_order(source.optimizer, found)

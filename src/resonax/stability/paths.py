@@ -13,7 +13,7 @@ from jax import Array
 
 from resonax.algebra import double_precision, multiply
 from resonax.checks import ArgumentError, check_number, check_whole
-from resonax.dynamics import Map, Setting
+from resonax.dynamics import Map, Setting, check_problem
 from resonax.keys import seed_key, split_keys
 from resonax.learners import Linear
 from resonax.processes import Recorded
@@ -266,6 +266,7 @@ def lyapunov(
     >>> bool(0 < low < rate < high)  # every run diverges
     True
     """
+    check_problem(setting, Setting)
     if isinstance(setting.process, Recorded) and not setting.process.repeat:
         return judge_recording(setting, level, seed)[1]
     if steps is None:

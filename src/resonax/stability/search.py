@@ -8,7 +8,7 @@ import numpy as np
 import scipy  # its parts are loaded where they are used
 
 from resonax.checks import ArgumentError, check_number
-from resonax.dynamics import Setting
+from resonax.dynamics import Setting, check_problem
 from resonax.stability.cells import Values, check_values
 from resonax.stability.criteria import rates
 from resonax.stability.missing import why_missing
@@ -122,6 +122,7 @@ def tongues(
     >>> [round(tongue.peak) for tongue in tongues(setting, 10, 60)]
     [22, 45]
     """
+    check_problem(setting, Setting)
     if setting.process.name in ("iid", "recorded"):
         raise ArgumentError(f"period cannot vary: the process {setting.process.name} has none")
     check_number("points", points, low=2)
