@@ -117,7 +117,12 @@ OTHERS = {  # what is called with what it is not for, and what is said
         lambda: rx.stability_map(TRAINING, momentum=[0.5], lr=[0.1]),
         "a Setting is needed, got a Training",
     ),
-    "search": (lambda: rx.critical_momentum(ADAM), "a Setting is needed, got a Problem"),
+    "search": (
+        lambda: rx.critical_momentum(PROBLEMS[Problem]),
+        "a Setting is needed, got a Problem",
+    ),
+    "no setting": (lambda: rx.best_momentum(ADAM), "a setting needs SGD with momentum"),
+    "columns": (lambda: rx.simulate(TRAINING, [5.0]), "columns must name .* as {'period': "),
     "tongues": (lambda: rx.tongues("sine", 2, 9), "a Setting is needed, got 'sine'"),
     "level": (lambda: rx.level(BALL), "a Problem is needed, got Momentum"),
     "proof": (lambda: rx.order_proof(ADAM), "needs SGD with momentum and a linear model"),

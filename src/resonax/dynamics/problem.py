@@ -47,12 +47,11 @@ class Problem(Varied):
     def __post_init__(self) -> None:
         if not isinstance(self.process, Process):
             raise ArgumentError(
-                "process must be one of resonax, such as Sinusoid(period=22), got "
-                f"{shorten(self.process)}"
+                f"process must be a Process like Sinusoid(period=22), got {shorten(self.process)}"
             )
         if not hasattr(self.optimizer, "transform"):
             raise ArgumentError(
-                "optimizer must be one of resonax, such as heavy_ball(lr=0.01, momentum=0.9), got "
+                "optimizer must be an Optimizer like heavy_ball(lr=0.01, momentum=0.9), got "
                 f"{shorten(self.optimizer)}"
             )
         for name in super().axes:
@@ -123,10 +122,11 @@ def check_problem(given: object, kind: type[Problem]) -> None:
     """
     if isinstance(given, kind):
         return
-    needed, got = f"a {kind.__name__} is needed", f"a {type(given).__name__}"
-    if not isinstance(given, Problem):
-        raise ArgumentError(f"{needed}, got {shorten(given)}")
-    raise ArgumentError(f"{needed}, got {got}: {kind.__name__}.of makes one of it")
+    got = shorten(given)
+    if isinstance(given, Problem):
+        kind.of(given)  # which says why, where none can be made of it
+        got = f"a {type(given).__name__}: {kind.__name__}.of makes one of it"
+    raise ArgumentError(f"a {kind.__name__} is needed, got {got}")
 
 
 def check_choice(name: str, word: str, choices: tuple[str, ...]) -> None:

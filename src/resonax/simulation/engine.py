@@ -177,12 +177,12 @@ class _Request(NamedTuple):
 
 
 def _vectors(name: str, values: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
+    if not isinstance(values, Mapping) or not (values or name == "shared"):
+        raise ArgumentError(f"{name} must name at least one number, as {{'period': [22.0]}} does")
     arrays = {key: np.atleast_1d(np.asarray(array, float)) for key, array in values.items()}
     shapes = {array.shape for array in arrays.values()}
     if len(shapes) > 1 or any(len(shape) > 1 for shape in shapes):
         raise ArgumentError(f"{name} must be arrays of one length")
-    if name == "columns" and not arrays:
-        raise ArgumentError("columns must name at least one number")
     return arrays
 
 
