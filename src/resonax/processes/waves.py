@@ -92,7 +92,7 @@ class Wave(Process):
         if abs(float(share) - float(self.period)) < 1e-12:  # it repeats after whole steps
             # Filled up, as each length is compiled.
             filled = np.arange(max(4096, 1 << share.numerator.bit_length()))
-            wave = np.asarray(self.wave_at(filled), dtype=float)[: share.numerator]
+            wave = np.asarray(_wave_at(self, filled), dtype=float)[: share.numerator]
             power = np.abs(np.fft.rfft(wave) / len(wave)) ** 2
             kept = power > 1e-12
             return np.flatnonzero(kept) / len(wave), power[kept]
@@ -113,6 +113,11 @@ class Wave(Process):
 @program
 def _stationary_root(process: Wave) -> Array:
     return process.stationary().root
+
+
+@program
+def _wave_at(process: Wave, index: Array) -> Array:
+    return process.wave_at(index)
 
 
 @value
@@ -202,7 +207,7 @@ class Iid(Process):
 
     def spectrum(self, frequency: ArrayLike) -> Spectrum:
         frequency = np.asarray(frequency, dtype=float)
-        white = float(jnp.trace(self.moments(0).merged()[1]))
+        white = float(_total_variance(self))
         none = np.zeros(0)
         flat = np.zeros_like(frequency)
         return Spectrum(frequency, flat, flat + white, none, none)
@@ -213,4 +218,14 @@ def shuffled(process: Process) -> Iid:
 
     This is what the paper's sweeps mean by a period or a frequency of 0.
     """
+    return _shuffled(process)
+
+
+@program
+def _shuffled(process: Process) -> Iid:
     return Iid(law=process.stationary(), dim=process.dim)
+
+
+@program
+def _total_variance(process: Iid) -> Array:
+    return jnp.trace(process.moments(0).merged()[1])

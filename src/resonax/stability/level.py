@@ -26,8 +26,7 @@ from resonax.dynamics import Problem, check_problem
 from resonax.learners import Features
 from resonax.learners.adaptive import Adaptive, adaptive_form
 from resonax.objects import Result
-from resonax.processes import Iid, Process, Switching, shuffled
-from resonax.programs import program
+from resonax.processes import Switching, shuffled
 from resonax.stability.cells import Advance, Values
 from resonax.stability.closure import solve
 
@@ -134,12 +133,6 @@ def _notes(form: Adaptive, period: float, branches: tuple[Branch, ...]) -> tuple
     return tuple(notes)
 
 
-@double_precision
-@program
-def _shuffled(process: Process) -> Iid:
-    return shuffled(process)
-
-
 @on_the_cpu
 def level(problem: Problem) -> Level:
     """Predict where an adaptive optimizer settles.
@@ -175,7 +168,7 @@ def level(problem: Problem) -> Level:
     if isinstance(problem.process, Switching):
         iid = float(distances[0])  # a mean for each step is no order at all
     else:
-        shuffled_problem = replace(problem, process=_shuffled(problem.process))
+        shuffled_problem = replace(problem, process=double_precision(shuffled)(problem.process))
         iid = float(levels(shuffled_problem, {"lr": values["lr"][:1]})[0])
     low, high = _band(periods, distances, iid) if len(periods) else (None, None)
     return Level(
