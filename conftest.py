@@ -34,6 +34,7 @@ collect_ignore_glob = [
     "docs/pictures/*",
     "docs/extensions/scraper.py",
     "docs/extensions/mathml.py",
+    "docs/extensions/navigation.py",
 ]
 
 
