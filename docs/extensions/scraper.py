@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from sphinx_gallery.scrapers import figure_rst
 
@@ -20,7 +21,8 @@ def scrape_figures(block: Any, block_vars: dict[str, Any], gallery_conf: dict[st
         if isinstance(found, Figure) and id(found) not in seen:
             seen.add(id(found))
             path = next(block_vars["image_path_iterator"])
-            with matplotlib.rc_context(STYLE):
-                found.savefig(path, dpi=110)
+            found.set_dpi(110)
+            with matplotlib.rc_context(STYLE):  # `savefig` would draw all twice
+                FigureCanvasAgg(found).print_png(path)
             paths.append(path)
     return figure_rst(paths, gallery_conf["src_dir"])
