@@ -364,6 +364,7 @@ WRONG = {
     "word": ("sgd", ROWS, np.ones(100), {}, "learner must be a scikit-learn regressor.*got str"),
     "tuple": ((1, 2), ROWS, np.ones(100), {}, "learner must be .*begins with int"),
     "classifier": (SGDClassifier(), ROWS, np.ones(100), {}, "learner must be .*SGDClassifier"),
+    "optax": (optax.sgd(0.1), ROWS, np.ones(100), {}, "learner must be .*GradientTransformation"),
     "module": (torch.nn.Linear(2, 1), ROWS, np.ones(100), {}, "learner must be .*got Linear"),
     "optimizer": (
         (torch.nn.Linear(2, 1), torch.optim.SGD(torch.nn.Linear(2, 1).parameters())),

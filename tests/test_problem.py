@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 import resonax as rx
@@ -108,6 +109,14 @@ def test_the_numbers_of_a_problem_flow_through_jax(kind):
     assert jax.tree.structure(replace(problem, reduction="sum")) != tree
 
 
+def of_library(module):  # which takes seconds to load
+    return type("SGD", (), {"__module__": module})()
+
+
+def along_rows(judge, optimizer):
+    return judge(ROWS, lr=0.01, momentum=0.9, optimizer=optimizer)
+
+
 TRAINING, ADAM = Training(WAVE, BALL), Problem(WAVE, rx.adam(0.01))
 OTHERS = {  # what is called with what it is not for, and what is said
     "verdict": (lambda: rx.verdict(TRAINING), r"a Setting is needed, got a Training: Setting\.of"),
@@ -135,6 +144,22 @@ OTHERS = {  # what is called with what it is not for, and what is said
         "a Training is needed, got a Problem",
     ),
     "process": (lambda: Setting("sine", BALL), r"process must be .*Sinusoid\(.*, got 'sine'"),
+    "optax": (
+        lambda: Training(WAVE, optax.sgd(0.01, momentum=0.9)),
+        r"optimizer .* got one of optax: for optax\.sgd write from_optax\(0\.01, momentum",
+    ),
+    "torch": (
+        lambda: Setting(WAVE, of_library("torch.optim.sgd")),
+        r"one of torch: .* write from_torch\(lr=",
+    ),
+    "river": (
+        lambda: Setting(WAVE, of_library("river.optim.momentum")),
+        r"one of river: .* from_river\(lr=",
+    ),
+    "a class": (lambda: Setting(WAVE, rx.Momentum), r"optimizer .* like heavy_ball\(.*got <class"),
+    "check": (lambda: along_rows(rx.check, optax.adam(0.1)), "got one of optax: .* a Transform"),
+    "check of adam": (lambda: along_rows(rx.check, rx.adam(0.1)), "response measures others"),
+    "order": (lambda: along_rows(rx.order, None), "optimizer must be one of resonax, .* got None"),
     "optimizer": (lambda: Training(WAVE, "sgd"), r"optimizer must be .*heavy_ball\(.*, got 'sgd'"),
 }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from resonax.learners import Momentum
+from resonax.checks import ArgumentError
+from resonax.learners import Momentum, check_optimizer
 from resonax.registry import KINDS, without_zeros
 
 __all__ = ["build_optimizer"]
@@ -24,6 +25,11 @@ def build_optimizer(
     if isinstance(given, Momentum):
         numbers: dict[str, Any] = {name: number for name, number in rest.items() if number}
         return replace(given, lr=lr, momentum=momentum, **numbers), intercept_lr, "momentum"
+    if not isinstance(given, str):
+        check_optimizer(given)
+        raise ArgumentError(
+            "optimizer must be SGD with momentum, a name or a Momentum: response measures others"
+        )
     if given == "river" and intercept_lr is None:
         intercept_lr = _RIVER_INTERCEPT_LR
     kind = KINDS["optimizer"][given]

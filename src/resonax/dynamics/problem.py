@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from resonax.checks import RANGES, ArgumentError, check_range, shorten, suggest
-from resonax.learners import Features, Linear, Network, Optimizer
+from resonax.learners import Features, Linear, Network, Optimizer, check_optimizer
 from resonax.processes import Process
 from resonax.values import Varied, static, value
 
@@ -49,11 +49,7 @@ class Problem(Varied):
             raise ArgumentError(
                 f"process must be a Process like Sinusoid(period=22), got {shorten(self.process)}"
             )
-        if not hasattr(self.optimizer, "transform"):
-            raise ArgumentError(
-                "optimizer must be an Optimizer like heavy_ball(lr=0.01, momentum=0.9), got "
-                f"{shorten(self.optimizer)}"
-            )
+        check_optimizer(self.optimizer)
         for name in super().axes:
             check_range(name, getattr(self, name))
         if isinstance(self.batch, float) and self.batch != int(self.batch):

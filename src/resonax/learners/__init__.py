@@ -18,6 +18,7 @@ from resonax.learners.transforms import (
     adam,
     adamw,
     amsgrad,
+    check_optimizer,
     make_optimizer,
     rmsprop,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "adam",
     "adamw",
     "amsgrad",
+    "check_optimizer",
     "from_optax",
     "from_river",
     "from_torch",

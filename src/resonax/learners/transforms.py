@@ -8,13 +8,23 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from jax.typing import ArrayLike
 
+from resonax.checks import ArgumentError, shorten
 from resonax.registry import Kind
 from resonax.values import Varied, static, value
 
 if TYPE_CHECKING:
     import optax  # which takes long to load: functions do it
 
-__all__ = ["Optimizer", "Transform", "adam", "adamw", "amsgrad", "make_optimizer", "rmsprop"]
+__all__ = [
+    "Optimizer",
+    "Transform",
+    "adam",
+    "adamw",
+    "amsgrad",
+    "check_optimizer",
+    "make_optimizer",
+    "rmsprop",
+]
 
 
 class Optimizer(Protocol):
@@ -32,6 +42,36 @@ class Optimizer(Protocol):
     def transform(self) -> optax.GradientTransformation:
         """Return the transformation of gradients of the loss."""
         ...
+
+
+_OURS_FOR = {  # by library: what to write for its optimizers
+    "optax": "for optax.sgd write from_optax(0.01, momentum=0.9), for others a Transform",
+    "torch": "for torch.optim.SGD write from_torch(lr=0.01, momentum=0.9), for Adam adam(lr=0.01)",
+    "river": "for river.optim.Momentum write from_river(lr=0.1, rho=0.9)",
+}
+
+
+def check_optimizer(given: object) -> None:
+    """Raise `ArgumentError` for what is no optimizer, and say what to write for those of others.
+
+    Examples
+    --------
+    >>> check_optimizer("sgd")
+    Traceback (most recent call last):
+    resonax.checks.ArgumentError: optimizer must be one of resonax, like heavy_ball(lr=0.01, ...
+    """
+    if not isinstance(given, type) and all(hasattr(given, n) for n in ("transform", "at", "axes")):
+        return
+    library = type(given).__module__.partition(".")[0]
+    advice = _OURS_FOR.get(library)
+    raise ArgumentError(
+        "optimizer must be one of resonax, "
+        + (
+            f"got one of {library}: {advice}"
+            if advice
+            else f"like heavy_ball(lr=0.01, momentum=0.9), got {shorten(given)}"
+        )
+    )
 
 
 _OPTAX = {"lr": "learning_rate", "beta1": "b1", "beta2": "b2"}  # what optax calls our numbers

@@ -274,7 +274,7 @@ def adapt(learner: Any, names: Sequence[Any] | None = None) -> Learner:
     """
     if isinstance(learner, Learner):
         return learner
-    if isinstance(learner, tuple) and len(learner) in (2, 3):
+    if isinstance(learner, tuple) and len(learner) in (2, 3) and not hasattr(learner, "update"):
         return _adapt_tuple(*learner)
     library = library_of(learner)
     if library == "river":
