@@ -8,10 +8,10 @@ import jax
 import numpy as np
 import pytest
 
-from bad_commands import FAULTS, bad_commands
+from bad_commands import CHECK, FAULTS, STREAM, bad_commands
 from bad_sweeps import MAP, to_toml
 from resonax.algebra import small_product
-from resonax.cli.app import main
+from resonax.cli.app import _answer, main
 from resonax.cli.parsers import whole
 
 
@@ -40,6 +40,31 @@ def test_300_bad_command_lines_get_a_sentence_each(folder, monkeypatch, capsys):
         assert said[0].isprintable(), (name, said)
         assert len(said[0]) < 1100, name
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before, (name, line)
+
+
+ABSURD = {  # numbers within their ranges that together could never end, and what is said
+    (*CHECK, "--epochs", "1e12"): "--epochs must be at most 111848 for the 300 rows of good.csv",
+    (*STREAM, "--steps", "2e7"): "--steps must be at most 4194304 for 64 paths, 2 weights",
+    (*STREAM, "--paths", "1e12"): "--paths must be at most 65536 for 4096 steps, 2 weights",
+    (*STREAM, "--paths", "6e4", "--period", "1e5"): "--paths must be at most 671 for 400000 steps",
+    ("response", *STREAM[1:], "--batch", "1e9"): "--batch must be at most 262144 for 1 inputs",
+    ("response", "good.csv", "--target", "y", *STREAM[4:], "--realisations", "0"): "at least 4",
+}
+
+
+@pytest.mark.parametrize("line", ABSURD)
+def test_sizes_that_could_never_end_are_refused(folder, monkeypatch, capsys, line):
+    monkeypatch.setattr(sys, "argv", ["resonax", *line])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    said = capsys.readouterr().err
+    assert (stop.value.code, len(said.splitlines())) == (2, 1), said
+    assert ABSURD[line] in said
+
+
+def test_memory_that_jax_does_not_get_is_said():
+    error = RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 51539608064 bytes.")
+    assert _answer(error) == _answer(MemoryError())
 
 
 def test_the_generator_reaches_every_kind_of_fault():

@@ -372,6 +372,9 @@ def test_rows_are_arranged_not_changed(kind):
     [
         ({"length": 1000}, "power of 2"),
         ({"realisations": 2}, "realisations"),
+        ({"realisations": 0}, "realisations must be at least 4"),
+        ({"burn_in": 0}, "burn_in must be at least 1"),
+        ({"realisations": 9999, "periods": 9999}, "realisations x batch must be at most 838"),
         ({"mode": 5}, "mode"),
         ({"sweep": [0.5]}, "sweep"),
         ({"sweep": [8], "kind": "saw"}, "unknown kind"),

@@ -27,6 +27,7 @@ __all__ = ["response"]
 _LAW_STEPS, _LAW_NUMBERS = 2**14, 2**23  # of a law that are sampled: its rows
 _WATCHED = 32  # rows on which all copies predict
 _LEAST_ROWS = 16
+_MOST_NUMBERS = 2**28  # of a law that are sampled: 2 GB
 _COMPILED, _LOOPED = Plan(32, burn_in=2**14), Plan(8, burn_in=2**12)
 
 
@@ -142,10 +143,10 @@ def response(
         plan = replace(usual, periods=periods, length=length, excitation=excitation, level=level)
         plan = replace(
             plan,
-            realisations=realisations or usual.realisations,
-            burn_in=burn_in or usual.burn_in,
+            realisations=usual.realisations if realisations is None else realisations,
+            burn_in=usual.burn_in if burn_in is None else burn_in,
         )
-        plan.check()
+        plan.check(batch)
         stage = stage or _silent
         swept = None
         if wanted is not None:
@@ -176,6 +177,9 @@ def _sampled(process: Process, batch: int, rng: np.random.Generator) -> np.ndarr
 
     if isinstance(process, Recorded):
         return np.asarray(process.data, float).reshape(-1, process.dim)
+    most = 16 * _MOST_NUMBERS // (_LAW_STEPS * process.dim)
+    if batch > most:
+        raise ArgumentError(f"batch must be at most {most} for {process.dim} inputs, got {batch}")
     key = jax.random.key(int(rng.integers(2**31)))
     steps = int(np.clip(_LAW_NUMBERS // (batch * process.dim), _LAW_STEPS // 16, _LAW_STEPS))
     return np.asarray(process.sample(key, steps, batch), float).reshape(-1, process.dim)

@@ -216,7 +216,7 @@ def _answer(error: Exception) -> tuple[int, str]:
         for line in getattr(error, "failures", ()):  # of tasks, while all others are done
             print(plain(str(line), 1000), file=sys.stderr)
         return 1 if hasattr(error, "failures") else 2, _as_options(str(error))
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or str(error).startswith("RESOURCE_EXHAUSTED"):  # of jax
         return 2, "not enough memory: use fewer points, paths or inputs"
     if isinstance(error, BrokenPipeError):  # the reader has seen enough
         sys.stderr.close()

@@ -26,6 +26,7 @@ Advance = Callable[[int], None]
 Order = np.ndarray  # indices of rows, one for each row that is trained on
 
 _MOST_WEIGHTS = 2000
+_MOST_ROWS = 2**25  # of all epochs, above which a check would take hours
 _MOST_FILLED = 64  # weights: up to here rows of zeros take less time than to compile
 _TOGETHER = 16  # sequences of rows in one pass: all passes of this kind share one compiled loop
 
@@ -237,6 +238,11 @@ def prepare(
     if 8 * batch > rows:
         raise ArgumentError(
             f"batch must be at most an eighth of the {rows} rows of {recording.source}, got {batch}"
+        )
+    if epochs > 1 and rows * epochs > _MOST_ROWS:
+        raise ArgumentError(
+            f"epochs must be at most {max(1, _MOST_ROWS // rows)} for the {rows} rows of "
+            f"{recording.source}, got {epochs}"
         )
     size = features.size(recording.inputs.shape[1])
     if size > _MOST_WEIGHTS:

@@ -19,6 +19,7 @@ __all__ = ["HIGHEST_DAMPING", "LONGEST", "Plan", "Poles", "measure_poles"]
 HIGHEST_DAMPING = 0.9
 LONGEST = 2**14  # steps of a period of the excitation
 _FIRST, _SHORTEST = 2**10, 2**6
+_MOST_LEARNED = 2**33  # rows of all copies, above which it would take hours
 _PERIODS_SEEN = 8  # natural periods, and times of decay, that one of the excitation must hold
 _FAR, _NEAR = 100.0, 0.01  # error of a learner that left all bounds, and of one that has none
 _MOST_GROWTH = 10.0  # of the response from period to period
@@ -41,17 +42,24 @@ class Plan:
     burn_in: int = 4096
     level: float = 0.95
 
-    def check(self) -> None:
-        """Raise `ArgumentError` for a plan that cannot be."""
+    def check(self, batch: int) -> None:
+        """Raise `ArgumentError` for a plan that cannot be, or would take hours."""
         check_whole("realisations", self.realisations, low=4, high=10_000)
         check_whole("periods", self.periods, low=1, high=10_000)
-        check_whole("burn_in", self.burn_in, low=1)
+        check_whole("burn_in", self.burn_in, low=1, high=10**8)
         if self.excitation is not None:
             check_number("excitation", self.excitation, low=0, open_low=True)
         if self.length is not None:
             check_whole("length", self.length, low=_SHORTEST, high=LONGEST)
             if self.length & (self.length - 1):
                 raise ArgumentError(f"length must be a power of 2, got {self.length}")
+        length = self.length or _FIRST
+        most = _MOST_LEARNED // ((self.periods + 1) * length)
+        if self.realisations * batch > most:
+            raise ArgumentError(
+                f"realisations x batch must be at most {most} for {self.periods} periods of "
+                f"{length} steps, got {self.realisations} x {batch}"
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,6 +31,7 @@ MAP_PATHS, MAP_STEPS = 32, 2048  # for each cell of a map
 _CHUNK, _RECORDED_CHUNK = 512, 1024  # cells that are followed together
 _LEAST_STEPS, _MAX_STEPS = 4096, 2**17
 _MAX_DRAWS = 2**33  # paths x steps x weights^2, above which a call would take hours
+_MAX_KEPT, _MAX_TOGETHER = 2**28, 3 * 2**28  # paths x steps of a cell, of many: 16 bytes or more
 
 
 def _start(setting: Setting, key: Array, cycle: Array, limit: Array) -> Array:
@@ -114,6 +115,11 @@ def _interval(samples: np.ndarray, level: float, drift: float = 0.0) -> Interval
     return Interval(mean, mean - half, mean + half)
 
 
+def _room(steps: int) -> int:
+    """Return for how many steps code is compiled: up to a power of two, and the start before."""
+    return 3 * 2 ** math.ceil(math.log2(steps)) // 2
+
+
 def _sampled(
     setting: Setting,
     values: dict[str, np.ndarray],
@@ -132,13 +138,11 @@ def _sampled(
     }
     weights = {smear: windows(steps, smear) for smear in set(smears.values())}
     each = np.array([weights[smears[period]] for period in periods])
-    # Compiled code serves all numbers of steps up to a power of two, and the start before them.
-    room = 3 * 2 ** math.ceil(math.log2(steps)) // 2
     averages = _averages(
         setting,
         values,
         np.array([cycles[period] for period in periods]),
-        np.pad(each, ((0, 0), (0, 0), (0, room - each.shape[-1]))),
+        np.pad(each, ((0, 0), (0, 0), (0, _room(steps) - each.shape[-1]))),
         split_keys(split_keys(seed_key(seed), paths), 3),
         batch=batch,
     )
@@ -153,11 +157,15 @@ def _check_sampling(setting: Setting, paths: int, steps: int, level: float, seed
     check_whole("steps", steps, low=16)
     check_whole("seed", seed, low=0, high=2**63 - 1)
     check_number("level", level, low=0, high=1, open_low=True, open_high=True)
-    if paths * steps * setting.size**2 > _MAX_DRAWS:
-        most = _MAX_DRAWS // (paths * setting.size**2)
+    size = setting.size
+    draws = min(_MAX_DRAWS // size**2, _MAX_KEPT)
+    if 16 * paths > draws:
         raise ArgumentError(
-            f"steps must be at most {most} for {paths} paths and {setting.size} weights, "
-            f"got {steps}"
+            f"paths must be at most {draws // steps} for {steps} steps, {size} weights, got {paths}"
+        )
+    if paths * steps > draws:
+        raise ArgumentError(
+            f"steps must be at most {draws // paths} for {paths} paths, {size} weights, got {steps}"
         )
 
 
@@ -166,9 +174,23 @@ def _check_batch(setting: Setting, batch: int) -> None:
         raise ArgumentError(f"batch must be at most 100000 for this basis, got {batch}")
 
 
+def _whole_cycles(setting: Setting, values: Values, paths: int, steps: int) -> int:
+    """Return as many steps, or more where a half would not have two cycles."""
+    if setting.process.periodic and not isinstance(setting.process, Recorded):
+        longest = np.max(values.get("period", setting.process.cycle))
+        steps = max(steps, 4 * math.ceil(longest))
+        if paths * steps > _MAX_KEPT:
+            raise ArgumentError(
+                f"paths must be at most {_MAX_KEPT // steps} for {steps} steps, four periods"
+            )
+    return steps
+
+
 def check_reach(setting: Setting, paths: int, steps: int | None, level: float, seed: int) -> None:
     """Refuse what `lyapunov` could not follow, before anything is computed."""
-    _check_sampling(setting, paths, _LEAST_STEPS if steps is None else steps, level, seed)
+    least = _LEAST_STEPS if steps is None else steps
+    _check_sampling(setting, paths, least, level, seed)
+    _whole_cycles(setting, {}, paths, least)
     _check_batch(setting, int(setting.batch))
 
 
@@ -194,15 +216,14 @@ def lyapunov_rates(
     _check_batch(setting, int(batches.max()))
     if not values:
         values = {"momentum": np.full(count, float(setting.optimizer.momentum))}
-    if setting.process.periodic and not isinstance(setting.process, Recorded):
-        longest = np.max(values.get("period", setting.process.cycle))
-        steps = max(steps, 4 * math.ceil(longest))  # a half has two cycles
+    steps = _whole_cycles(setting, values, paths, steps)
     result: list[Interval] = [Interval(0.0, 0.0, 0.0)] * count
     sampling = _Sampling(paths, steps, level, seed)
     for batch in np.unique(batches):
         members = np.flatnonzero(batches == batch)
         one = setting.at({"batch": int(batch)}).grouped
-        size = _RECORDED_CHUNK if isinstance(one.process, Recorded) else _CHUNK
+        size = max(1, min(_CHUNK, _MAX_TOGETHER // (paths * _room(steps))))
+        size = _RECORDED_CHUNK if isinstance(one.process, Recorded) else size
         for index, real in chunks(members * 0, min(size, len(members))):
             cell = members[index]
             if isinstance(one.process, Recorded):
