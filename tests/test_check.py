@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import resonax as rx
+from resonax.checking.confirm import with_changes
+from resonax.checking.remedies import safe
 from resonax.learners import Linear, Momentum
 from resonax.objects import is_deferred
 from resonax.passes.feed import principal_axes
@@ -412,6 +414,12 @@ def test_a_daily_rhythm_is_the_order_and_plain_json():
     assert set(found.safe) == {"momentum", "lr", "batch", "shuffle_buffer", "fastest_momentum"}
     assert "doubles every" in str(found)
     assert found.on_these_rows.log_growth == pytest.approx(600 * found.rate)
+    # Momentum and step size go as far as is safe: 1% more, of the friction or of the step, is not.
+    asked = subject(((x - x.mean()) / x.std())[:, None], None, rx.heavy_ball(0.01, 0.95))
+    for more, wanted in ((1.0, [True, True]), (1.01, [False, False])):
+        momentum, lr = 1 - (1 - found.safe["momentum"]) / more, more * found.safe["lr"]
+        tried = with_changes(asked, [("momentum", momentum), ("lr", lr)])
+        assert safe(tried.measure()).tolist() == wanted
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,12 @@ import pytest
 import resonax as rx
 from resonax.cli.app import main
 from resonax.passes.beam import beam_search, repeating_parts
-from resonax.passes.order_search import climb_permutation, search_permutation, search_words
+from resonax.passes.order_search import (
+    climb_permutation,
+    climb_words,
+    search_permutation,
+    search_words,
+)
 from resonax.passes.row_updates import RowUpdates
 from resonax.passes.safe_orders import herded, pairwise_balanced, stratified
 from resonax.stability.circle import circle_norm
@@ -88,6 +93,21 @@ def test_no_order_of_few_rows_is_worse_than_the_one_found(name):
     assert found.rate >= np.quantile(every, 0.99)
     safe = climb_permutation(updates, np.arange(6), rng, sign=-1.0)
     assert safe.rate <= np.quantile(every, 0.2)
+
+
+def test_words_climb_from_random_ones_to_the_worst_of_all():
+    """A search by single rows and cycles finds it without a climb; so few random words do not."""
+    optimizer, rows = OPTIMIZERS["heavy_ball"], some_rows(4, seed=2)
+    plain = [plain_matrix(row, optimizer) for row in rows]
+    every = plain_rates(plain, itertools.product(range(4), repeat=6))
+    begun = np.random.default_rng(0).integers(4, size=(12, 6))
+    words, rates = climb_words(RowUpdates.of(rows, optimizer), begun, 20)
+    first = plain_rates(plain, begun)
+    assert rates == pytest.approx(plain_rates(plain, words), abs=1e-10)
+    assert (rates >= first - 1e-10).all()
+    assert np.mean(rates > first + 1e-3) > 0.8
+    assert first.max() < 0.6 * every.max()
+    assert rates.max() == pytest.approx(every.max(), abs=1e-9)
 
 
 def test_bounds_hold_and_meet_for_rows_in_all_directions():

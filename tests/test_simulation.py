@@ -256,6 +256,9 @@ def test_fed_the_same_numbers_it_agrees_to_rounding(name, monkeypatch):
         distance.append(peak * np.linalg.norm(error / peak[..., None], axis=-1))
     theirs = np.stack(responses(distance, steps // 4)).reshape(2, len(lr), 2, -1).swapaxes(2, 3)
     np.testing.assert_allclose([found.log_response, found.rate], theirs, rtol=1e-12, atol=1e-11)
+    if name in ("any", "many weights"):  # 3200 and more draws, whose deviation is told to 1%
+        batch = REPLAYS[name][0].batch
+        assert np.std(noise) == pytest.approx(np.sqrt(0.3 / batch), rel=0.04)
     if name == "any":  # which learns recorded rows, in their order
         rows = np.insert(ROWS, 2, 1.0, axis=1).reshape(7, 2, 3) / np.sqrt(2)
         np.testing.assert_allclose(F[:, 0, 0], np.resize(rows, F[:, 0, 0].shape), rtol=1e-15)
