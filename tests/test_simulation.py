@@ -26,6 +26,7 @@ from resonax.processes import shuffled
 from resonax.simulation import Training, engine, linear, side_by_side, simulate
 from resonax.simulation.batches import draw, needs_of
 from resonax.simulation.side_by_side import map_side_by_side
+from resonax.simulation.trajectories import _gradient
 from resonax.simulation.walk import begin_walk, walk
 
 RUNS, STEPS, WINDOW = 2000, 80, 40
@@ -337,3 +338,13 @@ def test_a_second_call_compiles_nothing(caplog):
     assert [record for record in caplog.records if "Compiling" in record.getMessage()]
     np.testing.assert_array_equal(more[:, :, :2], shuffled)
     assert more.shape[2] == 5
+
+
+def test_the_noise_of_single_runs_has_its_variance():
+    training = Training(rx.Iid(variance=1.0), HEAVY, batch=3, noise=0.3)
+    keys, moments = jax.random.split(jax.random.key(0), 4000), training.process.stationary()
+    gradient = jax.jit(jax.vmap(lambda key: _gradient(training, key, moments, jnp.zeros(2), 4)))(
+        keys
+    )
+    # At the best weights that of the bias is -2 times the mean of the noise.
+    assert np.std(gradient[:, -1]) == pytest.approx(2 * np.sqrt(0.3 / 3), rel=0.04)
