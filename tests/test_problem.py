@@ -131,6 +131,17 @@ OTHERS = {  # what is called with what it is not for, and what is said
         "a Setting is needed, got a Problem",
     ),
     "no setting": (lambda: rx.best_momentum(ADAM), "a setting needs SGD with momentum"),
+    "one rate": (lambda: rx.rates(PROBLEMS[Setting], {"lr": 0.1}), "values must be lists of one"),
+    "no rates": (lambda: rx.rates(PROBLEMS[Setting], {}), "values must be lists of one length"),
+    "two lengths": (
+        lambda: rx.rates(PROBLEMS[Setting], {"lr": [0.1, 0.2], "momentum": [0.5]}),
+        "values must be lists of one length",
+    ),
+    "below 0": (lambda: rx.rates(PROBLEMS[Setting], {"lr": [0.1, -1.0]}), "lr must be above 0"),
+    "endless": (
+        lambda: rx.simulate(TRAINING, {"period": [5.0]}, steps=10**12),
+        "steps must be at least 20 and at most 1e.08",
+    ),
     "columns": (lambda: rx.simulate(TRAINING, [5.0]), "columns must name .* as {'period': "),
     "tongues": (lambda: rx.tongues("sine", 2, 9), "a Setting is needed, got 'sine'"),
     "level": (lambda: rx.level(BALL), "a Problem is needed, got Momentum"),

@@ -125,7 +125,7 @@ def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
     """
     from resonax.dynamics import Setting
     from resonax.processes import Sinusoid
-    from resonax.stability import rates
+    from resonax.stability.discrete import discrete_rates
     from resonax.stability.search import growing_bands
 
     rows = part.recording.inputs.astype(float)
@@ -144,7 +144,7 @@ def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
         # At whole and half periods the product of the updates is short.
         low, high = max(2.0, math.floor(period / 4) / 2), math.ceil(period * 16) / 2
         periods = np.arange(low, high + 0.5, max(0.5, round((high - low) / 240) / 2))
-        grown = rates(setting, {"period": periods}, "map")
+        grown = discrete_rates(setting.grouped, {"period": periods})
     except ArgumentError:
         return []
     if not np.isfinite(grown).all():

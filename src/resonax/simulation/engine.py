@@ -190,7 +190,7 @@ def _check(asked: _Request) -> None:
     training, columns, shared, runs, steps, window, _ = asked
     check_whole("runs", runs, low=1, high=10**6)
     for name, number in (("steps", steps), ("window", window)):
-        check_whole(name, number, low=BLOCK)
+        check_whole(name, number, low=BLOCK, high=10**8)
         if number % BLOCK:
             raise ArgumentError(f"{name} must be a multiple of {BLOCK}, got {number}")
     if steps % (2 * BLOCK) or 2 * window > steps:

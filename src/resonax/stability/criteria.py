@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from resonax.algebra import on_the_cpu
-from resonax.checks import ArgumentError, suggest
+from resonax.checks import ArgumentError, as_array, suggest
 from resonax.dynamics import Setting, check_problem
 from resonax.labels import CRITERIA
 from resonax.objects import Result
 from resonax.passes.answers import OnTheseRows
 from resonax.processes import Recorded
-from resonax.stability.cells import Advance, Values
+from resonax.stability.cells import Advance, Values, check_values
 from resonax.stability.circle import OrderProof
 from resonax.stability.discrete import discrete_rates
 from resonax.stability.floquet import flow_rates
@@ -130,6 +130,11 @@ def rates(
 ) -> np.ndarray:
     """Return the rate per step of many cells by one criterion; NaN where it cannot be computed."""
     check_criterion(setting, criterion)
+    arrays = {name: as_array(name, given) for name, given in dict(values).items()}
+    shapes = {array.shape for array in arrays.values()}
+    if len(shapes) != 1 or len(shape := shapes.pop()) != 1 or not shape[0]:
+        raise ArgumentError("values must be lists of one length, as {'lr': [0.01, 0.1]}")
+    check_values(setting, arrays)
     if criterion == "lyapunov":
         return np.array([interval.rate for interval in lyapunov_rates(setting, values, advance)])
     every = {"flow": flow_rates, "map": discrete_rates, "mean_square": mean_square_rates}
