@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -75,16 +75,32 @@ class Server:
             self._thread = None
 
 
+class EndOfChecks(Connection):
+    """The end of a pipe whose owner ends, without a word, where nobody hears it any more."""
+
+    def send(self, obj: Any) -> None:
+        try:
+            super().send(obj)
+        except OSError:
+            raise SystemExit from None
+
+
 class ThreadOfChecks(Thread):
-    """In place of a process that loads and compiles anew what this one has; nothing ends it."""
+    """In place of a process that loads and compiles anew what this one has."""
 
     def __init__(self, target: Any, args: tuple[Connection, Any], daemon: bool) -> None:
         pipe, prepare = args
-        own = Connection(os.dup(pipe.fileno()))  # whoever starts a process closes its end
-        super().__init__(target=target, args=(own, prepare), daemon=daemon)
+        self._pipe = EndOfChecks(os.dup(pipe.fileno()))  # whoever starts a process closes its end
+        super().__init__(target=target, args=(self._pipe, prepare), daemon=daemon)
+
+    def run(self) -> None:
+        with self._pipe, suppress(SystemExit):
+            super().run()
 
     def kill(self) -> None:
-        """Let it work on: nobody hears of it any more."""
+        """Let it end with the next that it says."""
+        with suppress(OSError), socket.socket(fileno=os.dup(self._pipe.fileno())) as end:
+            end.shutdown(socket.SHUT_RDWR)
 
 
 def check_in_threads(patch: pytest.MonkeyPatch) -> None:

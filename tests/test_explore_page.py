@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
+import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +16,8 @@ from xarray import Dataset
 
 from browsing import Server, Visit, check_in_threads, find_browser, serving, visiting
 from resonax.dynamics import Setting
-from resonax.explore import beside, theory
+from resonax.explore import beside, check_worker, theory
+from resonax.explore.check_worker import CheckRequest
 from resonax.reports import check as reports
 from resonax.simulation import Training
 from resonax.simulation.trajectories import Trajectories, trajectories
@@ -61,6 +65,25 @@ def server(tmp_path_factory):
         patch.setattr(reports, "_pictures", lambda check, names: pictures(check, names[:1]))
         with serving(results(tmp_path_factory.mktemp("results"))) as started:
             yield started
+
+
+@pytest.fixture
+def endless(monkeypatch):
+    """Let checks begin with a verdict and go on for ever; the event tells that one has ended."""
+    ended = threading.Event()
+
+    def check(_: CheckRequest, send: Callable[[str, Any], None]) -> None:
+        progress = {"stage": "reading", "fraction": 0.5, "seconds_left": None}
+        try:
+            send("partial", {"verdict": "marginal", "sentence": "neither"})
+            while not ended.wait(0.05):
+                send("progress", progress)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(check_worker, "_check", check)
+    yield ended
+    ended.set()
 
 
 @pytest.fixture
@@ -234,6 +257,14 @@ def test_a_bad_file_is_refused_in_one_sentence(visit: Visit, tmp_path):
         assert "Traceback" not in text
         told.add(text)
     assert len(told) == len(bad)  # each its own
+
+
+@starting("data&source=example&run=1")
+def test_a_check_ends_with_its_page(endless, visit: Visit, server: Server):
+    visit.verdict("marginal")
+    assert not endless.is_set()
+    visit.page.goto(server.address.replace("/?", "/icon.svg?"))
+    assert endless.wait(60)
 
 
 @starting("results")

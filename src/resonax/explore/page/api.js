@@ -56,8 +56,11 @@ function headers(more = {}) {
   return { "X-Resonax-Token": token, "X-Resonax-Client": client, ...more };
 }
 
-/** Return the answer to a request; raise `Refusal`, or `AbortError` if it was given up. */
-export async function request(path, { body, method, signal } = {}) {
+/** Return the answer to a request; raise `Refusal`, or `AbortError` if it was given up.
+ *
+ * With `keepalive` the browser sends it even if the page is closed meanwhile.
+ */
+export async function request(path, { body, method, signal, keepalive } = {}) {
   const isForm = body instanceof FormData;
   let answer;
   try {
@@ -65,7 +68,7 @@ export async function request(path, { body, method, signal } = {}) {
       method: method ?? (body === undefined ? "GET" : "POST"),
       headers: headers(body === undefined || isForm ? {} : { "Content-Type": "application/json" }),
       body: body === undefined || isForm ? body : JSON.stringify(body),
-      signal,
+      signal, keepalive,
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
@@ -95,8 +98,8 @@ export function address(path) {
   return `api/${path}${path.includes("?") ? "&" : "?"}token=${encodeURIComponent(token)}`;
 }
 
-/** Listen to the events of a job; return what ends the listening. */
-export function listen(job, handlers) {
+/** Listen to the events of a job, and to their loss; return what ends the listening. */
+export function listen(job, { lost, ...handlers }) {
   const source = new EventSource(address(`jobs/${encodeURIComponent(job)}/events`));
   for (const [name, handler] of Object.entries(handlers)) {
     source.addEventListener(name, (event) => {
@@ -106,7 +109,7 @@ export function listen(job, handlers) {
   }
   source.onerror = () => {
     if (source.readyState !== EventSource.CLOSED) return;
-    handlers.failed?.({ error: "The connection to the check was lost: start it again." });
+    lost("The connection to the check was lost: start it again.");
   };
   return () => source.close();
 }

@@ -124,6 +124,7 @@ export function dataView(schema) {
       silence = listen(id, {
         progress: showProgress, partial: showFound, result: (found) => finish(found, id),
         failed: ({ error: text }) => failed(text), cancelled: () => failed("The check was stopped."),
+        lost: (text) => { cancel(); failed(text); },
       });
     } catch (problem) {
       if (!isDropped(problem)) failed(problem.message);
@@ -155,8 +156,14 @@ export function dataView(schema) {
   }
 
   function cancel() {
-    if (job) request(`jobs/${encodeURIComponent(job)}`, { method: "DELETE" }).catch(() => {});
+    if (job) {
+      request(`jobs/${encodeURIComponent(job)}`, { method: "DELETE", keepalive: true }).catch(() => {});
+    }
   }
+
+  // Nobody else hears of a check: the same page loaded anew begins another one. Some browsers take
+  // its events away before this, and others after.
+  window.addEventListener("pagehide", ({ persisted }) => { if (!persisted) cancel(); });
 
   function failed(text) {
     job = null;
