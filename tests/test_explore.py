@@ -110,7 +110,7 @@ def test_a_verdict_is_that_of_the_library_and_of_its_code(ask, cli, paper, monke
         seen.append(setting)
         return same
 
-    same = rx.verdict(paper, paths=8)
+    same = rx.verdict(paper, paths=8, steps=512)  # as in the tests of the page
     for place in ("resonax.explore.theory.verdict", "resonax.stability.verdict"):
         monkeypatch.setattr(place, once)
     monkeypatch.setattr(rx, "verdict", once)
