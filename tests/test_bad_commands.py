@@ -47,7 +47,7 @@ ABSURD = {  # numbers within their ranges that together could never end, and wha
     (*STREAM, "--steps", "2e7"): "--steps must be at most 4194304 for 64 paths, 2 weights",
     (*STREAM, "--paths", "1e12"): "--paths must be at most 65536 for 4096 steps, 2 weights",
     (*STREAM, "--paths", "6e4", "--period", "1e5"): "--paths must be at most 671 for 400000 steps",
-    ("response", *STREAM[1:], "--batch", "1e9"): "--batch must be at most 262144 for 1 inputs",
+    ("response", *STREAM[1:], "--batch", "1e9"): "--batch must be at most 262144 for dim 1",
     ("response", "good.csv", "--target", "y", *STREAM[4:], "--realisations", "0"): "at least 4",
 }
 

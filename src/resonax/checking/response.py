@@ -179,7 +179,7 @@ def _sampled(process: Process, batch: int, rng: np.random.Generator) -> np.ndarr
         return np.asarray(process.data, float).reshape(-1, process.dim)
     most = 16 * _MOST_NUMBERS // (_LAW_STEPS * process.dim)
     if batch > most:
-        raise ArgumentError(f"batch must be at most {most} for {process.dim} inputs, got {batch}")
+        raise ArgumentError(f"batch must be at most {most} for dim {process.dim}, got {batch}")
     key = jax.random.key(int(rng.integers(2**31)))
     steps = int(np.clip(_LAW_NUMBERS // (batch * process.dim), _LAW_STEPS // 16, _LAW_STEPS))
     return np.asarray(process.sample(key, steps, batch), float).reshape(-1, process.dim)
