@@ -192,7 +192,7 @@ def test_a_large_batch_has_the_law_of_inputs_drawn_one_by_one():
     tolerance = 5 * np.sqrt(1.1 * (np.outer(scale, scale) + want**2) / runs)
     found = np.cov(short.T)
     assert np.all(np.abs(found - want) < tolerance)
-    # Entries as one, those of the scatter and of the mean: squared lengths in the metric of the law.
+    # Those of the scatter together, and of the mean: squared lengths in the metric of the law.
     for part in (slice(3), slice(3, 5)):
         ratio = np.trace(np.linalg.solve(want[part, part], found[part, part])) / len(pairs[part])
         assert abs(ratio - 1) < 4 * np.sqrt(1.1 * 2 / (len(pairs[part]) * runs))
