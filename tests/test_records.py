@@ -29,10 +29,11 @@ from resonax.executors.given import as_executor
 from resonax.executors.processes import worker_processes
 from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue
 from resonax.results import Variable
+from resonax.sweeps.computation import Computation
 from resonax.sweeps.experiment import Experiment, Part, from_sweep
-from resonax.sweeps.jobs import TasksFailed
+from resonax.sweeps.jobs import Job, TasksFailed
 from resonax.sweeps.runner import run_experiments
-from resonax.sweeps.sharing import shard_tasks
+from resonax.sweeps.sharing import schedule, shard_tasks
 from resonax.sweeps.specification import parse_sweep
 from test_experiments import changed, tree
 
@@ -382,6 +383,28 @@ def test_each_task_is_in_one_shard_and_none_takes_a_task_more_than_the_mean(grou
     known = [max(time, least) for time in seconds]  # a task of no known length has the least
     most = max(sum(known[task] for task in shard) for shard in shards)
     assert most <= (sum(known) / parts + max(known)) * (1 + 1e-9)
+
+
+SCHEDULES = {  # groups of seconds, workers, and the seconds of the pieces in their order
+    "a figure of two panels": ([(153, 150), (51, 50)], 2, [153, 150, 51, 50]),
+    "more than a share": ([(4, 4, 4), (1,)], 2, [8, 4, 1]),
+    "a twelfth is gained": ([(5, 5), (6, 4), (1, 1)], 2, [10, 10, 1, 1]),
+    "hardly anything is gained": ([(50, 50), (50, 50), (3, 3)], 2, [100, 100, 6]),
+    "of unknown length": ([(0, 0), (0,)], 2, [0, 0]),
+    "nothing": ([], 2, []),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_job_that_ends_last_is_cut_where_all_ends_sooner(name):
+    groups, workers, wanted = SCHEDULES[name]
+    seconds = tuple(float(time) for group in groups for time in group)
+    numbers = iter(range(len(seconds)))
+    one = Computation(replace(made_up("smoke"), seconds=seconds), Path(), 0, "cpu", False)
+    jobs = [Job(one, tuple(next(numbers) for _ in group), None) for group in groups]
+    pieces = schedule(jobs, workers)
+    assert [piece.seconds for piece in pieces] == wanted
+    assert sorted(task for piece in pieces for task in piece.tasks) == list(range(len(seconds)))
 
 
 def fail_at_two(region, seed, double, advance):
