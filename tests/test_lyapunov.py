@@ -161,7 +161,7 @@ def test_paths_are_as_long_as_the_slowest_motion_needs(monkeypatch, lr, momentum
 
 
 def test_paths_that_are_followed_together_fit_into_memory(monkeypatch):
-    """Of 512 cells with periods of 100000 steps they took 200 GB."""
+    """Those of 512 cells with periods of 100000 steps would keep 200 GB."""
     sizes = []
 
     def sampled(setting, values, sampling, batch):

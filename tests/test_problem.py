@@ -132,6 +132,7 @@ OTHERS = {  # what is called with what it is not for, and what is said
     ),
     "no setting": (lambda: rx.best_momentum(ADAM), "a setting needs SGD with momentum"),
     "one rate": (lambda: rx.rates(PROBLEMS[Setting], {"lr": 0.1}), "values must be lists of one"),
+    "unnamed": (lambda: rx.rates(PROBLEMS[Setting], [0.1]), "values must be lists of one length"),
     "no rates": (lambda: rx.rates(PROBLEMS[Setting], {}), "values must be lists of one length"),
     "two lengths": (
         lambda: rx.rates(PROBLEMS[Setting], {"lr": [0.1, 0.2], "momentum": [0.5]}),

@@ -144,6 +144,7 @@ def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
         # At whole and half periods the product of the updates is short.
         low, high = max(2.0, math.floor(period / 4) / 2), math.ceil(period * 16) / 2
         periods = np.arange(low, high + 0.5, max(0.5, round((high - low) / 240) / 2))
+        # Not by `rates`, which refuses periods longer than a process may have.
         grown = discrete_rates(setting.grouped, {"period": periods})
     except ArgumentError:
         return []

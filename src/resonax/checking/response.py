@@ -177,7 +177,7 @@ def _sampled(process: Process, batch: int, rng: np.random.Generator) -> np.ndarr
 
     if isinstance(process, Recorded):
         return np.asarray(process.data, float).reshape(-1, process.dim)
-    most = 16 * _MOST_NUMBERS // (_LAW_STEPS * process.dim)
+    most = _MOST_NUMBERS // (_LAW_STEPS // 16 * process.dim)  # in the fewest steps
     if batch > most:
         raise ArgumentError(f"batch must be at most {most} for dim {process.dim}, got {batch}")
     key = jax.random.key(int(rng.integers(2**31)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -130,7 +131,8 @@ def rates(
 ) -> np.ndarray:
     """Return the rate per step of many cells by one criterion; NaN where it cannot be computed."""
     check_criterion(setting, criterion)
-    arrays = {name: as_array(name, given) for name, given in dict(values).items()}
+    given = values.items() if isinstance(values, Mapping) else ()
+    arrays = {name: as_array(name, array) for name, array in given}
     shapes = {array.shape for array in arrays.values()}
     if len(shapes) != 1 or len(shape := shapes.pop()) != 1 or not shape[0]:
         raise ArgumentError("values must be lists of one length, as {'lr': [0.01, 0.1]}")

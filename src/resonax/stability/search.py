@@ -9,7 +9,7 @@ import scipy  # its parts are loaded where they are used
 
 from resonax.checks import ArgumentError, check_number
 from resonax.dynamics import Setting, check_problem
-from resonax.stability.cells import Values, check_values
+from resonax.stability.cells import Values
 from resonax.stability.criteria import rates
 from resonax.stability.missing import why_missing
 
@@ -128,7 +128,6 @@ def tongues(
     check_number("points", points, low=2)
     check_number("high", high, low=low, open_low=True)
     periods = np.linspace(low, high, points)
-    check_values(setting, {"period": periods})
     found = rates(setting, {"period": periods}, criterion)
     _check_known(setting, {"period": periods}, criterion, found)
     rate = _rate(setting, "period", criterion)
