@@ -30,7 +30,7 @@ with start_executor(1, afterwards=["there_is_no_such_module", "decimal"]) as exe
         helper.call(fail, "mended")
     except ArgumentError as error:
         print(error, flush=True)
-    print(helper.call(where, "two"), flush=True)
+    print(helper.call(where, "two", lambda: print("meanwhile")), flush=True)
     os.kill(helper._worker.process.pid, signal.SIGKILL)
     print(helper.call(where, "three"), flush=True)
 print("jax" in sys.modules, helper._worker.process.is_alive())
@@ -46,6 +46,7 @@ def test_a_helper_answers_fails_and_may_be_killed():
     assert found.stdout.splitlines() == [
         "one helper True",
         "mended",
+        "meanwhile",
         "two helper True",
         "three here False",
         "False False",

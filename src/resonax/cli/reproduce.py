@@ -41,13 +41,13 @@ __all__ = ["reproduce"]
 _LIBRARIES = "resonax.cli.paper_libraries"
 _BESIDE, _LATER = "resonax.cli.libraries", "resonax.cli.figure_libraries"
 _OWNED = "resonax.cli.device_libraries"
-# What a process that makes a figure alone needs beside its simulation: theory and the report; and
-# datasets and figures, which are left to a helper where there is one. dask is loaded by xarray
-# where it is installed.
-_OWN = ("scipy.special", "scipy.linalg", "resonax.reports.reproduction", "resonax.reports.claims")
+# What a process that makes a figure alone needs beside its simulation: theory; and datasets and
+# figures, which are left to a helper where there is one. dask is loaded by xarray where it is
+# installed.
+_OWN = ("scipy.special", "scipy.linalg")
 _FIGURES = (
     *("pandas", "xarray", "dask.base", "dask.array"),
-    *("matplotlib.axes", "matplotlib.figure", "resonax.figures", _LATER),
+    *("matplotlib.axes", "matplotlib.figure", "resonax.figures", _LATER, "zarr"),
 )
 
 
@@ -90,7 +90,7 @@ def reproduce(
         owned=_OWNED,
         describe=partial(describe_device, device),
         compiles=not has_programs(),
-        meanwhile=_load_reports,
+        meanwhile=_load_results,
         afterwards=_FIGURES,
     )
     with holding(out, is_shared=work.part is not None):
@@ -119,7 +119,7 @@ def reproduce(
                     executor=executor,
                     shard=work.part,
                     progress=progress,
-                    finish=partial(draw_elsewhere, helper) if helper else draw,
+                    finish=partial(draw_elsewhere, helper, _load_reports) if helper else draw,
                     done=say_done,
                     read=read if _is_judged(experiments) else None,
                 )
@@ -154,7 +154,9 @@ def _loaders(executor: Executor) -> list[Callable[[], None]]:
     """Return what loads libraries, one by one, while this process waits for its simulation."""
     if not isinstance(executor, Serial):
         return []
-    return [partial(_load, name) for name in (_OWN if executor.helper else (*_FIGURES, *_OWN))]
+    if executor.helper:
+        return [partial(_load, name) for name in _OWN]
+    return [*(partial(_load, name) for name in (*_FIGURES, *_OWN)), _load_reports]
 
 
 def _load(name: str) -> None:
@@ -162,16 +164,21 @@ def _load(name: str) -> None:
         importlib.import_module(name)
 
 
-def _load_reports() -> None:
-    """Load what is needed in the end."""
+def _load_results() -> None:
+    """Load what reads results and reports on them."""
     import xarray.backends
     import zarr  # noqa: F401
 
+    xarray.backends.list_engines()
+    _load_reports()
+
+
+def _load_reports() -> None:
+    """Load what is needed in the end, with its templates."""
     import resonax.reports.claims  # noqa: F401
     from resonax.reports.reproduction import Report, render
 
-    xarray.backends.list_engines()
-    render(Report((), (), "smoke", 0, "", {}, 0.0, ""))  # reads the templates, too
+    render(Report((), (), "smoke", 0, "", {}, 0.0, ""))
 
 
 def _finish(

@@ -140,9 +140,9 @@ def draw(computation: Computation) -> None:
     _draw(_drawing(computation))
 
 
-def draw_elsewhere(helper: Helper, computation: Computation) -> None:
-    """Let another process do so."""
-    helper.call(_draw, _drawing(computation))
+def draw_elsewhere(helper: Helper, meanwhile: Callable[[], Any], computation: Computation) -> None:
+    """Let another process do so, and do something else in this one."""
+    helper.call(_draw, _drawing(computation), meanwhile)
 
 
 def _drawing(computation: Computation) -> Drawing:

@@ -43,10 +43,17 @@ class Helper:
         worker.give(_load, modules)
         self._answers = 1  # that are to come
 
-    def call(self, function: Callable[[J], Any], given: J) -> Any:
-        """Return what a function gives; both are sent to the other process."""
+    def call(
+        self, function: Callable[[J], Any], given: J, meanwhile: Callable[[], Any] | None = None
+    ) -> Any:
+        """Return what a function gives; both are sent to the other process.
+
+        ``meanwhile`` is called in this one.
+        """
         self._worker.give(_call, (function, given))
         self._answers += 1
+        if meanwhile:
+            meanwhile()
         while True:
             try:
                 kind, content = self._worker.pipe.recv()
