@@ -65,6 +65,7 @@ def test_statuses_and_json(folder, capsys):
 def test_what_is_printed_and_written(folder, tmp_path, capsys, monkeypatch):
     # The pictures of a page are drawn in the tests of pages.
     monkeypatch.setattr("resonax.reports.check.plot_panels", lambda _: {})
+    monkeypatch.setattr("resonax.figures.style._DPI", 100)  # half the pixels each way
     page, picture = tmp_path / "report.html", tmp_path / "check.png"
     kept = tmp_path / "check.json"
     words = ["--target", "y", *RUN, "--html", page, "--plot", picture, "--out", kept]

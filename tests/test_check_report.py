@@ -30,6 +30,14 @@ REMEDIES = (
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _coarse():
+    """Draw fewer pixels: to fill and to compress them takes half the time of a picture."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("resonax.figures.style._DPI", 100)
+        yield
+
+
 @pytest.fixture(scope="module")
 def swinging() -> Check:
     """A rhythm that makes the weights swing, in columns with hostile names, and with a target."""
