@@ -68,12 +68,22 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _own_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def _own_folder(request, monkeypatch):
+    """Begin each test in a folder of its own: that of pytest, which takes a millisecond, if asked.
+
+    Others are removed with the cache.
+    """
+    if "tmp_path" in request.fixturenames:
+        folder = request.getfixturevalue("tmp_path")
+    else:
+        folder = tempfile.mkdtemp(dir=os.environ["XDG_CACHE_HOME"])
+    monkeypatch.chdir(folder)
 
 
 @pytest.fixture(autouse=True)
 def _own_log():
     """Let each test hear all: a page shows how to be told less."""
     yield
-    logging.getLogger("resonax").setLevel(logging.NOTSET)
+    log = logging.getLogger("resonax")
+    if log.level != logging.NOTSET:  # to set it takes a look at every logger
+        log.setLevel(logging.NOTSET)
