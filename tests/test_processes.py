@@ -80,6 +80,14 @@ def shuffled_of(process):
     return baseline, now, now.merged()
 
 
+@jax.jit
+def wave_of(process, index):
+    """Return mean and covariance of the one part at each index, and the stationary law."""
+    moments = jax.vmap(process.moments)(index)
+    covariance = jax.vmap(lambda one: one.covariance)(moments)
+    return moments.mean[:, 0], covariance[:, 0], process.stationary().merged()
+
+
 stationary_of = jax.jit(lambda process: process.stationary().merged())
 sample_of = jax.jit(lambda moments, key: moments.sample(key, (20_000,)))
 step_of = jax.jit(lambda process, key: process.draw_step(key, (), 2)[1].merged())
@@ -180,14 +188,15 @@ def test_a_fixed_law_repeats_after_a_cycle_and_is_what_step_gives(name):
 @pytest.mark.parametrize("kind", [rx.Sinusoid, rx.Square])
 def test_moments_of_a_wave(kind, direction, variance):
     process = kind(period=7, variance=variance, swing=1.3, phase=0.4, direction=direction, dim=2)
-    for index in (-2.6, 0.0, 3.0, 11.7):
-        moments, covariance, _ = moments_of(process, index)
-        mean, spread = numpy_law(process, numpy_wave(process, index))
-        np.testing.assert_allclose(np.asarray(moments.mean)[0], mean, rtol=1e-12, atol=1e-15)
-        np.testing.assert_allclose(np.asarray(covariance)[0], spread, rtol=1e-12)
-    fine = [numpy_law(process, w) for w in numpy_wave(process, np.arange(0.5, 700) / 100)]
+    indices = np.array([-2.6, 0.0, 3.0, 11.7])
+    found_means, found_spreads, (mean, spread) = wave_of(process, indices)
+    for index, *found in zip(indices, found_means, found_spreads, strict=True):
+        wanted = numpy_law(process, numpy_wave(process, index))
+        np.testing.assert_allclose(found[0], wanted[0], rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(found[1], wanted[1], rtol=1e-12)
+    # Equal parts of a period, as many in each half of it: of smooth laws 70 are exact.
+    fine = [numpy_law(process, w) for w in numpy_wave(process, np.arange(0.5, 70) / 10)]
     means, spreads = (np.array(part) for part in zip(*fine, strict=True))
-    mean, spread = stationary_of(process)
     np.testing.assert_allclose(mean, means.mean(0), atol=1e-14)
     np.testing.assert_allclose(spread, spreads.mean(0) + np.cov(means.T, bias=True), rtol=1e-12)
 
@@ -232,7 +241,7 @@ at_once_of = jax.jit(sample_at_once)
 
 @pytest.mark.parametrize("process", [rx.AR2(period=22.0), rx.Switching(period=7.0, dim=2)])
 def test_a_path_goes_on_from_the_state_that_its_first_steps_left(process):
-    """In a loop, and with its numbers drawn at once: it is the same path."""
+    """In a loop, and with its numbers drawn at once: it is the same path, in one part or in two."""
     key = jax.random.key(3)
     shapes = jax.eval_shape(process.draw_init, key)
     unused = jax.tree.map(lambda leaf: np.full(leaf.shape, np.nan, leaf.dtype), shapes)
@@ -243,15 +252,12 @@ def test_a_path_goes_on_from_the_state_that_its_first_steps_left(process):
         _, second = walk(np.arange(100, 200), state)
         return jax.tree.map(lambda *parts: np.concatenate(parts), first, second)
 
-    inputs, means = (
-        both(lambda steps, state, batch=batch: walk_of(process, key, steps, batch, state))
-        for batch in (1, 0)
-    )
-    at_once = both(lambda steps, state: at_once_of(process, key, steps, state))
-    _, whole = at_once_of(process, key, np.arange(200), unused)
-    for found in ((inputs[:, 0], means), at_once):
-        for one, other in zip(found, whole, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-6)
+    inputs, means = both(lambda steps, state: at_once_of(process, key, steps, state))
+    _, whole = walk_of(process, key, np.arange(200), 1, unused)
+    np.testing.assert_allclose(inputs, whole[:, 0], rtol=1e-6)
+    # Its inputs tell that each mean is that of the path: those of the loop's parts must equal it.
+    looped = both(lambda steps, state: walk_of(process, key, steps, 0, state))
+    np.testing.assert_allclose(looped, means, rtol=1e-6)
 
 
 def test_coefficients_of_the_paper():
