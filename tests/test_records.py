@@ -83,7 +83,8 @@ def dask_workers():
 
 EXECUTORS = {
     "serial": serial,
-    "processes": lambda: worker_processes(2),
+    # One, as of Dask: tests/test_workers.py has several, and what is forked here.
+    "processes": lambda: worker_processes(1),
     "forked": lambda: worker_processes(2, "resonax.sweeps.runner"),
     "futures": threads,
     "dask": dask_workers,
