@@ -108,7 +108,7 @@ def test_random_numbers_are_those_of_the_other_loops(double):
 
     exact = (keys % 2**20).astype(kind)  # whole numbers that both types can hold
     *found, one, two = apply(words, 2 if double else 4, exact[:, 0].copy(), exact[:, 1].copy())
-    keys = jnp.asarray(exact.astype(np.uint32))
+    keys = exact.astype(np.uint32)
     if not double:
         generate = jax.jit(threefry)
         wanted = generate((keys[:, 0], keys[:, 1]), (np.uint32(7), np.uint32(5)))
@@ -118,7 +118,9 @@ def test_random_numbers_are_those_of_the_other_loops(double):
         normals = jax.jit(of_jax.normals, static_argnums=(2, 3))
         wanted = normals(keys, np.array([7], np.uint32), 10, 2)
     for ours, other in zip((one, two), wanted, strict=True):
-        np.testing.assert_allclose(ours, other[0], rtol=0, atol=1e-14 if double else 2e-6)
+        np.testing.assert_allclose(
+            ours, np.asarray(other)[0], rtol=0, atol=1e-14 if double else 2e-6
+        )
 
 
 # Optimizers
@@ -156,14 +158,18 @@ def test_every_optimizer_of_the_registry_is_written_as_optax_has_it(name):
     step = functools.partial(update_weights, decays=True)
     with jax.enable_x64(True):
         update = trace_update(step, optimizer, init_state)
-        first = init_state(optimizer, jnp.asarray(weights))
+
+        @jax.jit
+        def take(weights, slopes):
+            def one(carry, slope):
+                after = step(optimizer, slope, *carry)
+                return after, after[0]
+
+            first = init_state(optimizer, weights)
+            return first, jax.lax.scan(one, (weights, first), slopes)[1]
+
+        first, wanted = take(weights, slopes)
         leaves = jax.tree.leaves(first)
-
-        def one(carry, slope):
-            after = step(optimizer, slope, *carry)
-            return after, after[0]
-
-        wanted = jax.lax.scan(one, (jnp.asarray(weights), first), jnp.asarray(slopes))[1]
     numbers = [float(leaf) for leaf in jax.tree.leaves(optimizer)]
     wide = [np.array(s) for s, (_, is_wide) in zip(leaves, update.states, strict=True) if is_wide]
     flags = [s for s, (_, is_wide) in zip(leaves, update.states, strict=True) if not is_wide]
@@ -257,7 +263,7 @@ def test_processes_walk_in_lanes_as_in_jax(name):
         return state, split(law, True)
 
     with jax.enable_x64(True):
-        first = process.init(jnp.ones(process.init_normals))
+        first = jax.jit(process.init)(np.ones(process.init_normals))
         walk = trace_process(step, process, first, process.step_normals)
 
         def one(state, now):
@@ -345,7 +351,8 @@ def trained(threads=1, split=(8,), folder=None, walks=False, **changes):
     optimizer = changes.get("optimizer", SMALL.optimizer)
     numbers = [*jax.tree.leaves(optimizer), 0.3, 2 / 3]
     numbers = np.broadcast_to(numbers, (37, 2, plan.numbers))
-    states = jax.vmap(jax.vmap(functools.partial(init_state, optimizer)))(weights)
+    # One program in place of one for every operation.
+    states = jax.jit(jax.vmap(jax.vmap(functools.partial(init_state, optimizer))))(weights)
     states = [np.asarray(leaf) for leaf in jax.tree.leaves(states)]
     keys = rng.integers(2**32, size=(37, 2), dtype=np.uint32)
     laws = rng.uniform(0.5, 1, size=(8, 2, 4, 64)).astype(np.float32)
