@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -20,6 +21,7 @@ from resonax import ArgumentError
 from resonax.cli.app import _run
 from resonax.paper.catalogue import EXPERIMENTS, catalogue
 from resonax.results import locked, open_store
+from resonax.sweeps.experiment import Experiment
 from resonax.sweeps.specification import parse_sweep
 from resonax.sweeps.sweep import compute_sweep, sweep_layout
 
@@ -61,6 +63,12 @@ def changed(**changes):
     return table
 
 
+@functools.cache
+def paper_at(scale: str) -> tuple[Experiment, ...]:
+    """Return all experiments of the paper, which several tests look at."""
+    return tuple(catalogue(scale=scale))
+
+
 def tree(folder: Path) -> dict[str, str]:
     """Return the hash of every file."""
     return {
@@ -72,7 +80,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("scale", ["smoke", "paper"])
 def test_every_figure_of_the_paper_has_an_experiment(scale):
-    found = catalogue(scale=scale)
+    found = paper_at(scale)
     assert [item.id for item in found] == list(EXPERIMENTS)
     assert len(found) == 14  # the thirteen of the paper's figures, and the propositions
     for item in found:
@@ -82,7 +90,7 @@ def test_every_figure_of_the_paper_has_an_experiment(scale):
 
 
 def test_the_papers_scale_is_the_papers():
-    by_id = {item.id: item for item in catalogue(scale="paper")}
+    by_id = {item.id: item for item in paper_at("paper")}
     for name in ("sinusoid-map", "ar2-map"):
         made = by_id[name].specification
         assert by_id[name].layout.coords["momentum"].shape == (100,)
@@ -255,12 +263,12 @@ def test_a_sweep_killed_ten_times_ends_as_if_undisturbed(tmp_path):
 
 @pytest.mark.parametrize("scale", ["smoke", "paper"])
 def test_every_task_of_an_experiment_is_in_one_group(scale):
-    for experiment in catalogue((), scale):
+    for experiment in paper_at(scale):
         tasks = sorted(task for group in experiment.groups for task in group)
         assert tasks == [task.number for task in experiment.layout.tasks()], experiment.id
 
 
 def test_tasks_that_run_one_compiled_loop_are_made_together():
-    by_id = {experiment.id: experiment.groups for experiment in catalogue((), "paper")}
+    by_id = {experiment.id: experiment.groups for experiment in paper_at("paper")}
     assert len(by_id["square-samples"]) == 1  # readings that differ in fractions only
     assert len(by_id["lower-momentum"]) == 4  # other dimensions, and a network
