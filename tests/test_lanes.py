@@ -375,11 +375,11 @@ HEAVY = rx.heavy_ball(0.01, 0.9)
     ("given", "changes"),
     [  # laws that are given, as in the next test, whose program this is, and those that walk
         ({"optimizer": HEAVY}, {"lanes": 16, "sums": 5}),
-        ({"walks": True}, {"lanes": 2, "sums": 12}),  # few lanes are compiled the soonest
+        ({"walks": True}, {"lanes": 8, "sums": 12}),
         ({"walks": True}, {"threads": 3}),
         ({"walks": True}, {"split": (4, 4)}),
     ],
-    ids=["lanes 16", "lanes 2", "threads", "parts"],
+    ids=["lanes 16", "lanes 8", "threads", "parts"],
 )
 def test_no_bit_depends_on_lanes_tiles_threads_or_parts(given, changes):
     ours, others = trained(**given), trained(**given, **changes)
