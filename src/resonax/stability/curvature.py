@@ -19,7 +19,7 @@ from resonax.algebra import double_precision
 from resonax.dynamics import Problem
 from resonax.keys import seed_key, split_keys
 from resonax.learners import Features
-from resonax.processes import Recorded
+from resonax.processes import Process, Recorded
 from resonax.processes.waves import Wave
 from resonax.programs import program
 
@@ -79,20 +79,21 @@ def exceedance(problem: Problem, limit: float, draws: int = 4096, seed: int = 0)
     process = problem.process
     span = 1 if process.random_mean else int(np.ceil(float(process.cycle)))
     keys = split_keys(split_keys(seed_key(seed), draws), 4)
-    drawn = _draw(problem, max(span, 1), keys, batch=int(problem.batch))
+    assert isinstance(problem.model, Features)
+    # Without the optimizer: each would compile a program of its own.
+    second = _draw(process, problem.model, max(span, 1), keys, batch=int(problem.batch))
+    drawn = 2 * float(problem.gradient_scale) * np.asarray(second)
     return float(np.mean(np.linalg.eigvalsh(drawn)[:, -1] > limit))
 
 
 @functools.partial(program, static=("batch",))
-def _draw(problem: Problem, span: Array, keys: Array, *, batch: int) -> Array:
-    """Return the curvatures of batches, (draws, size, size)."""
-    process, model = problem.process, problem.model
-    assert isinstance(model, Features)
+def _draw(process: Process, model: Features, span: Array, keys: Array, *, batch: int) -> Array:
+    """Return the second moments of the features of batches, (draws, size, size)."""
 
     def one(data: Array) -> Array:
         start, index, walk, draw = jax.random.wrap_key_data(data)
         step = jax.random.randint(index, (), 0, span)
         _, moments = process.draw_step(walk, process.draw_init(start), step)
-        return 2 * problem.gradient_scale * model.sample(draw, moments, batch)
+        return model.sample(draw, moments, batch)
 
     return jax.vmap(one)(keys)
