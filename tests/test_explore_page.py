@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xarray import Dataset
 
 from browsing import Server, Visit, check_in_threads, find_browser, serving, visiting
 from resonax.dynamics import Setting
@@ -21,8 +20,9 @@ from resonax.explore.check_worker import CheckRequest
 from resonax.reports import check as reports
 from resonax.simulation import Training
 from resonax.simulation.trajectories import Trajectories, trajectories
-from resonax.stability import stability_map, verdict
+from resonax.stability import verdict
 from resonax.stability.cells import Advance
+from resonax.stability.maps import map_arrays
 
 PAGE = Path(__file__).parent.parent / "src" / "resonax" / "explore" / "page"
 AXES = "&x=period:12:60&y=momentum:0.95:0.999"
@@ -59,7 +59,7 @@ def server(tmp_path_factory):
         patch.setattr(beside, "trajectories", briefly)
         patch.setattr(theory, "verdict", partial(verdict, steps=512))
         patch.setattr(theory, "_PATHS", 8)
-        patch.setattr(theory, "stability_map", coarsely)
+        patch.setattr(theory, "map_arrays", coarsely)
         check_in_threads(patch)
         pictures = reports._pictures  # one of four: all are drawn where reports are tested
         patch.setattr(reports, "_pictures", lambda check, names: pictures(check, names[:1]))
@@ -104,14 +104,17 @@ def briefly(training: Training, *, runs: int, steps: int, seed: int) -> Trajecto
     return trajectories(training, runs=runs, steps=steps // 20, seed=seed)
 
 
-def coarsely(setting: Setting, criterion: str, *, advance: Advance, **axes: np.ndarray) -> Dataset:
+def coarsely(
+    setting: Setting, criterion: str, axes: dict[str, np.ndarray], advance: Advance
+) -> dict[str, np.ndarray]:
     """Compute four rows and columns of a map, ends included, and repeat them.
 
     Periods from 12 to 60 are then whole numbers: products of updates are short.
     """
     few = {name: values[:: len(values) // 3] for name, values in axes.items()}
-    dataset = stability_map(setting, criterion, advance=advance, **few)
-    return dataset.reindex(axes, method="nearest")
+    found = map_arrays(setting, criterion, few, advance)
+    nearest = [abs(axes[name][:, None] - few[name]).argmin(axis=1) for name in axes]
+    return {name: array[np.ix_(*nearest)] for name, array in found.items()}
 
 
 def results(folder: Path) -> Path:

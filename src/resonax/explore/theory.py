@@ -18,8 +18,10 @@ from resonax.labels import CRITERIA, LABELS
 from resonax.objects import plain_values
 from resonax.passes.answers import pace
 from resonax.request import is_adaptive, setting_of
-from resonax.stability import Level, Verdict, level, stability_map, verdict
+from resonax.stability import Level, Verdict, level, verdict
 from resonax.stability.criteria import MARGIN
+from resonax.stability.maps import map_arrays, proof_line
+from resonax.stability.missing import REASONS
 from resonax.stability.multipliers import multipliers
 
 __all__ = ["judge", "load", "make_map", "warm_judge", "warm_map"]
@@ -118,44 +120,42 @@ def make_map(
 ) -> dict[str, Any]:
     """Return the growth rate over two axes, rows along y."""
     values = {axis["name"]: points(axis) for axis in (y, x)}
-    dataset = stability_map(_problem(asked), criterion, advance=check, **values)  # pyrefly: ignore[bad-argument-type]
+    setting: Any = _problem(asked)
+    # As arrays: xarray, for labels that nobody sees here, takes as long to load as jax.
+    arrays = map_arrays(setting, criterion, values, check)
     quantity = "distance" if criterion == "level" else "rate"
-    found = dataset[quantity]
+    found = arrays[quantity]
     lists = {axis["name"]: values[axis["name"]].tolist() for axis in (y, x)}
     return {
         "x": lists[x["name"]],
         "y": lists[y["name"]],
         "quantity": quantity,
         "label": LABELS[quantity][0],
-        quantity: plain_values(found.values),
-        "missing": _missing(dataset),
-        "order_proof": _line(dataset, x["name"]),
-        "sentence": _share(found.values, quantity),
+        quantity: plain_values(found),
+        "missing": _missing(arrays["missing"]) if "missing" in arrays else [],
+        "order_proof": None if criterion == "level" else _line(setting, values, x["name"]),
+        "sentence": _share(found, quantity),
         "code": map_code(asked, (y, x), (lists[y["name"]], lists[x["name"]]), criterion),
     }
 
 
-def _missing(dataset: Any) -> list[dict[str, Any]]:
-    if "missing" not in dataset:
-        return []
-    flags = dataset.missing
-    names = flags.attrs["flag_meanings"].split()
+def _missing(flags: np.ndarray) -> list[dict[str, Any]]:
+    reasons = list(REASONS.values())
     return [
-        {"x": int(i), "y": int(j), "reason": f"{flags.attrs[names[flags.values[j, i]]]}."}
-        for j, i in np.argwhere(flags.values > 0)
+        {"x": int(i), "y": int(j), "reason": f"{reasons[flags[j, i]]}."}
+        for j, i in np.argwhere(flags > 0)
     ]
 
 
-def _line(dataset: Any, x: str) -> dict[str, Any] | None:
+def _line(setting: Setting, axes: dict[str, np.ndarray], x: str) -> dict[str, Any] | None:
     """Return the largest momentum or step size that every order allows, along the other axis."""
-    if "order_proof" not in dataset:
+    line = proof_line(setting, axes)
+    if line is None:
         return None
-    line = dataset.order_proof
-    (along,) = line.dims
     return {
-        "of": line.attrs["of"],
-        "is_height": along == x,
-        "along": dataset[along].values.tolist(),
+        "of": line.of,
+        "is_height": line.along == x,
+        "along": line.places.tolist(),
         "values": plain_values(line.values),
     }
 

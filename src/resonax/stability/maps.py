@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,7 @@ from resonax.stability.paths import MAP_PATHS, MAP_STEPS, lyapunov_rates
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["describe_map", "map_arrays", "stability_map"]
+__all__ = ["ProofLine", "describe_map", "map_arrays", "proof_line", "stability_map"]
 
 
 _MAX_CELLS = 4_000_000
@@ -71,20 +71,29 @@ def _checked(setting: Setting, axes: Mapping[str, Any]) -> dict[str, np.ndarray]
     return arrays
 
 
-def _order_proof_line(setting: Setting, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return, along the other axis, the largest momentum or step size that every order allows.
+class ProofLine(NamedTuple):
+    """The largest ``of``, momentum or lr, that every order allows, along the other axis."""
+
+    of: str
+    along: str
+    places: np.ndarray  # on that axis
+    values: np.ndarray
+
+
+def proof_line(setting: Setting, axes: Mapping[str, ArrayLike]) -> ProofLine | None:
+    """Return the line over a map below which no order of the inputs does harm.
 
     There is none without an axis of momentum or step size, and where the inputs are unbounded.
     """
+    arrays = _checked(setting, axes)
     height = next((name for name in ("momentum", "lr") if name in arrays), None)
     if height is None or order_proof(setting).curvature is None:
-        return {}
+        return None
     along = next(name for name in arrays if name != height)
     proofs = [order_proof(setting.at({along: float(number)})) for number in arrays[along]]
     values = [getattr(proof, height) for proof in proofs]
-    meaning = f"largest {LABELS[height][0]} that is safe in every order"
     line = np.array([np.nan if number is None else number for number in values])
-    return {"order_proof": (along, line, {"long_name": meaning, "of": height})}
+    return ProofLine(height, along, arrays[along], line)
 
 
 def describe_map(setting: Setting, axes: Iterable[str]) -> str:
@@ -172,13 +181,16 @@ def stability_map(
     sampling: dict[str, Any] = {}
     if criterion == "lyapunov":
         sampling = {"paths": MAP_PATHS, "steps": MAP_STEPS, "seed": 0, "level": 0.95}
-    labelled = {
+    labelled: dict[str, Any] = {
         name: (tuple(arrays), of, _FLAG_ATTRIBUTES if name == "missing" else _attributes(name))
         for name, of in found.items()
     }
-    beside = {} if criterion == "level" else _order_proof_line(setting, arrays)
+    if criterion != "level" and (line := proof_line(setting, axes)):
+        meaning = f"largest {LABELS[line.of][0]} that is safe in every order"
+        about = {"long_name": meaning, "of": line.of}
+        labelled["order_proof"] = (line.along, line.values, about)
     return xr.Dataset(
-        labelled | beside,
+        labelled,
         coords={name: (name, array, _attributes(name)) for name, array in arrays.items()},
         attrs={
             "title": "distance from the best weights at rest"
