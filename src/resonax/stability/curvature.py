@@ -9,6 +9,7 @@ and the features are not, there is no such :math:`L`.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -79,21 +80,23 @@ def exceedance(problem: Problem, limit: float, draws: int = 4096, seed: int = 0)
     process = problem.process
     span = 1 if process.random_mean else int(np.ceil(float(process.cycle)))
     keys = split_keys(split_keys(seed_key(seed), draws), 4)
-    assert isinstance(problem.model, Features)
     # Without the optimizer: each would compile a program of its own.
-    second = _draw(process, problem.model, max(span, 1), keys, batch=int(problem.batch))
-    drawn = 2 * float(problem.gradient_scale) * np.asarray(second)
+    law = process, problem.model, problem.gradient_scale
+    drawn = _draw(*law, max(span, 1), keys, batch=int(problem.batch))
     return float(np.mean(np.linalg.eigvalsh(drawn)[:, -1] > limit))
 
 
 @functools.partial(program, static=("batch",))
-def _draw(process: Process, model: Features, span: Array, keys: Array, *, batch: int) -> Array:
-    """Return the second moments of the features of batches, (draws, size, size)."""
+def _draw(
+    process: Process, model: Any, scale: Array, span: Array, keys: Array, *, batch: int
+) -> Array:
+    """Return the curvatures of batches, (draws, size, size)."""
+    assert isinstance(model, Features)
 
     def one(data: Array) -> Array:
         start, index, walk, draw = jax.random.wrap_key_data(data)
         step = jax.random.randint(index, (), 0, span)
         _, moments = process.draw_step(walk, process.draw_init(start), step)
-        return model.sample(draw, moments, batch)
+        return 2 * scale * model.sample(draw, moments, batch)
 
     return jax.vmap(one)(keys)
