@@ -121,7 +121,7 @@ def make_map(
     """Return the growth rate over two axes, rows along y."""
     values = {axis["name"]: points(axis) for axis in (y, x)}
     setting: Any = _problem(asked)
-    # As arrays: xarray, for labels that nobody sees here, takes as long to load as jax.
+    # As arrays: the first map need not wait until xarray is loaded, for labels that nobody sees.
     arrays = map_arrays(setting, criterion, values, check)
     quantity = "distance" if criterion == "level" else "rate"
     found = arrays[quantity]
