@@ -155,7 +155,7 @@ def _line(setting: Setting, axes: dict[str, np.ndarray], x: str) -> dict[str, An
     return {
         "of": line.of,
         "is_height": line.along == x,
-        "along": line.places.tolist(),
+        "along": axes[line.along].tolist(),
         "values": plain_values(line.values),
     }
 

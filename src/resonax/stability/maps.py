@@ -76,16 +76,14 @@ class ProofLine(NamedTuple):
 
     of: str
     along: str
-    places: np.ndarray  # on that axis
     values: np.ndarray
 
 
-def proof_line(setting: Setting, axes: Mapping[str, ArrayLike]) -> ProofLine | None:
-    """Return the line over a map below which no order of the inputs does harm.
+def proof_line(setting: Setting, arrays: Mapping[str, np.ndarray]) -> ProofLine | None:
+    """Return the line over the axes of a map below which no order of the inputs does harm.
 
     There is none without an axis of momentum or step size, and where the inputs are unbounded.
     """
-    arrays = _checked(setting, axes)
     height = next((name for name in ("momentum", "lr") if name in arrays), None)
     if height is None or order_proof(setting).curvature is None:
         return None
@@ -93,7 +91,7 @@ def proof_line(setting: Setting, axes: Mapping[str, ArrayLike]) -> ProofLine | N
     proofs = [order_proof(setting.at({along: float(number)})) for number in arrays[along]]
     values = [getattr(proof, height) for proof in proofs]
     line = np.array([np.nan if number is None else number for number in values])
-    return ProofLine(height, along, arrays[along], line)
+    return ProofLine(height, along, line)
 
 
 def describe_map(setting: Setting, axes: Iterable[str]) -> str:
@@ -185,7 +183,7 @@ def stability_map(
         name: (tuple(arrays), of, _FLAG_ATTRIBUTES if name == "missing" else _attributes(name))
         for name, of in found.items()
     }
-    if criterion != "level" and (line := proof_line(setting, axes)):
+    if criterion != "level" and (line := proof_line(setting, arrays)):
         meaning = f"largest {LABELS[line.of][0]} that is safe in every order"
         about = {"long_name": meaning, "of": line.of}
         labelled["order_proof"] = (line.along, line.values, about)
