@@ -12,18 +12,22 @@ from resonax.executors.helper import start_helper
 
 # A process without jax, which has a helper; it says what the helper answers.
 PROGRAM = """
-import os, signal, sys
+import operator, os, signal, sys
+from functools import partial
+import numpy as np
 from resonax.checks import ArgumentError
 from resonax.executors.processes import start_executor
+from resonax.results.store import Layout, Store, Variable
 
 def where(sign):
-    return f"{sign} {'helper' if os.getpid() != OWN else 'here'} {'decimal' in sys.modules}"
+    loaded = [name for name in ("decimal", "colorsys") if name in sys.modules]
+    return f"{sign} {'helper' if os.getpid() != OWN else 'here'} {' '.join(loaded)}"
 
 def fail(words):
     raise ArgumentError(words)
 
 OWN = os.getpid()
-with start_executor(1, afterwards=["there_is_no_such_module", "decimal"]) as executor:
+with start_executor(1, helped=[["there_is_no_such_module", "decimal"], ["colorsys"]]) as executor:
     helper = executor.helper
     print(helper.call(where, "one"), flush=True)
     try:
@@ -31,6 +35,10 @@ with start_executor(1, afterwards=["there_is_no_such_module", "decimal"]) as exe
     except ArgumentError as error:
         print(error, flush=True)
     print(helper.call(where, "two", lambda: print("meanwhile")), flush=True)
+    layout = Layout({"x": np.arange(2.0)}, {"x": 1}, {"y": Variable(("x",), "float64")})
+    store = helper.call(operator.call, partial(Store.open, "one.zarr", layout, {}, {}))
+    store.write(store.tasks[1], {"y": np.ones(1)})
+    print(store.missing(), "zarr" in sys.modules, flush=True)
     os.kill(helper._worker.process.pid, signal.SIGKILL)
     print(helper.call(where, "three"), flush=True)
 print("jax" in sys.modules, helper._worker.process.is_alive())
@@ -44,11 +52,12 @@ def test_a_helper_answers_fails_and_may_be_killed():
     words = [sys.executable, "-c", PROGRAM]
     found = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout.splitlines() == [
-        "one helper True",
+        "one helper decimal",
         "mended",
         "meanwhile",
-        "two helper True",
-        "three here False",
+        "two helper decimal colorsys",
+        "[0] False",
+        "three here ",
         "False False",
     ]
 
@@ -56,5 +65,5 @@ def test_a_helper_answers_fails_and_may_be_killed():
 def test_a_process_that_has_loaded_jax_is_not_copied():
     import jax  # noqa: F401
 
-    with start_helper(lambda context: pytest.fail(f"{context} copies it"), ["json"]) as helper:
+    with start_helper(lambda context: pytest.fail(f"{context} copies it"), [["json"]]) as helper:
         assert helper is None

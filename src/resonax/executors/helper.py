@@ -10,6 +10,7 @@ import importlib
 import multiprocessing
 import signal
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -36,12 +37,20 @@ def _call(asked: tuple[Callable[[Any], Any], Any], _: Advance) -> Any:
 
 
 class Helper:
-    """Calls functions in another process, one at a time."""
+    """Calls functions in another process, one at a time.
 
-    def __init__(self, worker: Worker, modules: Sequence[str]) -> None:
-        self._worker = worker
-        worker.give(_load, modules)
-        self._answers = 1  # that are to come
+    That loads modules in batches: one at once, and one after each call.
+    """
+
+    def __init__(self, worker: Worker, batches: Sequence[Sequence[str]]) -> None:
+        self._worker, self._batches = worker, deque(batches)
+        self._earlier = 0  # answers that come before that to the next call
+        self._load_next()
+
+    def _load_next(self) -> None:
+        if self._batches:
+            self._worker.give(_load, self._batches.popleft())
+            self._earlier += 1
 
     def call(
         self, function: Callable[[J], Any], given: J, meanwhile: Callable[[], Any] | None = None
@@ -51,7 +60,8 @@ class Helper:
         ``meanwhile`` is called in this one.
         """
         self._worker.give(_call, (function, given))
-        self._answers += 1
+        earlier, self._earlier = self._earlier, 0
+        self._load_next()
         if meanwhile:
             meanwhile()
         while True:
@@ -61,8 +71,8 @@ class Helper:
                 return function(given)
             if kind == "share":
                 continue
-            self._answers -= 1
-            if self._answers:
+            if earlier:
+                earlier -= 1
                 continue
             if kind == "failed":
                 raise content
@@ -70,8 +80,8 @@ class Helper:
 
 
 @contextmanager
-def start_helper(start: Start, modules: Sequence[str]) -> Iterator[Helper | None]:
-    """Give a helper that loads some modules at once; None where a process cannot be copied.
+def start_helper(start: Start, batches: Sequence[Sequence[str]]) -> Iterator[Helper | None]:
+    """Give a `Helper` that loads some modules; None where a process cannot be copied.
 
     ``start`` starts a worker, given how processes are made.
     """
@@ -86,7 +96,7 @@ def start_helper(start: Start, modules: Sequence[str]) -> Iterator[Helper | None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, old)
     try:
-        yield Helper(worker, modules)
+        yield Helper(worker, batches)
     finally:
         worker.process.kill()
         worker.process.join()
