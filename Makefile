@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 # The pip of $(PYTHON), where it has one, installs into the environment: to give that a pip of its
 # own first takes ten times as long as all else of its making.
-NO_PIP = $(shell $(PYTHON) -c "import pip" 2>&1)
+NO_PIP = $(eval NO_PIP := $$(shell $$(PYTHON) -c "import pip" 2>&1))$(NO_PIP)
 PIP = $(if $(NO_PIP),$(BIN)/python -m pip,$(PYTHON) -m pip --python $(BIN)/python) \
 	install --quiet --disable-pip-version-check --no-compile
 # uv installs in a fifth of pip's time. It does not read pip's settings: wheels that pip would find on
