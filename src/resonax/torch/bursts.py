@@ -56,16 +56,15 @@ class Burst:
             return None
         each = self._groups.gains(np.asarray(candidates)[on], bool(on[0]))
         part = self.shadows.advance(products, each)
-        if not all(np.isfinite(row).all() for row in (*part.before, *part.after, part.curvature)):
+        rows = np.stack([*part.before, *part.after, part.curvature])
+        if not np.isfinite(rows).all():
             self.shadows = None
             return None
         self.probed += 1
-        self.met = [*self.met[1 - _HISTORY :], _wide(part.curvature, on).tolist()]
-
-        def wide(energy: Energy) -> Energy:
-            return Energy(*(_wide(row, on) for row in energy))
-
-        return ShadowStep(wide(part.before), wide(part.after), _wide(part.curvature, on))
+        wide = np.full((len(rows), len(on)), np.nan)
+        wide[:, on] = rows
+        self.met = [*self.met[1 - _HISTORY :], wide[-1].tolist()]
+        return ShadowStep(Energy(*wide[:2]), Energy(*wide[2:4]), wide[4])
 
     def largest_curvature(self) -> float | None:
         """Return the largest curvature of a batch along a shadow, of the steps kept."""
@@ -114,9 +113,3 @@ class Burst:
                 for part, weight in zip(made, weights, strict=True)
             ]
         return [part.detach().to_dense() for part in found]
-
-
-def _wide(numbers: np.ndarray, on: np.ndarray) -> np.ndarray:
-    made = np.full(len(on), np.nan)
-    made[on] = numbers
-    return made

@@ -233,7 +233,8 @@ class GuardedRun:
     def _restart_shadows(self, before: GuardState) -> None:
         """Start new shadows where other candidates are followed from now on."""
         after = self.state
-        if not (is_probing(before) or after.begins or int(after.current) != int(before.current)):
+        has_same = before.schedule.mode == after.schedule.mode and before.current == after.current
+        if has_same and not after.begins:
             return
         ons = [active(state, self.config).tolist() for state in (before, after)]
         if after.begins or ons[0] != ons[1]:

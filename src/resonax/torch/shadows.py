@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,20 +15,20 @@ from resonax.guards.shadows import Energy, Gains, step_shadow
 
 __all__ = ["Shadows"]
 
-
-def _spread(number: Any, like: Tensor) -> Any:
-    """Return one number for each candidate in the shape of a stack of weights."""
-    if np.ndim(number) == 0:
-        return float(number)
-    made = torch.as_tensor(np.asarray(number), dtype=like.dtype, device=like.device)
-    return made.reshape(-1, *[1] * (like.ndim - 1))
+_TOGETHER = 2**16  # numbers up to which terms are held and summed together, which is quicker
 
 
-def _sums(parts: Sequence[Tensor]) -> np.ndarray:
-    """Return sums over the weights, an entry for each candidate."""
-    device = parts[0].device
-    rows = [part.flatten(1).sum(1, dtype=torch.float64).to(device) for part in parts]
-    return torch.stack(rows).sum(0).cpu().numpy()
+def _shaped(numbers: Tensor, like: Tensor) -> Tensor:
+    """Return one number for each candidate in the shape of a stack of weights, row by row."""
+    return numbers.reshape(*numbers.shape, *[1] * (like.ndim - 1))
+
+
+def _sums(factors: Sequence[tuple[Tensor, ...]]) -> Tensor:
+    """Return the sum of each product over a weight, an entry for each candidate."""
+    terms = (functools.reduce(operator.mul, some) for some in factors)
+    if factors[0][1].numel() <= _TOGETHER:
+        return torch.stack([*terms]).flatten(2).sum(2, dtype=torch.float64)
+    return torch.stack([term.flatten(1).sum(1, dtype=torch.float64) for term in terms])
 
 
 class Shadows:
@@ -50,42 +51,38 @@ class Shadows:
         """Return whether these are shadows of such weights."""
         return [part.shape for part in self.places] == [(count, *part.shape) for part in weights]
 
-    def _energy(self, still: Sequence[Any], moving: Sequence[Any]) -> Energy:
-        """Return the energies with the factors of places and of velocities, for each weight."""
-        places = [by * place * place for by, place in zip(still, self.places, strict=True)]
-        velocities = [
-            by * velocity * velocity for by, velocity in zip(moving, self.velocities, strict=True)
-        ]
-        return Energy(_sums(places), _sums(velocities))
-
     def advance(
         self, products: Sequence[Tensor], each: Sequence[tuple[Gains, float]]
     ) -> ShadowStep:
-        """Make one step, rescale, and return energies and curvature."""
-        pairs = [(by, place) for (by, _), place in zip(each, self.places, strict=True)]
-        spread = [Gains(*(_spread(number, place) for number in by)) for by, place in pairs]
-        factors = (
-            [by.alpha for by in spread],
-            [_spread(by.momentum * by.kappa, place) for by, place in pairs],
-        )
-        before = self._energy(*factors)
-        met = np.zeros(len(self.places[0]))
-        lengths = _sums([place * place for place in self.places])
-        for index, (_, sign) in enumerate(each):
+        """Make one step, rescale, and return energies and curvature; the device is asked once."""
+        rows, device = [], self.places[0].device
+        for index, (by, sign) in enumerate(each):
             place, velocity = self.places[index], self.velocities[index]
-            moved, faster, pull = step_shadow(
-                place, velocity, sign * products[index], spread[index]
-            )
-            met += _sums([place * pull])
+            numbers = np.stack([by.momentum, by.alpha, by.kappa, by.momentum * by.kappa])
+            made = torch.as_tensor(numbers, dtype=place.dtype, device=place.device)
+            momentum, alpha, kappa, moving = _shaped(made, place).unbind()
+            gains = Gains(momentum, alpha, kappa, by.beta, by.decay)
+            moved, faster, pull = step_shadow(place, velocity, sign * products[index], gains)
+            factors = [
+                (alpha, place, place),
+                (moving, velocity, velocity),
+                (alpha, moved, moved),
+                (moving, faster, faster),
+                (place, place),
+                (place, pull),
+            ]
+            rows.append(_sums(factors).to(device))
             self.places[index], self.velocities[index] = moved, faster
-        after = self._energy(*factors)
-        curvature = met / np.maximum(lengths, 1e-300)
-        self._rescale(np.sqrt(after.places + after.velocities))
-        return ShadowStep(before, after, curvature)
+        *parts, met = torch.stack(rows, 1).unbind()
+        totals = [part.sum(0) for part in parts]
+        self._rescale((totals[2] + totals[3]).sqrt())
+        found = torch.cat([torch.stack(totals), met]).cpu().numpy()
+        curvature = sum(found[5:]) / np.maximum(found[4], 1e-300)
+        return ShadowStep(Energy(*found[:2]), Energy(*found[2:4]), curvature)
 
-    def _rescale(self, size: np.ndarray) -> None:
-        inverse = 1 / np.maximum(size, 1e-30)
+    def _rescale(self, size: Tensor) -> None:
+        inverse = 1 / size.clamp(min=1e-30)
         for place, velocity in zip(self.places, self.velocities, strict=True):
-            by = _spread(inverse, place)
+            by = _shaped(inverse.to(place), place)
             place.mul_(by)
             velocity.mul_(by)
