@@ -55,11 +55,14 @@ def program(optimizer):
     return run
 
 
+# Two tests share its program.
+WATCHED = guard(0.01, 0.9, "watch", nesterov=True, budget=math.inf, candidates=[0.5], speak=False)
+
+
 def test_watch_is_optax_sgd():
     data = switching(0, 200, 6)
-    guarded = guard(0.01, 0.9, "watch", nesterov=True, budget=math.inf)
     plain = optax.with_extra_args_support(optax.sgd(0.01, 0.9, nesterov=True))
-    far = [train(optimizer, *data)[2] for optimizer in (guarded, plain)]
+    far = [train(optimizer, *data)[2] for optimizer in (WATCHED, plain)]
     assert np.allclose(*far, rtol=1e-3)
 
 
@@ -127,7 +130,6 @@ def test_a_resumed_run_goes_on_identically_and_schedules_work():
 
 def test_gauss_newton_of_a_linear_model_is_the_hessian_and_nothing_is_compiled_twice():
     rows, targets = switching(3, 200, 6)
-    optimizer = guard(0.01, 0.9, budget=math.inf, candidates=[0.5], speak=False)
 
     def value(params, x, y):
         return loss({"w": jnp.concatenate(params)}, x, y)
@@ -138,15 +140,15 @@ def test_gauss_newton_of_a_linear_model_is_the_hessian_and_nothing_is_compiled_t
             "output_fn": lambda params: x @ jnp.concatenate(params),
             "loss_fn": lambda z: (z - y) ** 2,
         }
-        updates, state = optimizer.update(jax.grad(value)(params, x, y), state, params, **extra)
+        updates, state = WATCHED.update(jax.grad(value)(params, x, y), state, params, **extra)
         return optax.apply_updates(params, updates), state
 
-    params = (0.5 * jnp.ones(2), 0.5 * jnp.ones(4))
-    state = optimizer.init(params)
+    params = jax.device_put((np.full(2, 0.5, np.float32), np.full(4, 0.5, np.float32)))
+    state = jax.jit(WATCHED.init)(params)  # one program, and not one for each number
     for x, y in zip(rows, targets, strict=True):
         params, state = step(params, state, x, y)
     assert step._cache_size() == 1
-    other = train(optimizer, rows, targets)[1]
+    other = train(WATCHED, rows, targets)[1]
     rates = [[row.rate for row in report(each).candidates] for each in (state, other)]
     assert rates[0] == pytest.approx(rates[1], rel=1e-2)
 
