@@ -148,6 +148,10 @@ def update(
     steps = growth.steps + 1
     block = growth.partial + xp.where(steps > 0, step, 0.0)
     full = active & (steps >= BLOCK)
+    if xp is np and not full.any():  # as in most steps; compiled code has no branches
+        new = {"partial": block, "steps": steps, "curvature": mean_curvature, "seen": seen}
+        kept = {name: np.where(active, one, getattr(growth, name)) for name, one in new.items()}
+        return growth._replace(**kept)
     mean = block / BLOCK
     omega = _FORGETTING
     linked = ~xp.isnan(growth.last)

@@ -187,12 +187,14 @@ def _next(config: GuardConfig, found: Estimates, state: GuardState, alarm: Any, 
     current, step, steady = state.current, state.step + 1, state.held >= HOLD
     momenta = xp.asarray(config.candidates)
     decided = decide(config.policy, found, momenta, current, alarm, steady, xp)
-    if not config.plan.warmup or config.policy == "watch":
+    warmup = config.plan.warmup
+    if not warmup or config.policy == "watch":
         return decided
-    first = after_warmup(found, xp)  # which may be weakly damped: decide once more
-    first = decide(config.policy, found, momenta, first, xp.asarray(False), True, xp)
-    decided = xp.where(step == config.plan.warmup, first, decided)
-    return xp.where((step < config.plan.warmup) & ~found.is_growing[current], current, decided)
+    if xp is not np or step == warmup:  # compiled code has no branches
+        first = after_warmup(found, xp)  # which may be weakly damped: decide once more
+        first = decide(config.policy, found, momenta, first, xp.asarray(False), True, xp)
+        decided = xp.where(step == warmup, first, decided)
+    return xp.where((step < warmup) & ~found.is_growing[current], current, decided)
 
 
 def is_probing(state: GuardState) -> bool:
