@@ -130,6 +130,22 @@ def test_shadows_move_as_the_difference_of_two_runs(options):
             assert torch.allclose((b - a).detach(), scale * place[0], rtol=1e-9, atol=1e-12)
 
 
+def test_a_large_weight_is_summed_term_by_term_with_the_same_result(monkeypatch):
+    """Its terms are not held together, which would take memory."""
+    model, optimizer = linear(dampening=0.3, weight_decay=0.1)
+    by = Groups(optimizer).gains(np.array([0.95, 0.5]), True)
+    drawn = [[torch.randn(2, *weight.shape) for weight in model.parameters()] for _ in range(3)]
+    made = []
+    for most in (2**16, 0):
+        monkeypatch.setattr("resonax.torch.shadows._TOGETHER", most)
+        places, velocities, products = copy.deepcopy(drawn)
+        shadows = Shadows(places, velocities)
+        found = shadows.advance(products, by)
+        made.append([*found.before, *found.after, found.curvature, *shadows.places])
+    for one, other in zip(*made, strict=True):
+        assert np.array_equal(one, other)
+
+
 def test_watch_changes_nothing_and_warns_once():
     ends, logs = [], []
     for guarded in (False, True):
