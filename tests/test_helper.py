@@ -12,10 +12,11 @@ from resonax.executors.helper import start_helper
 
 # A process without jax, which has a helper; it says what the helper answers.
 PROGRAM = """
-import operator, os, signal, sys
+import operator, os, signal, sys, time
 from functools import partial
 import numpy as np
 from resonax.checks import ArgumentError
+from resonax.executors import helper as helpers
 from resonax.executors.processes import start_executor
 from resonax.results.store import Layout, Store, Variable
 
@@ -26,7 +27,12 @@ def where(sign):
 def fail(words):
     raise ArgumentError(words)
 
+def work_in_copies(seconds):
+    works = (lambda: None, lambda: 1 / 0, lambda: time.sleep(seconds))
+    return [is_done() for is_done in map(helpers.begin_in_copy, works)]
+
 OWN = os.getpid()
+helpers._PATIENCE = 1.0
 with start_executor(1, helped=[["there_is_no_such_module", "decimal"], ["colorsys"]]) as executor:
     helper = executor.helper
     print(helper.call(where, "one"), flush=True)
@@ -39,6 +45,7 @@ with start_executor(1, helped=[["there_is_no_such_module", "decimal"], ["colorsy
     store = helper.call(operator.call, partial(Store.open, "one.zarr", layout, {}, {}))
     store.write(store.tasks[1], {"y": np.ones(1)})
     print(store.missing(), "zarr" in sys.modules, flush=True)
+    print(helper.call(work_in_copies, 60.0), flush=True)
     os.kill(helper._worker.process.pid, signal.SIGKILL)
     print(helper.call(where, "three"), flush=True)
 print("jax" in sys.modules, helper._worker.process.is_alive())
@@ -57,6 +64,7 @@ def test_a_helper_answers_fails_and_may_be_killed():
         "meanwhile",
         "two helper decimal colorsys",
         "[0] False",
+        "[True, False, False]",
         "three here ",
         "False False",
     ]

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import os
+import select
 import signal
 import sys
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +22,9 @@ from resonax.executors.executor import Advance
 from resonax.executors.interrupts import defer_interrupts
 from resonax.executors.workers import Worker
 
-__all__ = ["Helper", "Start", "start_helper"]
+__all__ = ["Helper", "Start", "begin_in_copy", "start_helper"]
+
+_PATIENCE = 30.0  # seconds that a copy has
 
 J = TypeVar("J")
 Start = Callable[[Any], Worker]
@@ -77,6 +82,34 @@ class Helper:
             if kind == "failed":
                 raise content
             return content
+
+
+def begin_in_copy(function: Callable[[], Any]) -> Callable[[], bool]:
+    """Let a copy of this process call a function; return what waits, and says if it was done.
+
+    For a helper, in which no other thread holds anything; the function must not need one.
+    """
+    with warnings.catch_warnings():  # of the thread that waits for the end of the parent
+        warnings.simplefilter("ignore", DeprecationWarning)
+        copy = os.fork()
+    if not copy:
+        status = 1
+        try:
+            function()
+            status = 0
+        finally:
+            os._exit(status)
+
+    def is_done() -> bool:
+        ended = os.pidfd_open(copy)
+        try:
+            if not select.select([ended], [], [], _PATIENCE)[0]:
+                os.kill(copy, signal.SIGKILL)
+        finally:
+            os.close(ended)
+        return os.waitpid(copy, 0)[1] == 0
+
+    return is_done
 
 
 @contextmanager
