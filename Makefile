@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Modules are compiled once, when they are first imported, which most of those installed never are.
 unexport PYTHONDONTWRITEBYTECODE
 # The pip of $(PYTHON), where it has one, installs into the environment: to give that a pip of its
-# own first takes ten times as long as all else of its making.
+# own first takes ten times as long as all else of its making. It is looked for once.
 NO_PIP = $(eval NO_PIP := $$(shell $$(PYTHON) -c "import pip" 2>&1))$(NO_PIP)
 PIP = $(if $(NO_PIP),$(BIN)/python -m pip,$(PYTHON) -m pip --python $(BIN)/python) \
 	install --quiet --disable-pip-version-check --no-compile

@@ -12,17 +12,13 @@ from resonax.executors.helper import start_helper
 
 # A process without jax, which has a helper; it says what the helper answers.
 PROGRAM = """
-import operator, os, signal, sys, time
-from functools import partial
-import numpy as np
+import os, signal, sys, time
 from resonax.checks import ArgumentError
 from resonax.executors import helper as helpers
 from resonax.executors.processes import start_executor
-from resonax.results.store import Layout, Store, Variable
 
 def where(sign):
-    loaded = [name for name in ("decimal", "colorsys") if name in sys.modules]
-    return f"{sign} {'helper' if os.getpid() != OWN else 'here'} {' '.join(loaded)}"
+    return f"{sign} {'helper' if os.getpid() != OWN else 'here'} {'decimal' in sys.modules}"
 
 def fail(words):
     raise ArgumentError(words)
@@ -33,7 +29,7 @@ def work_in_copies(seconds):
 
 OWN = os.getpid()
 helpers._PATIENCE = 1.0
-with start_executor(1, helped=[["there_is_no_such_module", "decimal"], ["colorsys"]]) as executor:
+with start_executor(1, afterwards=["there_is_no_such_module", "decimal"]) as executor:
     helper = executor.helper
     print(helper.call(where, "one"), flush=True)
     try:
@@ -41,10 +37,6 @@ with start_executor(1, helped=[["there_is_no_such_module", "decimal"], ["colorsy
     except ArgumentError as error:
         print(error, flush=True)
     print(helper.call(where, "two", lambda: print("meanwhile")), flush=True)
-    layout = Layout({"x": np.arange(2.0)}, {"x": 1}, {"y": Variable(("x",), "float64")})
-    store = helper.call(operator.call, partial(Store.open, "one.zarr", layout, {}, {}))
-    store.write(store.tasks[1], {"y": np.ones(1)})
-    print(store.missing(), "zarr" in sys.modules, flush=True)
     print(helper.call(work_in_copies, 60.0), flush=True)
     os.kill(helper._worker.process.pid, signal.SIGKILL)
     print(helper.call(where, "three"), flush=True)
@@ -59,13 +51,12 @@ def test_a_helper_answers_fails_and_may_be_killed():
     words = [sys.executable, "-c", PROGRAM]
     found = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout.splitlines() == [
-        "one helper decimal",
+        "one helper True",
         "mended",
         "meanwhile",
-        "two helper decimal colorsys",
-        "[0] False",
+        "two helper True",
         "[True, False, False]",
-        "three here ",
+        "three here False",
         "False False",
     ]
 
@@ -73,5 +64,5 @@ def test_a_helper_answers_fails_and_may_be_killed():
 def test_a_process_that_has_loaded_jax_is_not_copied():
     import jax  # noqa: F401
 
-    with start_helper(lambda context: pytest.fail(f"{context} copies it"), [["json"]]) as helper:
+    with start_helper(lambda context: pytest.fail(f"{context} copies it"), ["json"]) as helper:
         assert helper is None

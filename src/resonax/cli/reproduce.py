@@ -41,14 +41,13 @@ __all__ = ["reproduce"]
 _LIBRARIES = "resonax.cli.paper_libraries"
 _BESIDE, _LATER = "resonax.cli.libraries", "resonax.cli.figure_libraries"
 _OWNED = "resonax.cli.device_libraries"
-# What a process that makes a figure alone needs beside its simulation: theory; and what makes the
-# store, then datasets and figures, which are left to a helper where there is one. That has loaded
-# the first of them when jax is there. dask is loaded by xarray where it is installed.
+# What a process that makes a figure alone needs beside its simulation: theory; and datasets and
+# figures, which are left to a helper where there is one. dask is loaded by xarray where it is
+# installed.
 _OWN = ("scipy.special", "scipy.linalg")
-_STORES = ("zarr", "pandas", "xarray")
 _FIGURES = (
-    *("dask.base", "dask.array", "matplotlib.axes", "matplotlib.figure"),
-    *("resonax.figures", _LATER),
+    *("pandas", "xarray", "dask.base", "dask.array"),
+    *("matplotlib.axes", "matplotlib.figure", "resonax.figures", _LATER, "zarr"),
 )
 
 
@@ -92,7 +91,7 @@ def reproduce(
         describe=partial(describe_device, device),
         compiles=not has_programs(),
         meanwhile=_load_results,
-        helped=(_STORES, _FIGURES),
+        afterwards=_FIGURES,
     )
     with holding(out, is_shared=work.part is not None):
         words = f"{count} of the paper's {len(EXPERIMENTS)} figures, {scale} scale, into {out}"
@@ -157,7 +156,7 @@ def _loaders(executor: Executor) -> list[Callable[[], None]]:
         return []
     if executor.helper:
         return [partial(_load, name) for name in _OWN]
-    return [*(partial(_load, name) for name in (*_STORES, *_FIGURES, *_OWN)), _load_reports]
+    return [*(partial(_load, name) for name in (*_FIGURES, *_OWN)), _load_reports]
 
 
 def _load(name: str) -> None:

@@ -127,7 +127,7 @@ def started(
     later: str = "",
     owned: str = "",
     meanwhile: Callable[[], Any] | None = None,
-    helped: Sequence[Sequence[str]] = (),
+    afterwards: Sequence[str] = (),
 ) -> Iterator[Executor]:
     """Give the executor that was asked for; all that work call ``prepare`` first.
 
@@ -141,7 +141,7 @@ def started(
         ``cpu``, ``gpu`` or None.
     task_bytes
         What a task takes of the memory of a GPU, if it computes on one from begin to end.
-    prepare, libraries, later, owned, meanwhile, helped
+    prepare, libraries, later, owned, meanwhile, afterwards
         Those of `start_executor`.
     beside
         In place of ``libraries`` where some processes own the GPUs: those beside them begin at
@@ -183,6 +183,6 @@ def started(
         later=later,
         owned=owned,
         meanwhile=meanwhile,
-        helped=helped,
+        afterwards=afterwards,
     ) as executor:
         yield executor

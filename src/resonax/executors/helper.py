@@ -13,7 +13,6 @@ import select
 import signal
 import sys
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -42,20 +41,12 @@ def _call(asked: tuple[Callable[[Any], Any], Any], _: Advance) -> Any:
 
 
 class Helper:
-    """Calls functions in another process, one at a time.
+    """Calls functions in another process, one at a time."""
 
-    That loads modules in batches: one at once, and one after each call.
-    """
-
-    def __init__(self, worker: Worker, batches: Sequence[Sequence[str]]) -> None:
-        self._worker, self._batches = worker, deque(batches)
-        self._earlier = 0  # answers that come before that to the next call
-        self._load_next()
-
-    def _load_next(self) -> None:
-        if self._batches:
-            self._worker.give(_load, self._batches.popleft())
-            self._earlier += 1
+    def __init__(self, worker: Worker, modules: Sequence[str]) -> None:
+        self._worker = worker
+        worker.give(_load, modules)
+        self._answers = 1  # that are to come
 
     def call(
         self, function: Callable[[J], Any], given: J, meanwhile: Callable[[], Any] | None = None
@@ -65,8 +56,7 @@ class Helper:
         ``meanwhile`` is called in this one.
         """
         self._worker.give(_call, (function, given))
-        earlier, self._earlier = self._earlier, 0
-        self._load_next()
+        self._answers += 1
         if meanwhile:
             meanwhile()
         while True:
@@ -76,8 +66,8 @@ class Helper:
                 return function(given)
             if kind == "share":
                 continue
-            if earlier:
-                earlier -= 1
+            self._answers -= 1
+            if self._answers:
                 continue
             if kind == "failed":
                 raise content
@@ -113,8 +103,8 @@ def begin_in_copy(function: Callable[[], Any]) -> Callable[[], bool]:
 
 
 @contextmanager
-def start_helper(start: Start, batches: Sequence[Sequence[str]]) -> Iterator[Helper | None]:
-    """Give a `Helper` that loads some modules; None where a process cannot be copied.
+def start_helper(start: Start, modules: Sequence[str]) -> Iterator[Helper | None]:
+    """Give a helper that loads some modules at once; None where a process cannot be copied.
 
     ``start`` starts a worker, given how processes are made.
     """
@@ -129,7 +119,7 @@ def start_helper(start: Start, batches: Sequence[Sequence[str]]) -> Iterator[Hel
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, old)
     try:
-        yield Helper(worker, batches)
+        yield Helper(worker, modules)
     finally:
         worker.process.kill()
         worker.process.join()

@@ -208,21 +208,21 @@ def start_executor(
     later: str = "",
     owned: str = "",
     meanwhile: Callable[[], Any] | None = None,
-    helped: Sequence[Sequence[str]] = (),
+    afterwards: Sequence[str] = (),
 ) -> Iterator[Workers | Serial]:
     """Give an executor of so many processes, or of this one; all that work call ``prepare`` first.
 
     The caller does so too, at the same time. Those that own a device call ``describe`` as well,
     which begins to use it, and then load the module ``owned`` while they wait. ``meanwhile`` is
-    called by this process beside the first jobs. Where this process does the jobs itself, a
-    `Helper` loads the modules ``helped``, batch by batch. The rest is that of `worker_processes`.
+    called by this process beside the first jobs. Where this process does the jobs itself, a helper
+    loads the modules ``afterwards``. The rest is that of `worker_processes`.
     """
     if processes < 2 and limit is None:
-        if not helped or count_cores() < 2:
+        if not afterwards or count_cores() < 2:
             prepare()
             yield Serial()
             return
-        with start_helper(lambda context: _start(context, 0, {}), helped) as helper:
+        with start_helper(lambda context: _start(context, 0, {}), afterwards) as helper:
             prepare()
             yield Serial(helper)
         return

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import operator
 import pickle
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError
@@ -22,8 +21,6 @@ from resonax.sweeps.stored_results import StoredResults
 
 if TYPE_CHECKING:
     import xarray as xr
-
-    from resonax.executors.helper import Helper
 
 __all__ = ["Computation"]
 
@@ -89,18 +86,12 @@ class Computation:
     def _store(self) -> Store:
         return Store.at(self.path, self.experiment.layout, self._specification, versions())
 
-    def open(
-        self, among: Iterable[int] | None = None, helper: Helper | None = None
-    ) -> tuple[int, ...]:
-        """Make the store or take it up; return the tasks, ``among`` some, that are missing.
-
-        A ``helper`` does so in its process, which has loaded zarr while this one loaded jax.
-        """
+    def open(self, among: Iterable[int] | None = None) -> tuple[int, ...]:
+        """Make the store or take it up; return the tasks, ``among`` some, that are missing."""
         words = {"title": self.experiment.title, "paper": self.experiment.paper}
         attributes = {**self.experiment.attributes, **words}
         layout = self.experiment.layout
-        make = partial(Store.open, self.path, layout, self._specification, attributes, versions())
-        store = helper.call(operator.call, make) if helper else make()
+        store = Store.open(self.path, layout, self._specification, attributes, versions())
         missing = store.missing(among)
         if damaged := len(store.marked().intersection(missing)):
             share = f"{damaged} of {self.tasks} tasks"

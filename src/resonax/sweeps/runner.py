@@ -111,8 +111,7 @@ def run_experiments(
         if is_owned and shard is None and not computation.path.exists():
             missing, marked = set(range(computation.tasks)), set()  # made when there is a result
         else:
-            missing = set(computation.open(own.get(name), getattr(executor, "helper", None)))
-            marked = computation.marked()
+            missing, marked = set(computation.open(own.get(name))), computation.marked()
         ledger.progress(name, len(marked - missing) / computation.tasks)
         ledger.left[name] = len(missing)
         job = Job(computation, (), None if is_remote else finish, on_device=kind != "cpu")
