@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
@@ -38,3 +39,30 @@ def cli(monkeypatch, capsys) -> Callable[[str], tuple[int, str, str]]:
         return status, captured.out, captured.err
 
     return call
+
+
+class Log(logging.Handler):
+    """What was logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def clear(self) -> None:
+        self.records.clear()
+
+    @property
+    def messages(self) -> list[str]:
+        return [record.getMessage() for record in self.records]
+
+
+@pytest.fixture
+def caplog() -> Iterator[Log]:
+    """Hear what reaches the root of all loggers: that much of pytest's own fixture."""
+    log = Log()
+    logging.getLogger().addHandler(log)
+    yield log
+    logging.getLogger().removeHandler(log)

@@ -4,7 +4,6 @@ Tests of laws have fixed seeds. `accept` holds the chance of a false alarm to 1e
 them, and so to 2e-5 for the file.
 """
 
-import logging
 import threading
 from contextlib import nullcontext
 from dataclasses import replace
@@ -343,7 +342,7 @@ def test_a_second_call_compiles_nothing(caplog):
 
     run(1, 40)
     shuffled = np.stack(run(2, 80, period=0.0, cells=2))
-    with jax.log_compiles(), caplog.at_level(logging.WARNING):
+    with jax.log_compiles():
         run(2, 80)
         more = np.stack(run(2, 80, period=0.0))  # whose loop serves any number of cells up to ten
         assert not [record for record in caplog.records if "Compiling" in record.getMessage()]
