@@ -20,6 +20,9 @@ from resonax.executors.processes import start_executor
 def where(sign):
     return f"{sign} {'helper' if os.getpid() != OWN else 'here'} {'decimal' in sys.modules}"
 
+def begin():
+    import decimal
+
 def fail(words):
     raise ArgumentError(words)
 
@@ -29,7 +32,7 @@ def work_in_copies(seconds):
 
 OWN = os.getpid()
 helpers._PATIENCE = 1.0
-with start_executor(1, afterwards=["there_is_no_such_module", "decimal"]) as executor:
+with start_executor(1, afterwards=begin) as executor:
     helper = executor.helper
     print(helper.call(where, "one"), flush=True)
     try:
@@ -64,5 +67,5 @@ def test_a_helper_answers_fails_and_may_be_killed():
 def test_a_process_that_has_loaded_jax_is_not_copied():
     import jax  # noqa: F401
 
-    with start_helper(lambda context: pytest.fail(f"{context} copies it"), ["json"]) as helper:
+    with start_helper(lambda context: pytest.fail(f"{context} copies it"), int) as helper:
         assert helper is None

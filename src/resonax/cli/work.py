@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -127,7 +127,7 @@ def started(
     later: str = "",
     owned: str = "",
     meanwhile: Callable[[], Any] | None = None,
-    afterwards: Sequence[str] = (),
+    afterwards: Callable[[], Any] | None = None,
 ) -> Iterator[Executor]:
     """Give the executor that was asked for; all that work call ``prepare`` first.
 

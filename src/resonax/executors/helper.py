@@ -6,15 +6,14 @@ one loads jax. What it is asked for, this process does itself where the other ha
 
 from __future__ import annotations
 
-import importlib
 import multiprocessing
 import os
 import select
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from resonax.executors.executor import Advance
@@ -29,10 +28,8 @@ J = TypeVar("J")
 Start = Callable[[Any], Worker]
 
 
-def _load(modules: Sequence[str], _: Advance) -> None:
-    for name in modules:
-        with suppress(ImportError):  # such as dask, which xarray loads where it is installed
-            importlib.import_module(name)
+def _begin(first: Callable[[], Any], _: Advance) -> None:
+    first()
 
 
 def _call(asked: tuple[Callable[[Any], Any], Any], _: Advance) -> Any:
@@ -43,9 +40,9 @@ def _call(asked: tuple[Callable[[Any], Any], Any], _: Advance) -> Any:
 class Helper:
     """Calls functions in another process, one at a time."""
 
-    def __init__(self, worker: Worker, modules: Sequence[str]) -> None:
+    def __init__(self, worker: Worker, first: Callable[[], Any]) -> None:
         self._worker = worker
-        worker.give(_load, modules)
+        worker.give(_begin, first)
         self._answers = 1  # that are to come
 
     def call(
@@ -103,8 +100,8 @@ def begin_in_copy(function: Callable[[], Any]) -> Callable[[], bool]:
 
 
 @contextmanager
-def start_helper(start: Start, modules: Sequence[str]) -> Iterator[Helper | None]:
-    """Give a helper that loads some modules at once; None where a process cannot be copied.
+def start_helper(start: Start, first: Callable[[], Any]) -> Iterator[Helper | None]:
+    """Give a helper that calls a function at once; None where a process cannot be copied.
 
     ``start`` starts a worker, given how processes are made.
     """
@@ -119,7 +116,7 @@ def start_helper(start: Start, modules: Sequence[str]) -> Iterator[Helper | None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, old)
     try:
-        yield Helper(worker, modules)
+        yield Helper(worker, first)
     finally:
         worker.process.kill()
         worker.process.join()

@@ -208,17 +208,18 @@ def start_executor(
     later: str = "",
     owned: str = "",
     meanwhile: Callable[[], Any] | None = None,
-    afterwards: Sequence[str] = (),
+    afterwards: Callable[[], Any] | None = None,
 ) -> Iterator[Workers | Serial]:
     """Give an executor of so many processes, or of this one; all that work call ``prepare`` first.
 
     The caller does so too, at the same time. Those that own a device call ``describe`` as well,
     which begins to use it, and then load the module ``owned`` while they wait. ``meanwhile`` is
     called by this process beside the first jobs. Where this process does the jobs itself, a helper
-    loads the modules ``afterwards``. The rest is that of `worker_processes`.
+    calls ``afterwards`` first, to load what comes after them. The rest is that of
+    `worker_processes`.
     """
     if processes < 2 and limit is None:
-        if not afterwards or count_cores() < 2:
+        if afterwards is None or count_cores() < 2:
             prepare()
             yield Serial()
             return
