@@ -148,32 +148,46 @@ def registered(name):
     return make_optimizer(kind, {field: NUMBERS[field] for field in kind.fields})
 
 
-@pytest.mark.parametrize("name", [*SWEPT, *OTHERS])
-def test_every_optimizer_of_the_registry_is_written_as_optax_has_it(name):
-    """With gradients that vanish now and then, and weights of a size."""
-    optimizer = registered(name)
+take_step = functools.partial(update_weights, decays=True)
+
+
+@functools.cache
+def taken_by_jax():
+    """Return gradients, weights, and by optimizer the first state and the weights after each step.
+
+    The gradients vanish now and then, and the weights have a size. One program serves all.
+    """
     rng = np.random.default_rng(2)
     slopes = rng.normal(size=(STEPS, LANES)) * (rng.uniform(size=(STEPS, LANES)) > 0.2)
     weights = rng.normal(size=LANES)
-    step = functools.partial(update_weights, decays=True)
+
+    def take(optimizer):
+        first = init_state(optimizer, weights)
+
+        def one(carry, slope):
+            after = take_step(optimizer, slope, *carry)
+            return after, after[0]
+
+        return first, jax.lax.scan(one, (weights, first), slopes)[1]
+
     with jax.enable_x64(True):
-        update = trace_update(step, optimizer, init_state)
+        every = {name: registered(name) for name in [*SWEPT, *OTHERS]}
+        paths = jax.jit(lambda: {name: take(optimizer) for name, optimizer in every.items()})()
+        return slopes, weights, jax.tree.map(np.asarray, paths)
 
-        @jax.jit
-        def take(weights, slopes):
-            def one(carry, slope):
-                after = step(optimizer, slope, *carry)
-                return after, after[0]
 
-            first = init_state(optimizer, weights)
-            return first, jax.lax.scan(one, (weights, first), slopes)[1]
-
-        first, wanted = take(weights, slopes)
-        leaves = jax.tree.leaves(first)
+@pytest.mark.parametrize("name", [*SWEPT, *OTHERS])
+def test_every_optimizer_of_the_registry_is_written_as_optax_has_it(name):
+    optimizer = registered(name)
+    slopes, weights, paths = taken_by_jax()
+    first, wanted = paths[name]
+    leaves = jax.tree.leaves(first)
+    with jax.enable_x64(True):
+        update = trace_update(take_step, optimizer, init_state)
     numbers = [float(leaf) for leaf in jax.tree.leaves(optimizer)]
     wide = [np.array(s) for s, (_, is_wide) in zip(leaves, update.states, strict=True) if is_wide]
     flags = [s for s, (_, is_wide) in zip(leaves, update.states, strict=True) if not is_wide]
-    real = {"slopes": slopes, "path": np.zeros_like(slopes), "weights": weights}
+    real = {"slopes": slopes, "path": np.zeros_like(slopes), "weights": weights.copy()}
     real |= {"states": np.array([*wide, weights])}  # one more, so that it is never empty
     words = {"scalars": np.array([np.full(LANES, flag, np.int32) for flag in [*flags, 0]])}
 
@@ -326,10 +340,11 @@ SMALL = Training(
 
 def small_plan(optimizer=SMALL.optimizer, **changes):
     update = trace_update(functools.partial(update_weights, decays=False), optimizer, init_state)
-    form = LawForm(2)
     slots = Slots(*(place * 2**20 for place in range(6)))
-    # Few sums at once: a program of more takes the compiler twice as long.
-    plan = Plan((2, 3, 6, 1), 7, 6, form, form, update, None, slots, False, 4, 7)
+    # Few sums at once: a program of more takes the compiler twice as long. Nor are inputs drawn
+    # for the test as well: each place at which numbers are drawn takes it a fifth of the time.
+    laws = LawForm(2), LawForm(2, rows=6)
+    plan = Plan((2, 3, 6, 1), 7, 6, *laws, update, None, slots, False, 4, 7)
     return replace(plan, **changes)
 
 
@@ -355,26 +370,32 @@ def trained(threads=1, split=(8,), folder=None, walks=False, **changes):
     states = jax.jit(jax.vmap(jax.vmap(functools.partial(init_state, optimizer))))(weights)
     states = [np.asarray(leaf) for leaf in jax.tree.leaves(states)]
     keys = rng.integers(2**32, size=(37, 2), dtype=np.uint32)
-    laws = rng.uniform(0.5, 1, size=(8, 2, 4, 64)).astype(np.float32)
-    laws = np.moveaxis(laws.reshape(8, 2, 4, -1, plan.lanes), -2, 0).copy()
+
+    def table(law, steps):
+        numbers = rng.uniform(0.5, 1, size=(steps, 2, law.size, 64)).astype(np.float32)
+        parts = numbers.reshape(steps, 2, law.size, -1, plan.lanes)
+        return np.moveaxis(parts, -2, 0).copy()
+
+    laws, test_laws = table(plan.law, 8), table(plan.test_law, 1)[:, 0]
     own = np.concatenate([jax.tree.leaves(SMALL.process), np.zeros(3)])  # and its state
     own = np.broadcast_to(own, (37, 2, len(own))) if walks else None
     fleet = Fleet(plan, keys, weights, states, numbers, own, threads=threads, folder=folder)
     first = 0
     for steps in split:
         given = None if walks else laws[:, first : first + steps]
-        fleet.advance(first, steps, given, laws[:, 0], record=True)
+        fleet.advance(first, steps, given, test_laws, record=True)
         first += steps
     return fleet.weights, fleet.total
 
 
 HEAVY = rx.heavy_ball(0.01, 0.9)
+ROWS_GIVEN = {"optimizer": HEAVY, "law": LawForm(2, rows=7)}  # of all numbers only noise is drawn
 
 
 @pytest.mark.parametrize(
     ("given", "changes"),
-    [  # laws that are given, as in the next test, whose program this is, and those that walk
-        ({"optimizer": HEAVY}, {"lanes": 16, "sums": 5}),
+    [  # rows that are given, as in the next test, whose program this is, and laws that walk
+        (ROWS_GIVEN, {"lanes": 16, "sums": 5}),
         ({"walks": True}, {"lanes": 8, "sums": 12}),
         ({"walks": True}, {"threads": 3}),
         ({"walks": True}, {"split": (4, 4)}),
@@ -391,15 +412,15 @@ def test_no_bit_depends_on_lanes_tiles_threads_or_parts(given, changes):
 def test_no_bit_depends_on_whether_weights_and_those_before_take_turns(monkeypatch):
     assert small_plan(HEAVY).update.before == 0
     assert small_plan().update.before is None  # Adam has no such state
-    in_turn = trained(optimizer=HEAVY)
+    in_turn = trained(**ROWS_GIVEN)
     monkeypatch.setattr(Update, "before", None)
     monkeypatch.setattr(compiled, "_loaded", {})
-    for ours, others in zip(in_turn, trained.__wrapped__(optimizer=HEAVY), strict=True):
+    for ours, others in zip(in_turn, trained.__wrapped__(**ROWS_GIVEN), strict=True):
         np.testing.assert_array_equal(ours, others)
 
 
 def test_small_numbers_are_flushed_inside_and_nowhere_else():
-    trained(optimizer=HEAVY)
+    trained(**ROWS_GIVEN)
     assert np.float32(1e-30) * np.float32(1e-10) > 0
     (found,) = apply(lambda x: [x * 1e-10], 1, np.full(3, 1e-30, np.float32))
     assert (found == 0).all()
