@@ -1,6 +1,8 @@
 """Every process against NumPy formulas, its own sample paths and a table of wrong arguments."""
 
+import functools
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import hypothesis
 import hypothesis.strategies as st
@@ -65,32 +67,59 @@ def moments_of(process, index):
     return moments, moments.covariance, moments.merged()
 
 
-@jax.jit
-def begun_of(process, key):
-    """Return the state at the first step, and mean and covariance given it."""
-    state, moments = process.draw_step(key, process.draw_init(key), 0)
-    return state, moments.mean[0], moments.covariance[0]
+class Laws(NamedTuple):
+    stationary: Any  # mean and covariance
+    shuffled: rx.Iid  # the process in random order
+    shuffled_law: Any
+    shuffled_merged: Any  # mean and covariance of it
+    step: Any  # of a law fixed in advance, mean and covariance at step 2
+    begun: Any  # else the state at the first step, and mean and covariance given it
 
 
-@jax.jit
-def shuffled_of(process):
-    """Return the process in random order, its law, and that as a whole."""
-    baseline = rx.shuffled(process)
-    now = baseline.moments(7)
-    return baseline, now, now.merged()
+@functools.cache
+def laws_of_members() -> dict[str, Laws]:
+    @jax.jit
+    def laws(processes, keys):
+        return {name: laws_of(process, *keys) for name, process in processes.items()}
+
+    def laws_of(process, step_key, begin_key):
+        shuffled, step, begun = rx.shuffled(process), None, None
+        law = shuffled.moments(7)
+        if process.random_mean:
+            state, given = process.draw_step(begin_key, process.draw_init(begin_key), 0)
+            begun = state, given.mean[0], given.covariance[0]
+        else:
+            step = process.draw_step(step_key, (), 2)[1].merged()
+        return Laws(process.stationary().merged(), shuffled, law, law.merged(), step, begun)
+
+    return laws(MEMBERS, [jax.random.key(seed) for seed in (0, 6)])
 
 
-@jax.jit
-def wave_of(process, index):
-    """Return mean and covariance of the one part at each index, and the stationary law."""
-    moments = jax.vmap(process.moments)(index)
-    covariance = jax.vmap(lambda one: one.covariance)(moments)
-    return moments.mean[:, 0], covariance[:, 0], process.stationary().merged()
-
-
-stationary_of = jax.jit(lambda process: process.stationary().merged())
 sample_of = jax.jit(lambda moments, key: moments.sample(key, (20_000,)))
-step_of = jax.jit(lambda process, key: process.draw_step(key, (), 2)[1].merged())
+
+
+INDICES = np.array([-2.6, 0.0, 3.0, 11.7])
+WAVES = {
+    f"{kind.name}, {variance}, {direction}": kind(
+        period=7, variance=number, swing=1.3, phase=0.4, direction=direction, dim=2
+    )
+    for kind in (rx.Sinusoid, rx.Square)
+    for direction in (None, (-1.0, 2.0))
+    for variance, number in {"number": 0.3, "diagonal": (0.3, 2.0), "full": MATRIX}.items()
+}
+
+
+@functools.cache
+def laws_of_waves() -> dict[str, Any]:
+    """Return mean and covariance of the one part at each index, and the stationary law."""
+
+    def law_of(process):
+        moments = jax.vmap(process.moments)(INDICES)
+        covariance = jax.vmap(lambda one: one.covariance)(moments)
+        return moments.mean[:, 0], covariance[:, 0], process.stationary().merged()
+
+    laws = jax.jit(lambda waves: {name: law_of(process) for name, process in waves.items()})
+    return jax.tree.map(np.asarray, laws(WAVES))
 
 
 def merged_monomials(merged):
@@ -134,16 +163,18 @@ def test_stationary_law_is_the_time_average_of_sample_paths(process):
     assert np.array_equal(inputs[PATHS:], inputs[:AGAIN]) == (process.name == "recorded")
     # Steps of one path depend on each other, so the error comes from independent paths.
     draws = monomials(inputs[:PATHS]).mean(1)
-    assert_within_error(draws, merged_monomials(stationary_of(process)))
+    law = laws_of_members()[process.name].stationary
+    assert_within_error(draws, merged_monomials(law))
 
 
 @member
 def test_shuffled_draws_have_the_stationary_law(process):
-    baseline, now, merged = shuffled_of(process)
+    found = laws_of_members()[process.name]
+    baseline = found.shuffled
     assert (baseline.name, baseline.dim, baseline.cycle) == ("iid", 2, 1.0)
-    law = merged_monomials(stationary_of(process))
-    np.testing.assert_allclose(merged_monomials(merged), law, rtol=1e-14)
-    draws = sample_of(now, jax.random.key(4))
+    law = merged_monomials(found.stationary)
+    np.testing.assert_allclose(merged_monomials(found.shuffled_merged), law, rtol=1e-14)
+    draws = sample_of(found.shuffled_law, jax.random.key(4))
     assert_within_error(monomials(draws), law)
 
 
@@ -177,20 +208,17 @@ def test_a_fixed_law_repeats_after_a_cycle_and_is_what_step_gives(name):
         law = merged_monomials(moments_of(process, index)[-1])
         later = merged_monomials(moments_of(process, index + process.cycle)[-1])
         np.testing.assert_allclose(later, law, rtol=1e-12, atol=1e-13)
-    step = step_of(process, jax.random.key(0))
+    step = laws_of_members()[name].step
     np.testing.assert_allclose(
         merged_monomials(step), merged_monomials(moments_of(process, 2.0)[-1]), rtol=1e-14
     )
 
 
-@pytest.mark.parametrize("variance", [0.3, (0.3, 2.0), MATRIX], ids=["number", "diagonal", "full"])
-@pytest.mark.parametrize("direction", [None, (-1.0, 2.0)])
-@pytest.mark.parametrize("kind", [rx.Sinusoid, rx.Square])
-def test_moments_of_a_wave(kind, direction, variance):
-    process = kind(period=7, variance=variance, swing=1.3, phase=0.4, direction=direction, dim=2)
-    indices = np.array([-2.6, 0.0, 3.0, 11.7])
-    found_means, found_spreads, (mean, spread) = wave_of(process, indices)
-    for index, *found in zip(indices, found_means, found_spreads, strict=True):
+@pytest.mark.parametrize("name", WAVES)
+def test_moments_of_a_wave(name):
+    process = WAVES[name]
+    found_means, found_spreads, (mean, spread) = laws_of_waves()[name]
+    for index, *found in zip(INDICES, found_means, found_spreads, strict=True):
         wanted = numpy_law(process, numpy_wave(process, index))
         np.testing.assert_allclose(found[0], wanted[0], rtol=1e-12, atol=1e-15)
         np.testing.assert_allclose(found[1], wanted[1], rtol=1e-12)
@@ -213,8 +241,8 @@ def test_jumps_fall_on_the_step(period):
 
 @pytest.mark.parametrize("name", ["ar2", "switching"])
 def test_law_given_the_state_and_stationary_law_of_a_random_mean(name):
-    process, key = MEMBERS[name], jax.random.key(6)
-    state, mean, spread = jax.tree.map(np.asarray, begun_of(process, key))
+    process, laws = MEMBERS[name], laws_of_members()[name]
+    state, mean, spread = jax.tree.map(np.asarray, laws.begun)
     unit = SLOPE / 5
     if name == "ar2":
         want_mean, want_spread = numpy_law(process, float(state[0]))
@@ -224,7 +252,7 @@ def test_law_given_the_state_and_stationary_law_of_a_random_mean(name):
         moving = np.eye(2)
     np.testing.assert_allclose(mean, want_mean, rtol=1e-12)
     np.testing.assert_allclose(spread, want_spread, rtol=1e-12)
-    mean, spread = stationary_of(process)
+    mean, spread = laws.stationary
     np.testing.assert_allclose(mean, 0, atol=1e-14)
     # A log-normal factor exp(s z) has mean exp(s^2 / 2).
     np.testing.assert_allclose(spread, np.exp(0.125) * MATRIX + 0.49 * moving, rtol=1e-12)
@@ -350,7 +378,7 @@ def test_spectrum_holds_all_of_the_variance(name):
     total = spectrum.input_density.mean()
     once = np.isin(spectrum.line_frequency, [0.0, 0.5])
     total += np.sum(np.where(once, 1, 2) * spectrum.line_power)
-    variance = float(np.trace(stationary_of(process)[1]))
+    variance = float(np.trace(laws_of_members()[name].stationary[1]))
     tolerance = TAIL * 0.49 if name == "square" else 1e-12
     assert total == pytest.approx(variance, abs=tolerance, rel=1e-12)
 
