@@ -149,7 +149,8 @@ def test_summed_gradients_are_averaged_ones_with_a_larger_step():
 
 
 def test_a_repeated_recording_has_no_sampling_noise():
-    rows = np.random.default_rng(0).normal(size=(60, 2))
-    setting = rx.Setting(rx.Recorded.of(rows, repeat=True), rx.heavy_ball(0.05, 0.9), batch=3)
+    # As many rows, added up, as in tests/test_single.py: they share their programs.
+    rows = rx.Recorded.of(np.random.default_rng(0).normal(size=(24, 2)), repeat=True)
+    setting = rx.Setting(rows, rx.heavy_ball(0.02, 0.9), batch=2, reduction="sum")
     exact = rx.rates(setting, {"momentum": [0.9]}, "map")[0]
     assert rate(setting) == pytest.approx(exact, abs=1e-10)

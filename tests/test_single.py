@@ -49,7 +49,8 @@ def test_both_ways_agree(name):
 
 def test_a_verdict_of_other_numbers_compiles_nothing(caplog):
     def judge(period, lr, momentum):
-        rx.verdict(rx.Setting(rx.Sinusoid(period=period), rx.heavy_ball(lr, momentum)))
+        setting = rx.Setting(rx.Sinusoid(period=period), rx.heavy_ball(lr, momentum))
+        rx.verdict(setting, paths=8)  # as many as in tests/test_cli.py, whose programs these are
 
     judge(20.0, 0.01, 0.9)
     with jax.log_compiles():
