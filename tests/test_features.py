@@ -1,6 +1,5 @@
 """Exact moments of features against quadrature, known Gaussian moments and plain sampling."""
 
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -61,11 +60,6 @@ def both_moments(features, law, matrix):
 @jax.jit
 def quadrature(features, law, matrix):
     return Features.second(features, law), Features.fourth(features, law)(matrix)
-
-
-@partial(jax.jit, static_argnums=3)
-def sample(features, law, key, batch):
-    return features.sample(key, law, batch)
 
 
 @jax.jit
@@ -206,9 +200,11 @@ def test_a_large_batch_has_the_law_of_inputs_drawn_one_by_one():
 
 @pytest.mark.parametrize(("components", "batch"), [(1, 64), (3, 200)])
 def test_small_batches_and_mixtures_are_drawn_one_by_one(components, batch):
-    law, key = make_law(2, components), jax.random.key(1)
-    found = sample(rx.Linear(), law, key, batch)
-    inputs = np.asarray(jax.jit(lambda law, key: law.sample(key, (batch,)))(law, key))
+    @jax.jit
+    def drawn(law, key):
+        return rx.Linear().sample(key, law, batch), law.sample(key, (batch,))
+
+    found, inputs = map(np.asarray, drawn(make_law(2, components), jax.random.key(1)))
     phi = np.concatenate([inputs, np.ones((batch, 1))], axis=1)
     np.testing.assert_allclose(found, phi.T @ phi / batch, rtol=1e-12)
 
