@@ -91,7 +91,7 @@ def order(
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> found = order(rng.normal(size=(12, 1)), lr=0.02, momentum=0.95, repeats=True)
+    >>> found = order(rng.normal(size=(6, 1)), lr=0.02, momentum=0.95, repeats=True)
     >>> found.rate > 0, found.confirmed, found.lower <= found.upper
     (True, True, True)
     """

@@ -146,11 +146,11 @@ def level(problem: Problem) -> Level:
 
     Examples
     --------
-    >>> from resonax import Problem, Switching, adam
-    >>> stream = Switching(period=20, amplitude=1.0, variance=0.1, dim=5)
-    >>> found = level(Problem(stream, adam(lr=0.01, beta1=0.95), noise=0.1))
-    >>> print(f"{found.distance:.3f} {found.over_iid:.2f}")
-    0.169 1.80
+    >>> from resonax import Linear, Problem, Recorded, adam
+    >>> rows = Recorded.of([[1.0], [-1.0]], repeat=True)  # an order that changes nothing
+    >>> found = level(Problem(rows, adam(lr=0.05), Linear(bias=False), noise=0.3))
+    >>> print(f"{found.distance:.4f} {found.over_iid:.2f}")
+    0.0925 1.00
     """
     form = check_adaptive(problem)
     values, cycle = _cells(problem, form)
