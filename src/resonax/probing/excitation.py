@@ -179,7 +179,8 @@ def measure_gains(
     lines = lines_for(length)
     signals = np.stack([multisine(lines, length, rng) for _ in range(realisations)], axis=1)
     pair = np.append(np.arange(realisations), 0)  # the last one repeats the first, doubled
-    force = signals[:, np.tile(pair, 2)]
+    both = np.tile(pair, 2)
+    force = signals[:, both]
     size = np.append(np.full(realisations, epsilon), 2 * epsilon)
     force = force * np.concatenate([size, -size])
     copies = fleet.fork(2 * len(pair))
@@ -188,9 +189,14 @@ def measure_gains(
     for period in range(periods + 1):
         found = []
         for start in range(0, length, block):
-            chosen = draw(block)[:, np.tile(pair, 2)]
-            now = force[start : start + block, :, None] * rows.pattern[chosen]
-            seen = copies.advance(rows.inputs[chosen], rows.target[chosen] + now)
+            chosen = draw(block)
+            # What copies share is looked up once, and repeated as a whole.
+            inputs, target, pattern = (
+                np.take(part, chosen, axis=0)[:, both]
+                for part in (rows.inputs, rows.target, rows.pattern)
+            )
+            now = force[start : start + block, :, None] * pattern
+            seen = copies.advance(inputs, target + now)
             found.append(seen[..., PROJECTION])
             advance(block)
         read = np.concatenate(found)

@@ -91,8 +91,7 @@ class Verdict(Result):
         Examples
         --------
         >>> from resonax import Setting, Sinusoid, heavy_ball
-        >>> setting = Setting(Sinusoid(period=22), heavy_ball(0.01, 0.99), batch=20)
-        >>> verdict(setting, paths=16).meaning()
+        >>> verdict(Setting(Sinusoid(period=22), heavy_ball(0.01, 0.99))).meaning()
         'the error of almost every run doubles every ... steps'
         """
         if self.on_these_rows is not None:
@@ -209,8 +208,7 @@ def verdict(
     Examples
     --------
     >>> from resonax import Setting, Sinusoid, heavy_ball
-    >>> setting = Setting(Sinusoid(period=22), heavy_ball(lr=0.01, momentum=0.97), batch=20)
-    >>> found = verdict(setting, paths=16)
+    >>> found = verdict(Setting(Sinusoid(period=22), heavy_ball(lr=0.01, momentum=0.97)))
     >>> found.verdict, round(found.flow.rate, 4), round(found.map.rate, 4)
     ('diverges', 0.0022, 0.002)
     """

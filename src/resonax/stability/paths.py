@@ -282,8 +282,8 @@ def lyapunov(
     Examples
     --------
     >>> from resonax import Setting, Switching, heavy_ball
-    >>> setting = Setting(Switching(period=6, dim=5), heavy_ball(lr=0.01, momentum=0.95))
-    >>> rate, low, high = lyapunov(setting, paths=16)
+    >>> setting = Setting(Switching(period=6, amplitude=0.7, dim=5), heavy_ball(0.01, 0.95))
+    >>> rate, low, high = lyapunov(setting, paths=16, steps=1024)
     >>> bool(0 < low < rate < high)  # every run diverges
     True
     """

@@ -119,7 +119,7 @@ def tongues(
     --------
     >>> from resonax import Setting, Sinusoid, heavy_ball
     >>> setting = Setting(Sinusoid(period=22), heavy_ball(lr=0.01, momentum=0.999), batch=20)
-    >>> [round(tongue.peak) for tongue in tongues(setting, 10, 60)]
+    >>> [round(tongue.peak) for tongue in tongues(setting, 15, 60)]
     [22, 45]
     """
     check_problem(setting, Setting)
