@@ -38,7 +38,7 @@ def train(model, guard, rows):
 
 
 # Both act within so few steps: `tangent` where all are followed, with two momenta to compare.
-QUICKLY = {"tangent": {"budget": math.inf, "candidates": [0.8]}, "replay": {}}
+QUICKLY = {"tangent": {"budget": math.inf, "candidates": [0.8]}, "replay": {"spacing": 16}}
 
 
 class Doubled(nn.Linear):
@@ -191,7 +191,7 @@ def test_a_run_that_was_never_seen_says_so(instrument):
         line(instrument)[2].__exit__(RuntimeError)
 
 
-@pytest.mark.parametrize(("instrument", "steps"), [("tangent", 110), ("replay", 128)])
+@pytest.mark.parametrize(("instrument", "steps"), [("tangent", 100), ("replay", 80)])
 def test_a_warning_names_the_line_of_the_user(instrument, steps):
     model, _, guard = line(instrument, policy="watch", **QUICKLY[instrument])
     with warnings.catch_warnings(record=True, action="always") as caught:
@@ -200,9 +200,9 @@ def test_a_warning_names_the_line_of_the_user(instrument, steps):
     assert {one.filename for one in caught} == {__file__}
 
 
-@pytest.mark.parametrize(("instrument", "cut"), [("tangent", 110), ("replay", 100)])
+@pytest.mark.parametrize(("instrument", "cut"), [("tangent", 100), ("replay", 80)])
 def test_a_copy_and_a_loaded_guard_go_on_identically(instrument, cut):
-    rows = list(switching(140, 6, seed=3))
+    rows = list(switching(120, 6, seed=3))
     model, optimizer, guard = line(instrument, **QUICKLY[instrument])
     train(model, guard, rows[:cut])
     assert guard.momentum < 0.95
@@ -214,7 +214,7 @@ def test_a_copy_and_a_loaded_guard_go_on_identically(instrument, cut):
     for part, state in zip(resumed, states, strict=True):
         part.load_state_dict(state)
     for one, by in ((model, guard), (twin, copied), (resumed[0], resumed[2])):
-        train(one, by, rows[cut : cut + 30])
+        train(one, by, rows[cut : cut + 20])
     assert torch.equal(model.weight, twin.weight)
     assert torch.equal(model.weight, resumed[0].weight)
     assert str(guard.report()) == str(copied.report()) == str(resumed[2].report())

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import lightning
+import numpy as np
 import pytest
 import pytorch_lightning
 import torch
@@ -25,7 +26,7 @@ import resonax.torch.transformers
 from resonax import ArgumentError
 from resonax.torch import Guard
 from resonax.torch.trainers import guard_of
-from streams import switching
+from streams import followed, switching
 
 pytestmark = pytest.mark.filterwarnings("ignore:the guard (never|followed)")  # of short runs
 mse = torch.nn.functional.mse_loss
@@ -83,7 +84,7 @@ class Skipping(torch.amp.GradScaler):
 
 
 def by_hand(
-    rows, *, epochs=1, parts=1, optimizer=sgd, scaler=None, dtype=torch.float32, **options
+    rows, *, parts=1, optimizer=sgd, scaler=None, dtype=torch.float32, **options
 ) -> GuardedRun:
     """The loop that a trainer should equal."""
     model = fresh()
@@ -91,7 +92,7 @@ def by_hand(
     guard = Guard(model, steps, **options)
     scaler = scaler or torch.amp.GradScaler("cpu", enabled=False)
     half = dtype != torch.float32
-    for index, (x, y) in enumerate(rows * epochs):
+    for index, (x, y) in enumerate(rows):
         with torch.autocast("cpu", dtype, enabled=half, cache_enabled=False):
             loss = mse(model(x), y) / parts
         guard.observe(loss)
@@ -123,13 +124,14 @@ def line(base: Any, optimizer: Any) -> Any:
 
 
 def by_lightning(
-    rows, folder: Path, *, epochs=1, parts=1, optimizer=sgd, guarded=True, resume=None, scaler=None,
+    rows, folder: Path, *, more=0, parts=1, optimizer=sgd, guarded=True, resume=None, scaler=None,
     **options,
 ) -> GuardedRun:  # fmt: skip
     callback = resonax.torch.lightning.GuardCallback(module="net", **(TANGENT | options))
     keeping = ModelCheckpoint(folder / "kept")
     trainer = lightning.Trainer(
-        max_epochs=epochs,
+        max_epochs=2 if more else 1,
+        log_every_n_steps=30,
         accumulate_grad_batches=parts,
         logger=CSVLogger(folder, "", ""),
         callbacks=[keeping, *[callback] * guarded],
@@ -137,7 +139,8 @@ def by_lightning(
         **QUIET,
     )
     module = line(lightning.LightningModule, optimizer)
-    trainer.fit(module, torch.utils.data.DataLoader(rows, batch_size=None), ckpt_path=resume)
+    loader = torch.utils.data.DataLoader(rows[:more] if more else rows, batch_size=None)
+    trainer.fit(module, loader, ckpt_path=resume)
     log = folder / "metrics.csv"
     records = csv.DictReader(log.read_text().splitlines() if log.exists() else [])
     logged = [{name: float(n) for name, n in row.items() if n} for row in records]
@@ -177,13 +180,14 @@ def first(rows):
 
 
 def by_transformers(
-    rows, folder: Path, *, epochs=1, parts=1, optimizer=sgd, guarded=True, resume=None, scaler=None,
+    rows, folder: Path, *, more=0, parts=1, optimizer=sgd, guarded=True, resume=None, scaler=None,
     **options,
 ) -> GuardedRun:  # fmt: skip
     model = Answer()
     settings = arguments(
         folder,
-        num_train_epochs=epochs,
+        num_train_epochs=1,
+        max_steps=len(rows) + more if more else -1,
         gradient_accumulation_steps=parts,
         logging_steps=60,
         save_strategy="epoch",
@@ -215,7 +219,8 @@ def kept_by_hand() -> GuardedRun:
 
 @pytest.fixture(scope="module")
 def epochs_by_hand() -> GuardedRun:
-    return by_hand(ROWS[:100], epochs=2, **KEPT)
+    """An epoch of 100 rows, and the beginning of another one."""
+    return by_hand(ROWS[:100] + ROWS[:30], **KEPT)
 
 
 both = pytest.mark.parametrize("trained", [by_lightning, by_transformers])
@@ -262,12 +267,14 @@ def test_parts_of_a_batch_are_one_batch(trained, tmp_path):
 def test_a_scaler_is_taken_back_and_steps_that_it_skips_do_not_count(trained, dtype, tmp_path):
     options = {"policy": "watch", "budget": math.inf, "candidates": [0.5]}
     draw = torch.Generator().manual_seed(1)
-    rows = [(x, x[:, :1]) for x in torch.randn(116, 8, 5, generator=draw)]
+    rows = [(x, x[:, :1]) for x in torch.randn(48, 8, 5, generator=draw)]
     run = trained(rows, tmp_path, scaler=Skipping("cpu"), **options)
     hand = by_hand(rows, scaler=Skipping("cpu"), dtype=dtype, **options)
-    assert 95 < run.guard.report().step <= 116 - 116 // 7
+    assert 38 < run.guard.report().step <= 48 - 48 // 7
     assert torch.equal(run.weights, hand.weights)
     assert run.guard.report() == hand.guard.report()
+    assert followed(run.guard).all()
+    assert np.array_equal(followed(run.guard), followed(hand.guard))
 
 
 @pytest.mark.filterwarnings("ignore:The dirpath has changed")  # of Lightning's checkpoints
@@ -277,8 +284,8 @@ def test_a_resumed_run_goes_on_identically(trained, tmp_path, epochs_by_hand):
     half = trained(rows, tmp_path / "half", **KEPT)
     assert half.guard.state_dict()["shadows"] is not None
     assert [event.momentum for event in half.guard.report().events] == [0.8]
-    second = trained(rows, tmp_path / "second", epochs=2, resume=half.checkpoint, **KEPT)
-    assert second.guard.report().step == 200
+    second = trained(rows, tmp_path / "second", more=30, resume=half.checkpoint, **KEPT)
+    assert second.guard.report().step == 130
     assert torch.equal(whole.weights, second.weights)
     assert whole.guard.report() == second.guard.report()
     assert second.own == 0.95
@@ -337,7 +344,7 @@ def test_lightning_under_its_older_name(tmp_path):
     assert torch.equal(flat(module), by_hand(ROWS[:40]).weights)
 
 
-def fit(module, callback, rows=ROWS[:100], **options):
+def fit(module, callback, rows=ROWS[:40], **options):
     settings = QUIET | {"logger": False, "enable_checkpointing": False, "max_epochs": 1} | options
     trainer = lightning.Trainer(callbacks=[callback], **settings)
     trainer.fit(module, torch.utils.data.DataLoader(rows, batch_size=None))
@@ -357,8 +364,9 @@ def test_lightning_needs_the_part_that_makes_the_outputs():
     fit(line(lightning.LightningModule, sgd), named)
     assert hessian.guard is not None
     assert named.guard is not None
-    rates = [[row.rate for row in one.guard.report().candidates] for one in (hessian, named)]
-    assert rates[0] == pytest.approx(rates[1], rel=1e-3)  # the same for a linear model
+    found = [followed(one.guard) for one in (hessian, named)]
+    assert found[0].all()
+    assert found[0] == pytest.approx(found[1], rel=1e-3)  # the same for a linear model
 
 
 def test_lightning_with_two_optimizers_is_refused():

@@ -38,14 +38,14 @@ def _alone():
 
 
 def cycles(steps: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Digits, one class after the other: all of them in 40 steps."""
+    """Digits, one class after the other: all of them in 20 steps."""
     rng = np.random.default_rng(3)
     places = [np.flatnonzero(LABELS.numpy() == label) for label in range(10)]
-    rows = (rng.choice(places[step % 40 // 4], 16) for step in range(steps))
+    rows = (rng.choice(places[step % 20 // 2], 16) for step in range(steps))
     return [(IMAGES[chosen], LABELS[chosen]) for chosen in rows]
 
 
-ROWS = cycles(60)
+ROWS = cycles(50)
 
 
 def network(dropout: float = 0.0) -> nn.Module:
@@ -76,7 +76,7 @@ def flat(model: nn.Module) -> torch.Tensor:
 class Settings(NamedTuple):
     """What a trainer does around its steps."""
 
-    rows: int = 60
+    rows: int = 50
     epochs: int = 1
     parts: int = 1
     clip: float = 0.0
@@ -223,7 +223,7 @@ def by_hand() -> tuple[nn.Module, Guard]:
     """A loop of one's own, for two epochs."""
     torch.set_num_threads(1)
     model = network()
-    guard = Guard(model, adam(model), spacing=16)
+    guard = Guard(model, adam(model), spacing=8)
     for x, y in ROWS * 2:
         guard.step(lambda x, y: cross_entropy(model(x), y), x, y)
     return model, guard
@@ -245,15 +245,15 @@ def test_a_trainer_does_what_a_guarded_loop_does_and_goes_on_from_a_checkpoint(
     trained, tmp_path, by_hand
 ):
     """The checkpoint is made after the guard has gone back, and while it mixes rows."""
-    half = trained(tmp_path / "half", spacing=16)
+    half = trained(tmp_path / "half", spacing=8)
     assert half.guard.instrument == "replay"
     assert half.guard.setting.is_mixed
     again = Settings(epochs=2, resume=half.checkpoint)
-    run = trained(tmp_path / "whole", again, spacing=16)
+    run = trained(tmp_path / "whole", again, spacing=8)
     model, guard = by_hand
     assert right(run.net) > 0.8
     assert torch.equal(flat(run.net), flat(model))
-    assert run.guard.report().step == 120
+    assert run.guard.report().step == 100
     assert [one.text for one in run.guard.report().events] == [
         one.text for one in guard.report().events
     ]
@@ -264,12 +264,12 @@ def test_a_trainer_does_what_a_guarded_loop_does_and_goes_on_from_a_checkpoint(
 @pytest.mark.filterwarnings("ignore::resonax.torch.ResonanceWarning")
 def test_a_watched_trainer_is_left_alone_and_a_replay_is_what_it_did(trained, tmp_path):
     """With dropout, parts of a batch, clipping and a schedule."""
-    settings = Settings(rows=40, parts=2, clip=0.5, decays=True, dropout=0.2)
+    settings = Settings(rows=24, parts=2, clip=0.5, decays=True, dropout=0.2)
     plain = trained(tmp_path / "plain", settings._replace(guarded=False))
     apart = []
 
     def replay(guard):
-        if guard.report().step != 19:
+        if guard.report().step != 11:
             return
         inner = guard.driven
         learner, ladder = inner._learner, inner._state.ladder
@@ -285,9 +285,9 @@ def test_a_watched_trainer_is_left_alone_and_a_replay_is_what_it_did(trained, tm
         learner.set_random_state(random)
         learner.optimizer.zero_grad()
 
-    options = {"policy": "watch", "candidates": [0.5], "spacing": 16}
+    options = {"policy": "watch", "candidates": [0.5], "spacing": 8}
     run = trained(tmp_path / "watched", settings._replace(others=(replay,)), **options)
-    assert run.guard.report().step == 20
+    assert run.guard.report().step == 12
     assert run.guard.report().work > 1
     assert torch.equal(flat(run.net), flat(plain.net))
     assert run.own == plain.own
@@ -300,11 +300,11 @@ def test_an_error_in_a_trainer_leaves_the_optimizer_as_it_was(trained, tmp_path)
 
     def broken(guard):
         seen.append(guard)
-        if guard.report().step == 20:
+        if guard.report().step == 10:
             raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        trained(tmp_path, Settings(others=(broken,)), spacing=16)
+        trained(tmp_path, Settings(others=(broken,)), spacing=8)
     assert seen[0].setting.is_mixed
     group = seen[0].optimizer.param_groups[0]
     assert (group["betas"][0], group["lr"]) == (0.9, 0.01)
