@@ -76,21 +76,22 @@ MODELS = {
     "network": (
         lambda: MLPClassifier((16,), solver="sgd", learning_rate_init=0.1, momentum=0.95),
         10,
+        16,
     ),
-    "hinge": (lambda: SGDClassifier(learning_rate="constant", eta0=0.1), 3),
+    "hinge": (lambda: SGDClassifier(learning_rate="constant", eta0=0.1), 3, 8),
 }
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_classes_in_cycles_are_not_unlearnt_by_scikit_learn(name):
-    make, classes = MODELS[name]
+    make, classes, spacing = MODELS[name]
     shown = np.isin(LABELS, range(classes))
     right = {}
     for cycle in (20, 0):
         model = make().set_params(random_state=0)
         plain = copy.deepcopy(model)
-        guard = Guard(model, spacing=16)
-        for x, y in cycles(40 if cycle else 18, cycle, classes):
+        guard = Guard(model, spacing=spacing)
+        for x, y in cycles(40 if cycle else spacing + 2, cycle, classes):
             guard.learn(x, y, classes=range(classes))
             plain.partial_fit(x, y, classes=range(classes))
         right[cycle] = [one.score(IMAGES[shown], LABELS[shown]) for one in (model, plain)]
@@ -142,10 +143,10 @@ def test_watching_changes_nothing_and_global_random_numbers_go_on():
     for guarded in (False, True):
         np.random.seed(0)  # noqa: NPY002
         model = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=0.5)
-        guard = Guard(model, "watch", spacing=16)
+        guard = Guard(model, "watch", spacing=8)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ResonanceWarning)
-            for x, y in cycles(20, 20, classes=3):
+            for x, y in cycles(12, 20, classes=3):
                 learn = guard.learn if guarded else model.partial_fit
                 learn(x, y, classes=range(3))
         ends.append((model.coef_.copy(), np.random.random()))  # noqa: NPY002

@@ -66,9 +66,9 @@ def test_a_guard_that_does_nothing_changes_no_bit(name):
         model = small_network()
         optimizer = OPTIMIZERS[name](model.parameters())
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.995)
-        guard = Guard(model, optimizer, policy="watch", spacing=16) if guarded else None
+        guard = Guard(model, optimizer, policy="watch", spacing=8) if guarded else None
         torch.manual_seed(5)
-        for x, y in rows(40):
+        for x, y in rows(20):
             if guard is not None:
                 guard.step(loss_of(model), x, y)
             else:
@@ -162,16 +162,16 @@ def test_what_was_offered_before_is_kept_while_the_run_is_worse():
     torch.manual_seed(0)
     model = nn.Linear(5, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
-    guard = Guard(model, optimizer, "watch", instrument="replay", average=True)
+    guard = Guard(model, optimizer, "watch", instrument="replay", average=True, spacing=16)
 
     def go_on(first: int, last: int, wrong: float) -> None:
         for x, y in list(rows(last))[first:]:
             guard.step(loss_of(model), x, y + wrong)
 
-    go_on(0, 96, wrong=0)
+    go_on(0, 48, wrong=0)
     good = [one.detach().clone() for one in guard.offered().parameters()]
     with pytest.warns(ResonanceWarning):
-        go_on(96, 128, wrong=30)
+        go_on(48, 64, wrong=30)
     weights = [one.detach().clone() for one in model.parameters()]
     kept = guard.offered()
     assert kept is not model
