@@ -369,6 +369,29 @@ def test_lightning_needs_the_part_that_makes_the_outputs():
     assert found[0] == pytest.approx(found[1], rel=1e-3)  # the same for a linear model
 
 
+def test_lightning_shows_the_outputs_of_a_network():
+    """Of them the Gauss-Newton product is made; without them it would be the Hessian."""
+
+    def bent():
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Linear(5, 2), torch.nn.Tanh(), torch.nn.Linear(2, 1))
+
+    def by_steps(curvature):
+        model = bent()
+        guard = Guard(model, sgd(model), **TANGENT, curvature=curvature, **options)
+        for x, y in ROWS[:40]:
+            guard.step(lambda x=x, y=y: mse(model(x), y))
+        return followed(guard)
+
+    options = {"budget": math.inf, "candidates": [0.5]}
+    module = line(lightning.LightningModule, sgd)
+    module.net = bent()
+    callback = resonax.torch.lightning.GuardCallback(module="net", **TANGENT, **options)
+    fit(module, callback)
+    assert followed(callback.guard) == pytest.approx(by_steps("gauss-newton"), rel=1e-3)
+    assert followed(callback.guard) != pytest.approx(by_steps("hessian"), rel=1e-2)
+
+
 def test_lightning_with_two_optimizers_is_refused():
     module = line(lightning.LightningModule, lambda net: [sgd(net), sgd(net)])
     module.automatic_optimization = False

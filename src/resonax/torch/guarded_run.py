@@ -80,9 +80,11 @@ class GuardedRun:
             self._warn_blind(str(error).splitlines()[0])
 
     def discard(self) -> None:
-        """Discard what was observed since the last update."""
+        """Discard what was observed since the last update.
+
+        Not the outputs: Lightning sets gradients to zero between a forward pass and its loss.
+        """
         self.burst.discard()
-        self.outputs.clear()
 
     def before_step(self) -> None:
         """Give the optimizer the momentum of this step."""
