@@ -30,9 +30,11 @@ reproduce-paper: $(VENV)/.base
 # The linters and then the site are made beside the tests, so that no core waits. The site comes last:
 # by then the tests have compiled the modules that it imports. Three copies of the process that
 # collects the tests run them (tests/copies.py), as some wait for processes and for time. Not the
-# script pytest: each process that a test spawns would run it again, and so load pytest.
+# script pytest: each process that a test spawns would run it again, and so load pytest. Tests and
+# site share the programs that they compile, in a folder that begins empty.
 test: $(VENV)/.test
-	$(MAKE) --no-print-directory --jobs 2 test-quick lint-and-docs
+	@shared=$$(mktemp -d) && trap 'rm -rf "$$shared"' EXIT && trap 'exit 130' INT TERM && \
+	RESONAX_TESTS="$$shared" $(MAKE) --no-print-directory --jobs 2 test-quick lint-and-docs
 
 lint-and-docs:
 	$(MAKE) --no-print-directory lint

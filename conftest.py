@@ -41,10 +41,11 @@ collect_ignore_glob = [
 def pytest_configure(config: pytest.Config) -> None:
     """Give this run and the commands that it starts one cache of compiled programs.
 
-    It begins empty, so that nothing depends on what an earlier run compiled.
+    It begins empty, so that nothing depends on what an earlier run compiled. `make test` gives a
+    folder, which the site uses as well.
     """
     gc.disable()  # until all is imported
-    home = Path(tempfile.mkdtemp(prefix="resonax-tests-"))
+    home = Path(os.environ.pop("RESONAX_TESTS", "") or tempfile.mkdtemp(prefix="resonax-tests-"))
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
     os.environ |= {
         "XDG_CACHE_HOME": str(home),

@@ -14,8 +14,11 @@ from sphinx.errors import PycodeError
 from sphinx.pycode import ModuleAnalyzer
 
 from resonax.executors.garbage import collect_rarely
+from resonax.programs import keep_programs
 
 os.environ.setdefault("XLA_FLAGS", quick_compilation())
+if folder := os.environ.get("RESONAX_TESTS"):  # of the tests beside it, as in their conftest.py
+    keep_programs(Path(folder) / "resonax" / "programs", print)
 collect_rarely()  # the trees of all pages stay until the end
 
 project = "resonax"
