@@ -23,6 +23,8 @@ from typing import Any
 
 import pytest
 
+_OVER = True  # what a copy says of a test that is over
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--copies", type=int, default=0, help="run tests in this many processes")
@@ -108,14 +110,20 @@ def _run_files(session: pytest.Session, files: list[list[pytest.Item]], parent: 
 
 @dataclass(eq=False)  # pytest keeps plugins in sets
 class Forward:
-    """In a copy: sends reports to the parent."""
+    """In a copy: sends reports to the parent, and of what comes after a test that it is over.
+
+    That something before or after a test went well need not be told: two reports of three.
+    """
 
     config: pytest.Config
     parent: Connection
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        hook = self.config.hook
-        self.parent.send(hook.pytest_report_to_serializable(config=self.config, report=report))
+        if report.when == "call" or not report.passed:
+            hook = self.config.hook
+            self.parent.send(hook.pytest_report_to_serializable(config=self.config, report=report))
+        if report.when == "teardown":
+            self.parent.send(_OVER)
 
 
 def _collect_reports(
@@ -138,13 +146,13 @@ def _collect_reports(
             if message is None:
                 number, copy.left = next(files, (None, []))
                 pipe.send(number)
+            elif message == _OVER:
+                copy.left = copy.left[1:]
             elif isinstance(message, str):
                 copy.end = message
             else:
                 report = hook.pytest_report_from_serializable(config=session.config, data=message)
                 hook.pytest_runtest_logreport(report=report)
-                if report.when == "teardown":
-                    copy.left = copy.left[1:]
             if session.shouldfail:
                 raise session.Failed(session.shouldfail)
             if session.shouldstop:

@@ -10,6 +10,15 @@ FILES = {
     "test_wrong.py": "def test_wrong(): print('a word'); assert 1 == 2\ndef test_after(): pass",
     "test_ends.py": "import os\ndef test_a(): pass\ndef test_ends(): os._exit(0)\ndef test_x(): 0",
     "test_later.py": "def test_later(): pass",
+    "test_around.py": """
+import pytest
+@pytest.fixture
+def before(): raise ValueError
+@pytest.fixture
+def after(): yield; raise ValueError
+def test_before(before): pass
+def test_after(after): pass
+""",
 }
 
 
@@ -30,7 +39,8 @@ def test_every_test_is_reported_once(tmp_path):
         (tmp_path / name).write_text(text)
     status, said = run(tmp_path)
     assert status == 1
-    assert "3 failed, 8 passed" in said  # wrong, ends, and what should have come after it
+    # wrong, ends, and what should have come after it; and of the last file what is around a test
+    assert "3 failed, 9 passed, 2 errors" in said
     assert "a word" in said
     assert said.count("the process ended that was to run this test") >= 2
 
