@@ -12,6 +12,7 @@ import pytest
 
 from resonax.checks import StoreError
 from resonax.cli.app import _run
+from resonax.executors import interrupts
 from resonax.results import as_place
 from resonax.sweeps import heartbeat
 from resonax.sweeps.runner import run_experiments
@@ -50,6 +51,19 @@ def test_others_see_what_is_done_and_running_and_lost(monkeypatch, capsys, url):
     (after,) = read_status(out)
     assert (after.done, after.running, after.lost) == (6, (), ())
     assert not heartbeat.read_signs(out)
+
+
+def test_a_command_that_ends_at_once_leaves_no_sign(tmp_path, monkeypatch):
+    monkeypatch.setattr(heartbeat, "_FIRST", 0.01)
+    monkeypatch.setattr(interrupts.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(interrupts.os, "_exit", lambda _: None)
+    out = tmp_path / "out"
+    out.mkdir()
+    with heartbeat.signs_of_life(out, "made-up"):
+        while not heartbeat.read_signs(out):
+            time.sleep(0.005)
+        interrupts.exit_now()  # as it does while a program is compiled, which cannot be stopped
+        assert not list(out.iterdir())
 
 
 def test_the_time_left_follows_the_pace_of_late():

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from resonax.executors.interrupts import clean_up_on_exit
 from resonax.results import Place
 from resonax.results.folder import folder_at
 
@@ -81,15 +82,19 @@ def signs_of_life(out: Place, experiment: str) -> Iterator[Sign]:
                     (out / _FOLDER).mkdir(exist_ok=True)
                 folder_at(out).write({f"{_FOLDER}/{name}": json.dumps(asdict(sign)).encode()})
 
-    thread = threading.Thread(target=write, daemon=True)
-    thread.start()
-    try:
-        yield sign
-    finally:
+    def end() -> None:
         ended.set()
         thread.join(_PATIENCE)  # it may be writing to a disk that does not answer
         if sign.beat:
             _remove(out, name)
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    try:
+        with clean_up_on_exit(end):
+            yield sign
+    finally:
+        end()
 
 
 def read_signs(out: Place) -> dict[str, Sign]:
