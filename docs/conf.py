@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from importlib.metadata import version as installed
@@ -19,6 +20,7 @@ from resonax.programs import keep_programs
 os.environ.setdefault("XLA_FLAGS", quick_compilation())
 if folder := os.environ.get("RESONAX_TESTS"):  # of the tests beside it, as in their conftest.py
     keep_programs(Path(folder) / "resonax" / "programs", print)
+logging.getLogger("jax").setLevel(logging.WARNING)  # a library of the theme shows what all log
 collect_rarely()  # the trees of all pages stay until the end
 
 project = "resonax"

@@ -146,6 +146,7 @@ def test_foreign_words_are_escaped_in_notebooks_and_figures():
     assert "\u202e" not in "".join(map(str, drawn(report.plot())))
 
 
+ROWS = np.arange(12.0).reshape(6, 2)
 ERRORS = ("ArgumentError", "DataError", "StoreError", "Interrupted")
 
 
@@ -164,6 +165,15 @@ def test_errors_are_a_family():
     ("kind", "action"),
     [
         ("ArgumentError", lambda _: rx.heavy_ball(lr=-1, momentum=0.5)),
+        ("ArgumentError", lambda _: rx.adam(-1)),
+        ("ArgumentError", lambda _: rx.adamw(0.1, weight_decay=float("nan"))),
+        ("ArgumentError", lambda _: rx.amsgrad(0.1, beta1=1)),
+        ("ArgumentError", lambda _: rx.rmsprop(0.1, beta2="0.9")),
+        ("ArgumentError", lambda _: rx.Training(rx.Iid(), rx.heavy_ball(0.1, 0.5), "linear")),
+        ("ArgumentError", lambda _: rx.shuffled("sinusoid")),
+        ("ArgumentError", lambda _: rx.check(ROWS, lr=0.1, momentum=0.5, basis="polynomial")),
+        ("ArgumentError", lambda _: rx.check(ROWS, lr=0.1, momentum=0.5, basis=lambda dim: dim)),
+        ("ArgumentError", lambda _: rx.load(None)),
         ("DataError", lambda folder: rx.check(folder / "no.csv", lr=0.1, momentum=0.5)),
         ("StoreError", lambda folder: rx.open_store(folder / "no.zarr")),
     ],

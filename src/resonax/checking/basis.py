@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from resonax.checks import ArgumentError
+from resonax.checks import ArgumentError, shorten
 from resonax.learners import Features, Linear
 from resonax.recordings.recording import Recording
 
@@ -22,7 +22,11 @@ def choose_basis(
         basis = Linear(bias)
     elif not bias:
         raise ArgumentError("bias belongs to the linear model: leave it as it is with a basis")
-    elif not isinstance(basis, Features):
+    elif not isinstance(basis, Features) and callable(basis):
         basis = basis(recording.inputs.shape[1])
+    if not isinstance(basis, Features):
+        raise ArgumentError(
+            f"basis must be features like Polynomial(2), or make them, got {shorten(basis)}"
+        )
     has_bias = isinstance(basis, Linear) and basis.bias
     return basis, intercept_lr if has_bias else None

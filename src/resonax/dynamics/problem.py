@@ -50,6 +50,10 @@ class Problem(Varied):
                 f"process must be a Process like Sinusoid(period=22), got {shorten(self.process)}"
             )
         check_optimizer(self.optimizer)
+        if not isinstance(self.model, Features | Network):
+            raise ArgumentError(
+                f"model must be features like Linear() or a Network, got {shorten(self.model)}"
+            )
         for name in super().axes:
             check_range(name, getattr(self, name))
         if isinstance(self.batch, float) and self.batch != int(self.batch):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from jax.typing import ArrayLike
 
-from resonax.checks import ArgumentError, shorten
+from resonax.checks import ArgumentError, check_range, shorten
 from resonax.registry import Kind
 from resonax.values import Varied, static, value
 
@@ -117,11 +117,17 @@ def _in_optax(numbers: Mapping[str, Any]) -> dict[str, Any]:
     return {_OPTAX.get(name, name): number for name, number in numbers.items()}
 
 
+def _checked(make: Callable[..., Any], **numbers: float) -> Transform:
+    for name, number in numbers.items():
+        check_range(name, number)
+    return Transform.of(make, numbers)
+
+
 def adam(lr: float, beta1: float = 0.9, beta2: float = 0.999) -> Transform:
     """Return Adam as optax has it."""
     import optax
 
-    return Transform.of(optax.adam, {"lr": lr, "beta1": beta1, "beta2": beta2})
+    return _checked(optax.adam, lr=lr, beta1=beta1, beta2=beta2)
 
 
 def adamw(
@@ -130,22 +136,22 @@ def adamw(
     """Return AdamW, whose weight decay does not pass through the gradient, as optax has it."""
     import optax
 
-    numbers = {"lr": lr, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay}
-    return Transform.of(optax.adamw, numbers)
+    return _checked(optax.adamw, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
 
 
 def amsgrad(lr: float, beta1: float = 0.9, beta2: float = 0.999) -> Transform:
     """Return AMSGrad, which divides by the largest mean square so far, as optax has it."""
     import optax
 
-    return Transform.of(optax.amsgrad, {"lr": lr, "beta1": beta1, "beta2": beta2})
+    return _checked(optax.amsgrad, lr=lr, beta1=beta1, beta2=beta2)
 
 
 def rmsprop(lr: float, beta2: float = 0.99, momentum: float = 0.0) -> Transform:
     """Return RMSprop as optax has it, with torch's default for the share that a mean keeps."""
     import optax
 
-    return Transform({"learning_rate": lr, "decay": beta2, "momentum": momentum}, optax.rmsprop)
+    check_range("beta2", beta2)  # by the name that it has here
+    return _checked(optax.rmsprop, lr=lr, decay=beta2, momentum=momentum)
 
 
 def make_optimizer(kind: Kind, numbers: Mapping[str, Any]) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from resonax.checks import ArgumentError
+from resonax.checks import ArgumentError, shorten
 from resonax.moments import Moments
 from resonax.processes.base import (
     Process,
@@ -218,6 +218,8 @@ def shuffled(process: Process) -> Iid:
 
     This is what the paper's sweeps mean by a period or a frequency of 0.
     """
+    if not isinstance(process, Process):
+        raise ArgumentError(f"a Process like Sinusoid(period=22) is needed, got {shorten(process)}")
     return _shuffled(process)
 
 

@@ -24,8 +24,10 @@ def as_place(where: str | Place) -> Place:
     >>> str(as_place("memory://runs/") / "results" / "mine.zarr")
     'memory://runs/results/mine.zarr'
     """
-    if not isinstance(where, str):
+    if isinstance(where, Path | Remote):
         return where
+    if not isinstance(where, str):
+        raise ArgumentError(f"a path or a URL is needed, got {shorten(where)}")
     found = _URL.fullmatch(where)
     if found is None:
         return Path(where)
