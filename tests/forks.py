@@ -7,13 +7,15 @@ before the first test, when there were no threads.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import socket
+import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
@@ -83,6 +85,69 @@ def _answer(pipe: Connection) -> NoReturn:
         answer = False, traceback.format_exc()
     pipe.send(answer)
     os._exit(0)
+
+
+def run_command(
+    arguments: Sequence[str],
+    prepare: Callable[[], None] | None = None,
+    closed: Sequence[int] = (),
+    encoding: str = "utf-8",
+) -> tuple[int, str, str]:
+    """Run the command in a process of its own: its status, output and errors.
+
+    To be called in a fork. All that it lacks of a command that a shell starts is the loading of
+    what the tests have loaded: some tests start one of those.
+
+    Parameters
+    ----------
+    arguments
+        The words after `resonax`.
+    prepare
+        Called in the process before the command.
+    closed
+        Which of input, output and errors are closed.
+    encoding
+        Of output and errors.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        process = os.fork()
+        if not process:
+            for number, file in ((1, out), (2, errors)):
+                os.dup2(file.fileno(), number)
+            try:
+                _become_command(arguments, prepare, closed, encoding)
+            except BaseException:  # as Python does
+                traceback.print_exc()
+                sys.stderr.flush()
+            finally:
+                os._exit(1)
+        status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        for file in (out, errors):
+            file.seek(0)
+        return status, out.read().decode(), errors.read().decode()
+
+
+def _become_command(
+    arguments: Sequence[str],
+    prepare: Callable[[], None] | None,
+    closed: Sequence[int],
+    encoding: str,
+) -> NoReturn:
+    from resonax.cli.start import main  # not above: jax reads its settings after this file
+
+    # As Python has them at its start.
+    sys.stdin = os.fdopen(0)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding=encoding) for number in (1, 2))
+    for name in (("stdin", "stdout", "stderr")[number] for number in closed):
+        getattr(sys, name).close()
+        setattr(sys, name, None)
+    atexit._clear()  # what the tests have to tidy up
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = ["resonax", *arguments]
+    if prepare is not None:
+        prepare()
+    main()
+    raise AssertionError("the command did not end the process")
 
 
 def write_errors(name: str) -> None:

@@ -248,19 +248,6 @@ def test_stability_reads_a_file_as_check_does(way, tmp_path):
         assert notes == read.notes
 
 
-def test_a_missing_file_is_told_before_jax_is_loaded():
-    code = (
-        "import sys; from resonax.cli.app import _run; "
-        "told = _run(['check', 'nowhere.csv', '--lr', '0.01', '--momentum', '0.9']); "
-        "told += _run(['check', 'nowhere.csv', '--lr', '0.01', '--momentum', '2']); "
-        "print(told, [name for name in ('jax', 'pandas', 'xarray') if name in sys.modules])"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "there is no file nowhere.csv" in run.stdout
-    assert "momentum must be at least 0 and below 1" in run.stdout
-    assert run.stdout.endswith("[]\n")
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

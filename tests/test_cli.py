@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import json
 import math
 import os
@@ -11,14 +12,15 @@ import shlex
 import signal
 import subprocess
 import sys
-import textwrap
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import resonax
-from signals import HEAR_INTERRUPTS
+import resonax.cli.app
+from forks import run_command
 
 STREAM = "stability sinusoid --period 22 "
 SINUSOID = STREAM + "--lr 0.01 --momentum 0.9 "
@@ -643,22 +645,25 @@ def test_stores_that_are_spoiled_are_named(cli, tmp_path, monkeypatch):
 
 
 def test_help_is_there_before_the_heavy_libraries(tmp_path):
+    """Neither the package nor the start of the command line loads one."""
     code = (
-        "import sys\n"
+        "import sys, resonax\n"
         "from resonax.cli.app import main\n"
+        "heavy = {'jax', 'numpy', 'xarray', 'matplotlib', 'scipy', 'diffrax'}\n"
+        "loaded = [sorted(heavy & set(sys.modules))]\n"
         "sys.argv = ['resonax', '--help']\n"
         "status = 0\n"
         "try:\n"
         "    main()\n"
         "except SystemExit as stop:\n"
         "    status = stop.code or 0\n"
-        "heavy = {'jax', 'xarray', 'matplotlib', 'scipy', 'diffrax'} & set(sys.modules)\n"
-        "print('status', status, 'loaded', sorted(heavy))\n"
+        "loaded.append(sorted(heavy & set(sys.modules)))\n"
+        "print('status', status, 'loaded', loaded)\n"
     )
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert found.stdout.endswith("status 0 loaded []\n")
+    assert found.stdout.endswith("status 0 loaded [[], []]\n")
     for command in ("stability", "map", "reproduce", "sweep"):
         assert command in found.stdout
 
@@ -693,53 +698,77 @@ def test_a_map_from_end_to_end(tmp_path):
         "stabilty",
     ],
 )
-def test_a_mistake_from_end_to_end(tmp_path, line):
-    found = resonax_process(*line.split(), folder=tmp_path, COLUMNS="40")
-    assert (found.returncode, found.stdout) == (2, "")
-    assert sentence(found.stderr)
+def test_a_mistake_from_end_to_end(tmp_path, monkeypatch, fork, line):
+    monkeypatch.setenv("COLUMNS", "40")
+    status, out, errors = fork(run_command, line.split())()
+    assert (status, out) == (2, "")
+    assert sentence(errors)
     assert not list(tmp_path.iterdir())
 
 
-def test_an_interrupt_from_end_to_end(tmp_path):
-    # The signal comes from inside the computation, so that no clock decides.
-    code = HEAR_INTERRUPTS + (
-        "import os, signal, sys\n"
-        "import resonax.stability\n"
-        "def stability_map(*args, **kwargs):\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "resonax.stability.stability_map = stability_map\n"
-        "from resonax.cli.app import main\n"
-        "sys.argv = ['resonax', *sys.argv[1:]]\n"
-        "main()\n"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code, *shlex.split(SMALL_MAP + "--out map.nc")],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert found.returncode == 128 + signal.SIGINT
-    assert "interrupted" in sentence(found.stderr)
+def interrupt_map() -> None:
+    """Let the signal come from inside the computation, so that no clock decides."""
+    import resonax.stability
+
+    def stability_map(*args, **kwargs):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    resonax.stability.stability_map = stability_map
+
+
+def test_an_interrupt_from_end_to_end(tmp_path, fork):
+    line = shlex.split(SMALL_MAP + "--out map.nc")
+    status, _, errors = fork(run_command, line, interrupt_map)()
+    assert status == 128 + signal.SIGINT
+    assert "interrupted" in sentence(errors)
     assert not list(tmp_path.iterdir())
+
+
+def load_losing() -> None:
+    importlib.import_module("losing")
+
+
+def call_losing() -> None:
+    class Lost:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)
+
+    Lost()
+    time.sleep(60)
+
+
+def raise_another() -> None:
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        raise ImportError("an error while initializing the extension") from None
 
 
 LOSING = {
-    "in the start of a module": "import losing\n",
-    "in a callback": "import lost\n",
-    "where it becomes another error": (
-        "try:\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "    time.sleep(60)\n"
-        "except KeyboardInterrupt:\n"
-        "    raise ImportError('an error while initializing the extension') from None\n"
-    ),
+    "in the start of a module": load_losing,
+    "in a callback": call_losing,
+    "where it becomes another error": raise_another,
 }
 
 
+def lose_interrupts(case: str) -> tuple[int, str, str]:
+    """Run a command that loses its interrupts, in a fork."""
+
+    def app(*args, **kwargs):
+        LOSING[case]()
+        print("went on")
+
+    def prepare() -> None:
+        resonax.cli.app._commands = lambda: app
+        sys.path.insert(0, "")
+
+    return run_command(["reproduce"], prepare)
+
+
 @pytest.mark.parametrize("case", LOSING)
-def test_an_interrupt_that_a_library_loses_ends_the_command(tmp_path, case):
+def test_an_interrupt_that_a_library_loses_ends_the_command(tmp_path, fork, case):
     (tmp_path / "losing.py").write_text(
         "import os, signal, time\n"
         "try:\n"
@@ -750,41 +779,22 @@ def test_an_interrupt_that_a_library_loses_ends_the_command(tmp_path, case):
         "    pass\n"
         "print('went on')\n"
     )
-    (tmp_path / "lost.py").write_text(
-        "import os, signal, time\n"
-        "class Lost:\n"
-        "    def __del__(self):\n"
-        "        os.kill(os.getpid(), signal.SIGINT)\n"
-        "        time.sleep(60)\n"
-        "def run():\n"
-        "    Lost()\n"
-        "    time.sleep(60)\n"
-        "    print('went on')\n"
-    )
-    body = LOSING[case] + ("lost.run()\n" if "lost" in LOSING[case] else "")
-    code = HEAR_INTERRUPTS + (
-        "import os, signal, sys, time\n"
-        "import resonax.cli.app, resonax.cli.start\n"
-        f"def app(*args, **kwargs):\n{textwrap.indent(body, '    ')}"
-        "    print('went on')\n"
-        "resonax.cli.app._commands = lambda: app\n"
-        "resonax.cli.start.main()\n"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code, "reproduce"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert (found.returncode, found.stdout) == (128 + signal.SIGINT, "")
-    assert "interrupted" in sentence(found.stderr)
+    status, out, errors = fork(lose_interrupts, case)()
+    assert (status, out) == (128 + signal.SIGINT, "")
+    assert "interrupted" in sentence(errors)
 
 
-@pytest.mark.parametrize("closed", ["2>&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"])
-def test_streams_that_are_closed_are_no_trouble(tmp_path, closed):
-    command = f'exec "$0" -m resonax stability sinusoid --swing wide {closed}'
+MISTAKE = ["stability", "sinusoid", "--swing", "wide"]
+
+
+@pytest.mark.parametrize("closed", [[2], [1, 2], [0, 1, 2]])
+def test_streams_that_are_closed_are_no_trouble(tmp_path, fork, closed):
+    assert fork(run_command, MISTAKE, None, closed)() == (2, "", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_streams_that_a_shell_closes_are_no_trouble(tmp_path):
+    command = f'exec "$0" -m resonax {shlex.join(MISTAKE)} 0<&- 1>&- 2>&-'
     found = subprocess.run(
         ["sh", "-c", command, sys.executable], cwd=tmp_path, capture_output=True, check=False
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 from rich.console import Console
 
+from forks import run_command
 from resonax.cli.app import app
 from resonax.cli.show import show_line
 
@@ -35,22 +36,21 @@ SLIPS = {
     "map sinusoid --lr 1 --momentum 0.9:1.2:5 --period 9:20:3 --plot m.png": "--momentum must be",
     "map sinusoid --lr 1 --momentum 0:0.9:5 --period 9:20:3 --plot m.png --criterion x": "unknown",
     "map sinusoid --lr 0.01 --momentum 0:0.9:5 --period 9:20:3 --plot no/m.png": "does not exist",
+    "check none.csv --lr 0.01 --momentum 0.9": "there is no file none.csv",
+    "check none.csv --lr 0.01 --momentum 2": "momentum must be at least 0 and below 1",
 }
-
-
-def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, **environment}
-    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
 
 
 def test_slips_are_told_before_jax_is_loaded():
     code = f"""
 import json, sys
-sys.modules.update(jax=None, jaxlib=None, scipy=None, matplotlib=None)
+names = ("jax", "jaxlib", "scipy", "matplotlib", "pandas", "xarray")
+sys.modules.update(dict.fromkeys(names))
 from resonax.cli.app import _run
 print(json.dumps([_run(line.split()) for line in {list(SLIPS)!r}]))
 """
-    answers = json.loads(run(code).stdout)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    answers = json.loads(done.stdout)
     for (line, words), (status, sentence) in zip(SLIPS.items(), answers, strict=True):
         assert status == 2, line
         assert words in sentence, line
@@ -80,34 +80,24 @@ COMPLETED = {
 }
 
 
-def test_a_shell_completes_options_and_names():
-    code = f"""
-import os, sys
-sys.argv = ["resonax"]
-from resonax.cli.app import main
-for line in {list(COMPLETED)!r}:
-    os.environ |= {{"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}}
-    try:
-        main()
-    except SystemExit:
-        print()
-"""
-    answer = run(code, _RESONAX_COMPLETE="complete_bash")
-    assert answer.stdout.split() == list(COMPLETED.values())
+def test_a_shell_completes_options_and_names(cli, monkeypatch):
+    # The command has the name by which it was called, which is not that of the tests.
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+    monkeypatch.setenv("_RESONAX_COMPLETE", "complete_bash")
+    for line, word in COMPLETED.items():
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+        status, out, errors = cli("")
+        assert (status, out.strip(), errors) == (0, word, "")
 
 
-def test_names_are_text_on_the_terminal_too():
+def test_names_are_text_on_the_terminal_too(fork):
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=200)
     show_line("written: [red]a\x1b[31m\u202eb\udcff[/red].png", console)
     assert stream.getvalue() == "written: [red]a\\x1b[31m\\u202eb\\udcff[/red].png\n"
     line = "stability recorded --lr 0.1 --momentum 0.9 --data"
-    code = f"""
-import sys
-sys.argv = ["resonax", *{line.split()!r}, "[red]\\x1b[31m\\u202e.csv"]
-from resonax.cli.app import main
-main()
-"""
-    found = run(code, PYTHONIOENCODING="ascii")
-    assert found.returncode == 2
-    assert found.stderr.endswith("no file [red]\\x1b[31m\\u202e.csv: check its name and folder\n")
+    words = [*line.split(), "[red]\x1b[31m\u202e.csv"]
+    status, _, errors = fork(run_command, words, None, (), "ascii")()
+    assert status == 2
+    assert errors.endswith("no file [red]\\x1b[31m\\u202e.csv: check its name and folder\n")
