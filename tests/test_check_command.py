@@ -62,10 +62,10 @@ def test_statuses_and_json(folder, capsys):
     assert json.loads(out)["cause"] == "none"
 
 
+@pytest.mark.usefixtures("quick_pictures")
 def test_what_is_printed_and_written(folder, tmp_path, capsys, monkeypatch):
     # The pictures of a page are drawn in the tests of pages.
-    monkeypatch.setattr("resonax.reports.check.plot_panels", lambda _: {})
-    monkeypatch.setattr("resonax.figures.style._DPI", 100)  # half the pixels each way
+    monkeypatch.setattr("resonax.reports.check.plot_panels", lambda *_: {})
     page, picture = tmp_path / "report.html", tmp_path / "check.png"
     kept = tmp_path / "check.json"
     words = ["--target", "y", *RUN, "--html", page, "--plot", picture, "--out", kept]

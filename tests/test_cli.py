@@ -422,6 +422,18 @@ def test_every_process_is_judged_by_name(cli, files, case):
     assert found["lyapunov"]["rate"] < 0
 
 
+def test_numbers_of_a_setting_that_diverges(cli):
+    # tests/test_programs.py has such a command in a process of its own.
+    status, out, errors = cli(STREAM + "--lr 0.01 --momentum 0.99 --json" + QUICK)
+    assert (status, errors) == (0, "")
+    verdict = judged(out)
+    assert verdict["verdict"] == "diverges"
+    assert verdict["mean_square"]["noise_floor"] is None
+    assert verdict["flow"]["rate"] == pytest.approx(0.0121, abs=1e-4)
+    assert verdict["flow"]["radius"] == pytest.approx(math.exp(22 * verdict["flow"]["rate"]))
+    assert verdict["lyapunov"]["low"] > 0
+
+
 def test_the_verdict_in_words(cli):
     status, out, errors = cli(SINUSOID + QUICK)
     assert (status, errors) == (0, "")
@@ -666,18 +678,6 @@ def test_help_is_there_before_the_heavy_libraries(tmp_path):
     assert found.stdout.endswith("status 0 loaded [[], []]\n")
     for command in ("stability", "map", "reproduce", "sweep"):
         assert command in found.stdout
-
-
-def test_json_from_end_to_end(tmp_path):
-    line = "stability sinusoid --period 22 --lr 0.01 --momentum 0.99 --json" + QUICK
-    found = resonax_process(*line.split(), folder=tmp_path)
-    assert (found.returncode, found.stderr) == (0, "")
-    verdict = judged(found.stdout)
-    assert verdict["verdict"] == "diverges"
-    assert verdict["mean_square"]["noise_floor"] is None
-    assert verdict["flow"]["rate"] == pytest.approx(0.0121, abs=1e-4)
-    assert verdict["flow"]["radius"] == pytest.approx(math.exp(22 * verdict["flow"]["rate"]))
-    assert verdict["lyapunov"]["low"] > 0
 
 
 def test_a_map_from_end_to_end(tmp_path):

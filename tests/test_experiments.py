@@ -180,9 +180,12 @@ def test_any_optax_optimizer_sweeps():
     assert (found["log_response"][0, 0] != found["log_response"][0, 1]).any()
 
 
+REPRODUCE = ["reproduce", "problem-setting", "--out", "out"]  # as in docs/reproduce.md
+
+
+@pytest.mark.usefixtures("quick_pictures")
 def test_reproduce_from_end_to_end(tmp_path, caplog):
-    line = ["reproduce", "problem-setting", "--out", "out"]
-    assert _run(line) == (0, "")
+    assert _run(REPRODUCE) == (0, "")
     out = tmp_path / "out"
     before, drawn = tree(out / "results"), tree(out / "figures")
     assert {path.name for path in out.iterdir()} == {
@@ -197,19 +200,20 @@ def test_reproduce_from_end_to_end(tmp_path, caplog):
     damaged = out / "results" / "problem-setting.zarr" / "input" / "c.0.0"
     data = damaged.read_bytes()
     damaged.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    assert _run(line) == (0, "")
+    assert _run(REPRODUCE) == (0, "")
     told = "problem-setting.zarr: 1 of 1 tasks damaged or missing, computed again"
     assert told in caplog.messages[0]
     assert (tree(out / "results"), tree(out / "figures")) == (before, drawn)
     with locked(out):
-        status, words = _run(line)
+        status, words = _run(REPRODUCE)
         assert status == 2
         assert f"out is being written by process {os.getpid()}" in words
-    status, words = _run([*line, "--seed", "1"])
+    status, words = _run([*REPRODUCE, "--seed", "1"])
     assert status == 2
     assert "seed = 0, not 1" in words
 
 
+@pytest.mark.usefixtures("quick_pictures")
 def test_a_sweep_from_end_to_end(tmp_path):
     (tmp_path / "tiny.toml").write_text(TOML.replace("count = 16", "count = 4"))
     assert _run(["sweep", "tiny.toml"]) == (0, "")

@@ -13,6 +13,8 @@ from starlette.testclient import TestClient
 
 import resonax as rx
 from bad_requests import KNOWN, PORT, TOKEN
+from batteries import same
+from resonax.checking.examine import examine
 from resonax.explore import check_worker
 from resonax.explore.app import build_app
 from resonax.explore.check_options import check_code, parse_options
@@ -61,6 +63,19 @@ def test_a_check_is_that_of_the_library_and_of_its_code(tmp_path, monkeypatch, c
     path.write_text(_rows())
     asked = parse_options(OPTIONS)
     sent: list[tuple[str, dict]] = []
+    seen: list[tuple] = []
+
+    def once(series, recording, *, stage=None, tell=None, **numbers):  # the same: examined once
+        given = series, recording, tuple(sorted(numbers.items()))
+        if seen:
+            same(seen[0][0], given)
+        found = (
+            seen[0][1] if seen else examine(series, recording, stage=stage, tell=tell, **numbers)
+        )
+        seen.append((given, found))
+        return found
+
+    monkeypatch.setattr("resonax.checking.check.examine", once)
     monkeypatch.setattr("resonax.reports.check.render_check", lambda *_: "<html>")
     check_worker._check(CheckRequest(path, path.name, asked), lambda *one: sent.append(one))
     kinds = [kind for kind, _ in sent]
@@ -84,6 +99,7 @@ def test_a_check_is_that_of_the_library_and_of_its_code(tmp_path, monkeypatch, c
     status, out, _ = cli(f"{code['command'].removeprefix('resonax ')} --json")
     assert status == int(result["verdict"] == "diverges")
     assert json.loads(out) == result["check"]
+    assert len(seen) == 3
     assert np.shape(result["map"]["rate"]) == (4, 4)
     assert result["rhythm"]["period"] == pytest.approx(24, rel=0.05)
     assert len(result["trajectories"]["steps"]) == len(result["trajectories"]["shuffled"])

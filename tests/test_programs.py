@@ -21,7 +21,7 @@ from resonax.cli.app import main
 from resonax.cli.cache import has_programs, keep_compiled
 from resonax.programs import _without_cache, keep_programs, program
 
-LINE = "stability sinusoid --period 40 --lr 0.01 --momentum 0.95 --paths 8 --steps 160"
+LINE = "stability sinusoid --period 40 --lr 0.01 --momentum 0.95 --paths 8 --steps 160 --json"
 # What takes long to load and is no part of a verdict.
 HEAVY = (
     *("xarray", "pandas", "matplotlib", "optimistix", "diffrax", "optax", "jinja2", "zarr"),
@@ -75,6 +75,8 @@ def test_a_second_process_traces_and_lowers_nothing_and_loads_nothing_large(
     first, events, again = both[:half], json.loads(both[half]), both[half + 1 :]
     assert [name for name in events if "trace" in name or "mlir" in name]
     assert not {name for name in HEAVY if name in json.loads(modules)}
+    (verdict,) = first
+    assert json.loads(verdict)["verdict"] == "converges"
     assert again == first
     before, told = found.stderr.split("damaged\n", 1)
     assert not before

@@ -270,6 +270,7 @@ def test_a_table_is_stored_as_it_was_before_it_was_checked_by_kinds():
 # The command.
 
 
+@pytest.mark.usefixtures("quick_pictures")
 def test_a_refused_file_leaves_no_store_and_the_corrected_one_runs(tmp_path):
     large = {**TINY, "theory": {"criteria": ["mean_square"]}}
     large["process"] = {"kind": "sinusoid", "dim": 2}

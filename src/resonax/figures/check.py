@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any, Protocol
 
 import matplotlib
@@ -63,13 +63,16 @@ def plot_check(check: Checked) -> Figure:
     return figure
 
 
-def plot_panels(check: Checked) -> dict[str, Figure]:
+def plot_panels(check: Checked, names: Container[str] | None = None) -> dict[str, Figure]:
     """Return each picture as a figure of its own: map, training, orders and rhythms.
 
-    There is no training without a target, and less of the rest where no rhythm was looked for.
+    Or those that are named. There is no training without a target, and less of the rest where no
+    rhythm was looked for.
     """
     figures = {}
     for name, (draw, height) in _PANELS.items():
+        if names is not None and name not in names:
+            continue
         if name == "training" and "error" not in check.dataset:
             continue
         short = name == "rhythms" and "without_values" not in check.dataset

@@ -13,6 +13,7 @@ from resonax.labels import versions
 from resonax.passes.answers import factor, pace
 from resonax.passes.intervals import BURST
 from resonax.reports.page import Part, Picture, draw, number, render_page, sentence, write_page
+from resonax.results import check_folder
 
 __all__ = ["render_check", "write_check"]
 
@@ -110,8 +111,9 @@ class _Variant(NamedTuple):
 
 def write_check(check: Check, path: str | Path, command: str = "") -> Path:
     """Write the page of a check, whole or not at all; return its path."""
-    write_page(render_check(check, command), Path(path))
-    return Path(path)
+    path = check_folder(path)  # before anything is drawn
+    write_page(render_check(check, command), path)
+    return path
 
 
 def render_check(check: Check, command: str = "") -> str:
@@ -212,7 +214,7 @@ def _pictures(check: Check, names: tuple[str, ...]) -> list[Picture]:
         "rhythms": "Spectrum of the rows over the period."
         + (f" The rhythm of {period:.3g} steps is marked." if period else ""),
     }
-    drawn = {name: figure for name, figure in plot_panels(check).items() if name in names}
+    drawn = plot_panels(check, names)
     return [draw(key, figure, alts[key], captions[key]) for key, figure in drawn.items()]
 
 
