@@ -26,8 +26,8 @@ def split_curve(panel: xr.Dataset, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def period_rates(panel: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Return the periods of a curve, without shuffled inputs, and the rates, (periods, runs)."""
-    curve = panel.sel(period=panel.period > 0)
-    return curve.period.values, curve.run_rate.transpose("period", "run").values
+    curve = panel.run_rate.sel(period=panel.period > 0)
+    return curve.period.values, curve.transpose("period", "run").values
 
 
 def peaks(panel: xr.Dataset, axis: str, name: str) -> np.ndarray:
@@ -37,4 +37,5 @@ def peaks(panel: xr.Dataset, axis: str, name: str) -> np.ndarray:
 
 def run_areas(panel: xr.Dataset) -> np.ndarray:
     """Return for each run the share of the cells of a map at which it grew."""
-    return (panel.run_rate > 0).mean([dim for dim in panel.run_rate.dims if dim != "run"]).values
+    grew = panel.run_rate.transpose("run", ...).values > 0
+    return grew.reshape(len(grew), -1).mean(axis=1)
