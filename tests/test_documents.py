@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import resonax
+from resonax.stability import maps
 from resonax.sweeps import specification
 from test_experiments import REPRODUCE, SWEEP
 
@@ -50,7 +52,7 @@ ELSEWHERE = {FIRST, shlex.join(["resonax", *REPRODUCE])}  # what other tests run
 
 @pytest.fixture
 def brief(monkeypatch):
-    """Sweeps of the paper whose runs are few and brief; all else is as at the scale smoke."""
+    """Runs and paths that are few and brief; all else is as the command has it."""
     at_smoke = specification._at_smoke
 
     def at_fewer_steps(table: dict[str, Any]) -> dict[str, Any]:
@@ -60,6 +62,7 @@ def brief(monkeypatch):
         return {**small, "axes": axes, "run": SWEEP["run"]}
 
     monkeypatch.setattr(specification, "_at_smoke", at_fewer_steps)
+    monkeypatch.setattr(maps, "lyapunov_rates", partial(maps.lyapunov_rates, paths=8, steps=512))
 
 
 @pytest.mark.parametrize("command", [line for line in commands() if line not in ELSEWHERE])

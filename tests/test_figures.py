@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, QuadMesh
 from matplotlib.colors import to_rgb
 from matplotlib.contour import ContourSet
@@ -26,10 +27,15 @@ def labels(axis) -> list[str]:
     return axis.get_major_formatter().format_ticks(axis.get_majorticklocs())
 
 
+@pytest.fixture(scope="module")
+def axes() -> Axes:
+    """Axes whose limits many tests set."""
+    return new_figure(4, 3).add_subplot()
+
+
 @pytest.mark.parametrize("low", [-300.0, -2.3, -0.02, 0.0, 0.31, 6.7, 250.0, 4000.0])
 @pytest.mark.parametrize("span", [0.04, 0.3, 0.9, 1.5, 3.0, 8.0, 45.0, 900.0])
-def test_ticks_are_few_distinct_and_inside(low, span):
-    axes = new_figure(4, 3).add_subplot()
+def test_ticks_are_few_distinct_and_inside(axes, low, span):
     axes.set_ylim(low, low + span)
     exponent_axis(axes.yaxis)
     places, words = axes.yaxis.get_majorticklocs(), labels(axes.yaxis)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import functools
 import hashlib
 import json
 import os
@@ -45,6 +46,7 @@ ATTRIBUTES = {"seed": 3, "title": {"short": "x", "long": "y"}}
 VERSIONS = {"numpy": "2", "jax": "1"}
 
 
+@functools.cache
 def everything() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     shapes = {name: [len(COORDS[dim]) for dim in VARIABLES[name].dims] for name in VARIABLES}

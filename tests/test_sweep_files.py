@@ -295,6 +295,7 @@ def test_theory_that_cannot_be_computed_is_missing_and_said(caplog):
     assert "4 of 4 cells have no flow rate, as the flow is too stiff" in caplog.messages[0]
 
 
+@pytest.mark.usefixtures("few_pixels")
 def test_a_large_sweep_needs_a_yes(monkeypatch, capsys):
     names = [{"name": r"$\frac{$"}, {"name": "[red]$_$"}]  # drawn as they are, not as mathematics
     table = {**TINY, "title": r"$\frac{$ & [red]", "panels": names}
