@@ -67,7 +67,9 @@ def test_the_server_says_where_it_is_answers_and_ends(tmp_path, fork):
     home.mkdir()
     # docs/explore-api.md has one that a shell starts.
     ended = fork(run_command, ["explore", "--no-browser", "--port", "0"], serve_here)
-    while not (said.exists() and said.read_text().endswith("\n")):
+    for _ in range(3000):
+        if said.exists() and said.read_text().endswith("\n"):
+            break
         time.sleep(0.02)
     try:
         address = urlsplit(said.read_text().strip())
