@@ -67,7 +67,7 @@ def check(recording: Recording, values: np.ndarray = VALUES) -> None:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (delimited, sources):
-        monkeypatch.setattr(module, "PIECE", 5 * 7)  # 7 rows, which do not divide the 57
+        monkeypatch.setattr(module, "PIECE", 5 * 20)  # 20 rows, which do not divide the 57
 
 
 FILES = ["a.csv", "a.tsv", "a.csv.gz", "a.TSV.GZ", "a.parquet", "a.npy", "a.npz"]
@@ -464,11 +464,11 @@ def test_places(tmp_path: Path) -> None:
 
 def test_missing_values_are_counted(tmp_path: Path, small_pieces: None) -> None:
     frame = FRAME.assign(trace=FRAME["trace"].mask(FRAME.index % 4 == 2))
-    frame.loc[[11, 50], "pressure"] = np.nan
+    frame.loc[[21, 50], "pressure"] = np.nan  # first in the second piece
     frame.loc[3, "y"] = np.inf
     match = (
         r"^missing values in columns 'trace' \(rows 3, 7, 11 and 11 more\), "
-        r"'pressure' \(rows 12, 51\): fill them, or leave these rows out with `drop_missing`$"
+        r"'pressure' \(rows 22, 51\): fill them, or leave these rows out with `drop_missing`$"
     )
     for source in (frame, write(frame, tmp_path / "a.csv"), write(frame, tmp_path / "a.parquet")):
         with pytest.raises(DataError, match=match):
