@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import weakref
+from collections import deque
 
 import pytest
 import torch
@@ -22,16 +23,24 @@ def made(copies: Copies, number: int) -> list[torch.Tensor]:
 
 
 def addresses(copies: Copies, count: int) -> set[int]:
-    """Return where ``count`` more copies lie, of which the last are held."""
-    held, found = [], set()
+    """Return where ``count`` more copies lie, of which the last are held.
+
+    Each is looked at when it is let go: what has been filled again meanwhile stays wrong.
+    """
+    held, found = deque(), set()
     for number in range(count):
-        held = [*held, made(copies, number)][-SPAN:]
-        found.add(held[-1][0].data_ptr())
-        for place, (x, y) in enumerate(held):
-            expected = number + 1 - len(held) + place
-            assert (x == expected).all()
-            assert y.tolist() == [expected, expected + 1, expected + 2]
+        held.append((number, *made(copies, number)))
+        found.add(held[-1][1].data_ptr())
+        if len(held) > SPAN:
+            assert_is_copy(*held.popleft())
+    for one in held:
+        assert_is_copy(*one)
     return found
+
+
+def assert_is_copy(number: int, x: torch.Tensor, y: torch.Tensor) -> None:
+    assert (x == number).all()
+    assert y.tolist() == [number, number + 1, number + 2]
 
 
 def test_memory_is_filled_again_and_copies_that_are_held_stay_as_they_are():
