@@ -66,6 +66,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)  # tracing makes many objects, and few of them in cycles
+    if torch := sys.modules.get("torch"):  # oneDNN takes longer to begin than to multiply so little
+        torch.backends.mkldnn.set_flags(False)
 
 
 @pytest.fixture(autouse=True)
