@@ -96,11 +96,13 @@ def cycles(steps: int, cycle: int, seed: int):
         yield IMAGES[chosen], LABELS[chosen]
 
 
-def classifier(seed: int) -> nn.Module:
-    torch.manual_seed(seed)
-    return nn.Sequential(
-        nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)
-    )
+def classifier(*widths: int) -> nn.Module:
+    torch.manual_seed(1)
+    sizes = (64, *widths)
+    hidden = [
+        part for size in zip(sizes, widths, strict=False) for part in (nn.Linear(*size), nn.ReLU())
+    ]
+    return nn.Sequential(*hidden, nn.Linear(sizes[-1], 10))
 
 
 def right(model: nn.Module) -> float:
@@ -108,11 +110,13 @@ def right(model: nn.Module) -> float:
         return float((model(IMAGES).argmax(1) == LABELS).float().mean())
 
 
-@pytest.mark.parametrize(("name", "steps"), [("sgd", 100), ("adam", 60)])
-def test_a_network_on_classes_in_cycles_is_saved(name, steps, caplog):
+@pytest.mark.parametrize(
+    ("name", "widths", "steps"), [("sgd", (32,), 100), ("adam", (64, 64), 60)]
+)
+def test_a_network_on_classes_in_cycles_is_saved(name, widths, steps, caplog):
     found = {}
     for guarded in (False, True):
-        model = classifier(1)
+        model = classifier(*widths)
         optimizer = (
             torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.95)
             if name == "sgd"
