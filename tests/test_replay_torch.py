@@ -110,9 +110,7 @@ def right(model: nn.Module) -> float:
         return float((model(IMAGES).argmax(1) == LABELS).float().mean())
 
 
-@pytest.mark.parametrize(
-    ("name", "widths", "steps"), [("sgd", (32,), 100), ("adam", (64, 64), 60)]
-)
+@pytest.mark.parametrize(("name", "widths", "steps"), [("sgd", (32,), 100), ("adam", (64, 64), 60)])
 def test_a_network_on_classes_in_cycles_is_saved(name, widths, steps, caplog):
     found = {}
     for guarded in (False, True):
