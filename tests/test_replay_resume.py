@@ -67,7 +67,7 @@ def begin() -> Run:
     model = nn.Sequential(
         nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 10)
     )
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.95)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.95, fused=True)
     return Run(model, optimizer, Guard(model, optimizer, spacing=8, average=True))
 
 

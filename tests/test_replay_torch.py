@@ -118,7 +118,7 @@ def test_a_network_on_classes_in_cycles_is_saved(name, widths, steps, caplog):
         optimizer = (
             torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.95)
             if name == "sgd"
-            else torch.optim.Adam(model.parameters(), lr=0.01)
+            else torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
         )
         guard = Guard(model, optimizer, average=True, spacing=16) if guarded else None
         for x, y in cycles(steps, 20, seed=3):
