@@ -66,7 +66,7 @@ def in_burst(run, learn, least=10):
     """Train until shadows have been followed for a while; return the rows that are left."""
     for index, row in enumerate(ROWS):
         learn(run, row)
-        if run[2].probing and run[2].report().probed > least:
+        if index > least and run[2].probing and run[2].report().probed > least:
             return ROWS[index + 1 :]
     raise AssertionError
 

@@ -348,7 +348,7 @@ def test_a_lost_run_is_reported_with_its_beginning():
 
     learn(300, 1.0)
     with pytest.warns(ResonanceWarning, match=r"growth began at about step (2[789]|30)\d"):
-        learn(300, 20.0)
+        learn(60, 20.0)
     assert [event.kind for event in guard.report().events][-1] == "lost"
 
 
