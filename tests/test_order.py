@@ -162,11 +162,17 @@ def test_the_beam_finds_growth_where_greedy_search_finds_none():
     assert sorted(once) == list(range(80))
 
 
+@pytest.fixture(autouse=True)
+def _trained_briefly(monkeypatch):
+    """Confirm by fewer steps than users' orders are, in all tests but those of `found`."""
+    monkeypatch.setattr("resonax.checking.order._TRAINED", 8_000)
+
+
 FEW = np.random.default_rng(6).normal(size=(4, 1))
 RUN = {"lr": 0.02, "weight_decay": 0.1, "standardise": False}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module")  # made before what is patched for a test
 def found():
     return rx.order(FEW, momentum=0.95, repeats=True, **RUN)
 
