@@ -28,6 +28,11 @@ MEMBERS = {
     "switching": rx.Switching(period=3.6, swing=0.5, **FULL),
     "recorded": rx.Recorded.of(ROWS, repeat=True),
 }
+EVERY = MEMBERS | {
+    "fields given as tuples": rx.Square(
+        period=6.0, variance=(1.0, 2.0), direction=(3.0, 4.0), dim=2
+    )
+}
 member = pytest.mark.parametrize("process", MEMBERS.values(), ids=MEMBERS)
 
 
@@ -76,23 +81,34 @@ class Laws(NamedTuple):
     begun: Any  # else the state at the first step, and mean and covariance given it
 
 
+def law_of_step(process, step_key, begin_key):
+    """Return what is drawn at a step of a fixed law, and at the first one of a random mean."""
+    if not process.random_mean:
+        return process.draw_step(step_key, (), 2)[1].merged(), None
+    state, given = process.draw_step(begin_key, process.draw_init(begin_key), 0)
+    return None, (state, given.mean[0], given.covariance[0])
+
+
+KEYS = (0, 6)
+TRACED: list[str] = []  # one name for each time that `laws` is traced
+
+
+@jax.jit
+def laws(processes, keys):
+    """Return `Laws` by name, in one program for all of them."""
+
+    def laws_of(name, process):
+        TRACED.append(name)
+        shuffled = rx.shuffled(process)
+        law, drawn = shuffled.moments(7), law_of_step(process, *keys)
+        return Laws(process.stationary().merged(), shuffled, law, law.merged(), *drawn)
+
+    return {name: laws_of(name, process) for name, process in processes.items()}
+
+
 @functools.cache
 def laws_of_members() -> dict[str, Laws]:
-    @jax.jit
-    def laws(processes, keys):
-        return {name: laws_of(process, *keys) for name, process in processes.items()}
-
-    def laws_of(process, step_key, begin_key):
-        shuffled, step, begun = rx.shuffled(process), None, None
-        law = shuffled.moments(7)
-        if process.random_mean:
-            state, given = process.draw_step(begin_key, process.draw_init(begin_key), 0)
-            begun = state, given.mean[0], given.covariance[0]
-        else:
-            step = process.draw_step(step_key, (), 2)[1].merged()
-        return Laws(process.stationary().merged(), shuffled, law, law.merged(), step, begun)
-
-    return laws(MEMBERS, [jax.random.key(seed) for seed in (0, 6)])
+    return laws(EVERY, [jax.random.key(seed) for seed in KEYS])
 
 
 sample_of = jax.jit(lambda moments, key: moments.sample(key, (20_000,)))
@@ -155,9 +171,18 @@ def walks(process, key):
     return inputs, jax.vmap(lambda key: process.path(key, 180))(keys)
 
 
+@functools.cache
+def walks_of_fixed_laws():
+    """Return those of the members without a random mean, by name, in one program."""
+    fixed = {name: process for name, process in MEMBERS.items() if not process.random_mean}
+    together = jax.jit(lambda every, key: {name: walks(one, key) for name, one in every.items()})
+    return together(fixed, jax.random.key(3))
+
+
 @member
 def test_stationary_law_is_the_time_average_of_sample_paths(process):
-    inputs, *means = map(np.asarray, walks(process, jax.random.key(3)))
+    found = None if process.random_mean else walks_of_fixed_laws()[process.name]
+    inputs, *means = map(np.asarray, found or walks(process, jax.random.key(3)))
     for path in (inputs, *means):  # each depends on its own key alone
         assert np.array_equal(path[PATHS:], path[:AGAIN][::-1])
     assert np.array_equal(inputs[PATHS:], inputs[:AGAIN]) == (process.name == "recorded")
@@ -178,26 +203,32 @@ def test_shuffled_draws_have_the_stationary_law(process):
     assert_within_error(monomials(draws), law)
 
 
-@pytest.mark.parametrize(
-    "process",
-    [*MEMBERS.values(), rx.Square(period=6.0, variance=(1.0, 2.0), direction=(3.0, 4.0), dim=2)],
-    ids=[*MEMBERS, "fields given as tuples"],
-)
-def test_a_process_goes_through_jit_and_vmap_and_compiles_once(process):
-    traces = []
+@functools.cache
+def laws_nearby():
+    """Return every process of slightly larger numbers, and its law by the program of `laws`."""
+    laws_of_members()
+    near = jax.tree.map(lambda number: number * 1.01, EVERY)
+    return near, laws(near, [jax.random.key(seed) for seed in KEYS])
 
-    def law(process, key):
-        traces.append(process)
-        return process.draw_step(key, process.draw_init(key), 3)[1].merged()
 
-    key, compiled = jax.random.key(5), jax.jit(law)
-    near = jax.tree.map(lambda number: number * 1.01, process)
-    results = zip(compiled(process, key), compiled(near, key), strict=True)
-    assert len(traces) == 1
-    stacked = jax.tree.map(lambda *numbers: jnp.asarray(numbers), process, near)
-    together = jax.jit(jax.vmap(law, in_axes=(0, None)))(stacked, key)
-    for part, mapped in zip(results, together, strict=True):
-        np.testing.assert_allclose(mapped, part, rtol=1e-11, atol=1e-13)
+@functools.cache
+def laws_side_by_side():
+    """Return what every process and its neighbour draw, mapped over the two of them."""
+    stacked = jax.tree.map(lambda *numbers: np.asarray(numbers), EVERY, laws_nearby()[0])
+    keys = [jax.random.key(seed) for seed in KEYS]
+    each = jax.vmap(law_of_step, in_axes=(0, None, None))
+    return jax.jit(lambda all_: {name: each(pair, *keys) for name, pair in all_.items()})(stacked)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_process_goes_through_jit_and_vmap_and_compiles_once(name):
+    alone = [found[name] for found in (laws_of_members(), laws_nearby()[1])]
+    assert TRACED.count(name) == 1
+    together = laws_side_by_side()[name]
+    for place, (_, _, _, _, *drawn) in enumerate(alone):
+        parts = zip(jax.tree.leaves(drawn), jax.tree.leaves(together), strict=True)
+        for part, mapped in parts:
+            np.testing.assert_allclose(mapped[place], part, rtol=1e-11, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", ["iid", "sinusoid", "square", "recorded"])
