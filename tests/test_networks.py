@@ -20,7 +20,7 @@ from resonax.keys import threefry
 from resonax.learners import Network, adam
 from resonax.moments import Moments
 from resonax.simulation import Training, network, simulate
-from resonax.simulation.batches import Needs, draw, draw_factor, needs_of, split
+from resonax.simulation.batches import Draws, Needs, draw, draw_factor, needs_of, split
 from resonax.simulation.random_numbers import chi, path_keys
 
 
@@ -113,24 +113,44 @@ def fourth_of(law, matrix):
 
 
 # Rows one by one; the scatter by sums of squares; and by one number for each of them.
-@pytest.mark.parametrize(("batch", "dim"), [(2, 1), (7, 1), (100, 1), (2, 3), (7, 3), (20, 3)])
-def test_a_factor_has_the_law_of_a_batch(batch, dim):
-    mean, root, weight = np.float32(MEAN[dim])[None], np.float32(ROOT[dim])[None], np.ones(1)
-    law = Moments(mean, root, np.float32(weight))
-    scatter, count = batch > dim + 1, 10_000
-    needs = needs_of(dim, batch, process=0, scatter=scatter)
+BATCHES = [(2, 1), (7, 1), (100, 1), (2, 3), (7, 3), (20, 3)]
+COUNT = 10_000
 
-    @jax.jit
-    def grams(keys):
-        drawn = draw(keys, np.zeros(1), needs)
-        options = {"rows": batch, "scatter": scatter, "batch": batch}
-        parts = split(law, diagonal=dim == 1)
+
+def law_of(dim):
+    mean, root = np.float32(MEAN[dim])[None], np.float32(ROOT[dim])[None]
+    return Moments(mean, root, np.ones(1, np.float32))
+
+
+@cache
+def grams():
+    """Return F'F of many batches of each size: one program, which draws the numbers of all once."""
+    scatters = {(batch, dim): batch > dim + 1 for batch, dim in BATCHES}
+    needs = {size: needs_of(*size[::-1], process=0, scatter=by) for size, by in scatters.items()}
+    most = Needs(*map(max, zip(*needs.values(), strict=True)))
+
+    def gram(size, drawn):
+        batch, dim = size
+        first = [part[:count] for part, count in zip(drawn, needs[size], strict=True)]
+        options = {"rows": batch, "scatter": scatters[size], "batch": batch}
+        parts = split(law_of(dim), diagonal=dim == 1)
         one = partial(draw_factor, law=parts, features=rx.Linear(), **options)
-        rows = jax.vmap(one)(jax.tree.map(lambda leaf: leaf[0], drawn))
+        rows = jax.vmap(one)(Draws(*([number[0] for number in part] for part in first)))
         factor = jnp.stack([jnp.stack(row, -1) for row in rows], -2)
         return jnp.swapaxes(factor, -1, -2) @ factor
 
-    ours = np.asarray(grams(path_keys(3, np.arange(count), 1)), float)
+    @jax.jit
+    def every(keys):
+        drawn = draw(keys, np.zeros(1), most)
+        return {size: gram(size, drawn) for size in BATCHES}
+
+    return every(path_keys(3, np.arange(COUNT), 1))
+
+
+@pytest.mark.parametrize(("batch", "dim"), BATCHES)
+def test_a_factor_has_the_law_of_a_batch(batch, dim):
+    law, count = law_of(dim), COUNT
+    ours = np.asarray(grams()[batch, dim], float)
     rng = np.random.default_rng(4)
     inputs = MEAN[dim] + rng.normal(size=(count, batch, dim)) @ ROOT[dim].T
     phi = np.concatenate([inputs, np.ones((count, batch, 1))], axis=2)

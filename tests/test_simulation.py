@@ -157,7 +157,7 @@ NORMAL = {"noise": 0.3, "start": 0.25, "start_law": "normal"}
 LAWS = {  # training, NumPy inputs, NumPy optimizer
     "large batch": (Training(SINE, HEAVY, batch=100, noise=0.3), sine_inputs, numpy_heavy),
     "ar2": (Training(AR2, HEAVY, batch=3), ar2_inputs, numpy_heavy),
-    "square": (Training(SQUARE, DAMPED, batch=20, **SUM), square_inputs, numpy_damped),
+    "square": (Training(SQUARE, DAMPED, batch=12, **SUM), square_inputs, numpy_damped),
     "switching": (Training(SWITCHING, HEAVY, batch=3, **NORMAL), switching_inputs, numpy_heavy),
     "shuffled": (Training(WIDE, HEAVY, batch=3), shuffled_inputs, numpy_heavy),
     "mixture": (Training(WIDE, HEAVY, batch=3), shuffled_inputs, numpy_heavy),
