@@ -10,6 +10,7 @@ import scipy.stats
 
 import resonax as rx
 from resonax.learners import Features
+from resonax.learners import features as learners
 from resonax.moments import Moments
 
 laws = pytest.mark.parametrize(("dim", "components"), [(1, 1), (2, 3)])
@@ -58,13 +59,27 @@ def both_moments(features, law, matrix):
 
 
 @jax.jit
-def quadrature(features, law, matrix):
-    return Features.second(features, law), Features.fourth(features, law)(matrix)
+def moments_of_all(every, law, matrices):
+    """Return both moments of several feature maps, each with its matrix: one program for all."""
+    return [both_moments(*one) for one in zip(every, [law] * len(every), matrices, strict=True)]
+
+
+@jax.jit
+def quadratures_of_all(every, law, matrices):
+    def quadrature(features, matrix):
+        return Features.second(features, law), Features.fourth(features, law)(matrix)
+
+    return [quadrature(*one) for one in zip(every, matrices, strict=True)]
 
 
 @jax.jit
 def apply(features, inputs):
     return features.apply(inputs)
+
+
+@jax.jit
+def apply_all(every, inputs):
+    return [features.apply(inputs) for features in every]
 
 
 @jax.jit
@@ -74,11 +89,15 @@ def second_moment(features, law):
 
 @laws
 def test_closed_forms_agree_with_the_quadrature_of_the_base_class(dim, components):
-    for features in features_in(dim)[:4]:
-        size = features.size(dim)
-        for seed in range(3):
-            arguments = features, make_law(dim, components, seed), some_matrix(size)
-            for found, want in zip(both_moments(*arguments), quadrature(*arguments), strict=True):
+    every = features_in(dim)
+    sizes = [features.size(dim) for features in every]
+    matrices = [some_matrix(size) for size in sizes]
+    for seed in range(3):
+        law = make_law(dim, components, seed)
+        closed = moments_of_all(every, law, matrices)[:4]  # as the next tests call it
+        wanted = quadratures_of_all(every[:4], law, matrices[:4])
+        for size, ours, theirs in zip(sizes[:4], closed, wanted, strict=True):
+            for found, want in zip(ours, theirs, strict=True):
                 assert want.shape == (size, size)
                 np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-12)
 
@@ -87,12 +106,14 @@ def test_closed_forms_agree_with_the_quadrature_of_the_base_class(dim, component
 def test_moments_agree_with_plain_averages_over_draws(dim, components):
     law = make_law(dim, components)
     draws = numpy_draws(law, 40_000, seed=1)
-    for features in features_in(dim):
-        phi = np.asarray(apply(features, draws))
-        matrix = some_matrix(phi.shape[1])
+    every = features_in(dim)
+    matrices = [some_matrix(features.size(dim)) for features in every]
+    moments = moments_of_all(every, law, matrices)
+    for phi, matrix, both in zip(apply_all(every, draws), matrices, moments, strict=True):
+        phi = np.asarray(phi)
         outer = phi[:, :, None] * phi[:, None, :]
         inner = np.einsum("ki,ij,kj->k", phi, matrix, phi)[:, None, None]
-        second, fourth = map(np.asarray, both_moments(features, law, matrix))
+        second, fourth = map(np.asarray, both)
         for each, want in ((outer, second), (inner * outer, fourth)):
             error = each.std(0) / np.sqrt(len(each))
             assert np.all(np.abs(each.mean(0) - want) <= 5 * error + 1e-12)
@@ -102,10 +123,12 @@ def test_moments_agree_with_plain_averages_over_draws(dim, components):
 def test_fourth_moment_with_the_constant_alone_is_the_second(dim, components):
     # The first feature is 1, so S = e e^T with its unit vector e leaves E[phi phi^T].
     law = make_law(dim, components, seed=7)
-    for features in features_in(dim)[2 if dim < 3 else 4 :]:
-        corner = np.zeros((features.size(dim),) * 2)
+    every = features_in(dim)[0 if dim < 3 else 4 :]
+    corners = [np.zeros((features.size(dim),) * 2) for features in every]
+    for corner in corners:
         corner[0, 0] = 1.0
-        second, fourth = both_moments(features, law, corner)
+    # Those of the others, whose first feature is an input, are not compared.
+    for second, fourth in moments_of_all(every, law, corners)[2 if dim < 3 else 0 :]:
         np.testing.assert_allclose(fourth, second, atol=1e-6)
 
 
@@ -153,8 +176,16 @@ def test_fourier_moments_are_those_of_the_characteristic_function():
     np.testing.assert_allclose(second, want, rtol=1e-13)
 
 
-def test_a_large_batch_has_the_law_of_inputs_drawn_one_by_one():
+def test_a_large_batch_has_the_law_of_inputs_drawn_one_by_one(monkeypatch):
     law, batch, runs = make_law(2, 1, seed=5), 65, 160_000  # which tell 65 samples from 64
+    draw_batch, drawn = learners._standard_batch, {}
+
+    def draw_once(key, *rest):  # by the same key and of the same size: it is compiled once
+        if (id(key), *rest) not in drawn:
+            drawn[id(key), *rest] = key, draw_batch(key, *rest)
+        return drawn[id(key), *rest][1]
+
+    monkeypatch.setattr(learners, "_standard_batch", draw_once)
 
     def draw(seed):
         def one(key):
@@ -210,20 +241,23 @@ def test_small_batches_and_mixtures_are_drawn_one_by_one(components, batch):
 
 
 @jax.jit
-def all_of(features, law, matrix, key):
-    """Return the features of fixed rows, their moments, and what is drawn from them."""
-    drawn = features.sample(key, law, 200)
-    return features.apply(law.mean), *both_moments(features, law, matrix), drawn
+def all_of(every, law, matrices, key):
+    """Return features of fixed rows, their moments, and what is drawn from them, of several."""
+
+    def one(features, matrix):
+        drawn = features.sample(key, law, 200)
+        return features.apply(law.mean), *both_moments(features, law, matrix), drawn
+
+    return [one(*each) for each in zip(every, matrices, strict=True)]
 
 
 def test_fixed_rows_are_not_drawn_from():
     law = make_law(2, 3, drawn=False)
     weight, keys = np.asarray(law.weight), [jax.random.key(seed) for seed in (0, 1)]
-    for features in features_in(2):
-        matrix = some_matrix(features.size(2))
-        (phi, second, fourth, drawn), (*_, again) = (
-            map(np.asarray, all_of(features, law, matrix, key)) for key in keys
-        )
+    every = features_in(2)
+    matrices = [some_matrix(features.size(2)) for features in every]
+    found = [jax.tree.map(np.asarray, all_of(every, law, matrices, key)) for key in keys]
+    for matrix, (phi, second, fourth, drawn), (*_, again) in zip(matrices, *found, strict=True):
         want = np.einsum("c,ci,cj->ij", weight, phi, phi)
         np.testing.assert_allclose(second, want, rtol=1e-12, atol=1e-14)
         assert np.array_equal(drawn, again)
