@@ -390,15 +390,16 @@ def trained(threads=1, split=(8,), folder=None, walks=False, **changes):
 
 HEAVY = rx.heavy_ball(0.01, 0.9)
 ROWS_GIVEN = {"optimizer": HEAVY, "law": LawForm(2, rows=7)}  # of all numbers only noise is drawn
+WALKS = {"walks": True, "widths": (2, 6, 1)}  # a layer less, which others have: compiled sooner
 
 
 @pytest.mark.parametrize(
     ("given", "changes"),
     [  # rows that are given, as in the next test, whose program this is, and laws that walk
         (ROWS_GIVEN, {"lanes": 16, "sums": 5}),
-        ({"walks": True}, {"lanes": 8, "sums": 12}),
-        ({"walks": True}, {"threads": 3}),
-        ({"walks": True}, {"split": (4, 4)}),
+        (WALKS, {"lanes": 8, "sums": 12}),
+        (WALKS, {"threads": 3}),
+        (WALKS, {"split": (4, 4)}),
     ],
     ids=["lanes 16", "lanes 8", "threads", "parts"],
 )
@@ -546,7 +547,8 @@ def test_a_store_says_which_loop_trained_its_networks(monkeypatch, tmp_path):
 def test_no_bit_depends_on_the_parts_in_which_laws_are_computed(monkeypatch):
     options = {"runs": 2, "steps": 120, "window": 60, "lanes": True}
     # Its laws jax computes; the fewer weights, the sooner the network is compiled.
-    training = replace(SMALL, process=rx.Square(period=7.0, dim=2), model=rx.Network((2,)))
+    square = rx.Square(period=7.0, dim=2)
+    training = replace(SMALL, process=square, optimizer=HEAVY, model=rx.Network((2,)))
     whole = simulate(training, {"period": [7.0]}, **options)
     monkeypatch.setattr(lane_laws, "_MOST_BLOCKS", 2)  # no divisor of the blocks of a window
     for ours, others in zip(whole, simulate(training, {"period": [7.0]}, **options), strict=True):
