@@ -342,7 +342,11 @@ def test_mixed_rows_are_the_same_rows_in_batches_of_the_same_sizes():
 
 
 def test_modules_of_equinox_are_params_once_their_arrays_are_told_apart():
-    model = eqx.nn.MLP(6, 1, 4, 1, key=jax.random.key(0))
+    # Its arrays by hand: jax would compile a program for each number that it draws.
+    empty = eqx.filter_eval_shape(eqx.nn.MLP, 6, 1, 4, 1, key=jax.random.key(0))
+    drawn, rng = eqx.filter(empty, lambda leaf: hasattr(leaf, "shape")), np.random.default_rng(0)
+    made = jax.tree.map(lambda leaf: jnp.asarray(0.3 * rng.normal(size=leaf.shape), "f4"), drawn)
+    model = eqx.combine(made, empty)
     params, static = eqx.partition(model, eqx.is_array)
 
     def loss_fn(params, batch):
