@@ -91,7 +91,8 @@ def order(
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> found = order(rng.normal(size=(6, 1)), lr=0.02, momentum=0.95, repeats=True)
+    >>> rows = rng.normal(size=(12, 1))
+    >>> found = order(rows, lr=0.02, momentum=0.95, repeats=True, bias=False)
     >>> found.rate > 0, found.confirmed, found.lower <= found.upper
     (True, True, True)
     """
