@@ -336,7 +336,9 @@ def test_the_depth_of_a_rhythm_and_of_none():
 
 def test_modes_of_equal_curvature_resonate_together():
     # A moving mean couples weight and bias: neither alone swings with its period.
-    inputs = np.asarray(rx.Sinusoid(period=22.0).sample(jax.random.key(0), 4096, 8))[:, 0]
+    # Of as many steps as the stream in resonance above is sampled, whose program this is.
+    sampled = np.asarray(rx.Sinusoid(period=22.0).sample(jax.random.key(0), 2**14, 8))
+    inputs = sampled[:4096, 0]
     features = np.c_[inputs, np.ones(len(inputs))].astype(float)
     curvature = choose_mode(0, inputs, features).modulation(1)
     assert modulation_depth(curvature, 22.0) == pytest.approx(0.5, rel=0.1)
