@@ -39,7 +39,7 @@ from resonax.simulation.position_form import init_state, update_weights
 from resonax.sweeps.computation import Computation
 from resonax.sweeps.devices import describe_device
 
-LANES = 8
+LANES = 4
 
 
 def run_code(write, count, real, words=()):
