@@ -30,7 +30,7 @@ from resonax.threads import count_threads
 
 __all__ = ["choose_steps", "fits_lanes", "step_in_lanes"]
 
-_PARTS = 8  # in which the paths of a thread are handed out
+_PARTS = 2  # in which the paths of a thread are handed out: each costs the time of some steps
 _FEWEST = 12  # cells of a path on ARM
 
 
