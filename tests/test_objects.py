@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from batteries import drawn, pass_battery
 from resonax.guards.report import Candidate, Event
 from resonax.objects import Result
 from resonax.results import saved
+from resonax.results.files import UNSEALED, seal
 from resonax.stability import Growth, Interval, MeanSquare
 
 SETTING = rx.Setting(rx.Sinusoid(period=22), rx.heavy_ball(lr=0.01, momentum=0.97), batch=20)
@@ -115,18 +117,59 @@ def test_not_a_digit_is_lost(number, words, table):
     [
         "",
         "[]",
-        '{"format": "resonax result 1", "kind": "check", "fields": {}}',
-        '{"format": "resonax result 1", "kind": "Probe", "fields": {}}',
+        "[" * 100_000,
+        '{"format": "resonax result 1", "kind": "Probe", "fields": {}}',  # without a checksum
+        '{"format": "resonax result 2", "kind": "check", "fields": {}}',
+        '{"format": "resonax result 2", "kind": "Probe", "fields": {}}',
         '{"format": "resonax result 0", "kind": "Probe", "fields": {}}',
-        '{"format": "resonax result 1", "kind": "__doc__", "fields": {}}',
+        '{"format": "resonax result 2", "kind": "__doc__", "fields": {}}',
+        '{"format": "resonax result 2", "kind": "Probe", "fields": %s' % ("[" * 100_000),
     ],
 )
-def test_another_file_is_refused_in_a_sentence(content, tmp_path):
+@pytest.mark.parametrize("sealed", [True, False])
+def test_another_file_is_refused_in_a_sentence(content, sealed, tmp_path):
     path = tmp_path / "x.json"
-    path.write_text(content)
-    with pytest.raises(rx.StoreError, match="is not a result of this version") as caught:
+    data = content.encode()
+    path.write_bytes(seal(b'{"sha256": "%s",' % UNSEALED.encode() + data[1:]) if sealed else data)
+    with pytest.raises(rx.StoreError, match="or not a result that this version") as caught:
         rx.load(path)
     assert "\n" not in str(caught.value)
+
+
+def damage(data: bytes, rng: np.random.Generator) -> bytes:
+    """Return a file with a changed byte, a block of zeros, or without its end."""
+    place, kind = int(rng.integers(len(data))), rng.integers(3)
+    if kind == 0:
+        return data[:place] + bytes([data[place] ^ int(rng.integers(1, 256))]) + data[place + 1 :]
+    if kind == 1:
+        return data[:place] + bytes(len(data[place : place + 64])) + data[place + 64 :]
+    return data[:place]
+
+
+@pytest.mark.parametrize(("kind", "ending"), [("map", "nc"), ("Level", "json"), ("Probe", "json")])
+def test_a_damaged_file_is_refused_in_a_sentence(kind, ending, tmp_path):
+    path = made(kind).save(tmp_path / f"x.{ending}")
+    whole, rng = path.read_bytes(), np.random.default_rng(3)
+    for _ in range(200):
+        data = damage(whole, rng)
+        if data != whole:
+            path.write_bytes(data)
+            with pytest.raises(rx.StoreError, match=r"x\.\w+ is damaged, or not a ") as caught:
+                rx.load(path)
+            assert "\n" not in str(caught.value)
+    path.write_bytes(whole)
+    rx.load(path)
+
+
+def test_other_programs_read_a_sealed_map(tmp_path):
+    found = made("map")
+    path = found.save(tmp_path / "x.nc")
+    with xr.open_dataset(path) as dataset:
+        assert dataset.rate.equals(found._dataset.rate)
+        assert len(dataset.attrs["sha256"]) == 64
+    again = rx.load(path)
+    assert "sha256" not in again.attrs
+    assert rx.load(again.resonax.save(path)).identical(again)
 
 
 def test_files_that_are_not_there_or_end_otherwise(tmp_path):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resonax.checks import StoreError
-from resonax.results.files import replacing
+from resonax.results.files import UNSEALED, is_whole, replacing, seal
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -15,13 +16,17 @@ __all__ = ["open_dataset", "save_dataset"]
 
 
 def save_dataset(dataset: xr.Dataset, path: str | Path) -> None:
-    """Write a dataset as a netCDF file, whole or not at all."""
+    """Write a dataset as a netCDF file with a checksum, whole or not at all."""
+    others = {name: value for name, value in dataset.attrs.items() if name != "sha256"}
+    sealed = dataset.copy()
+    sealed.attrs = {"sha256": UNSEALED, **others}  # first, where `seal` finds it
     with replacing(path) as temporary:
-        dataset.to_netcdf(temporary, engine="scipy", format="NETCDF3_64BIT")
+        sealed.to_netcdf(temporary, engine="scipy", format="NETCDF3_64BIT")
+        temporary.write_bytes(seal(temporary.read_bytes()))
 
 
 def open_dataset(path: str | Path) -> xr.Dataset:
-    """Read a dataset that `save_dataset` wrote."""
+    """Read a dataset that `save_dataset` wrote; one that has changed since is an error."""
     import xarray as xr
 
     import resonax.accessor  # noqa: F401  gives the maps their methods
@@ -29,7 +34,15 @@ def open_dataset(path: str | Path) -> xr.Dataset:
     if not Path(path).is_file():
         raise StoreError(f"{path} is not there: name a file that save_dataset or --out wrote")
     try:
-        with xr.open_dataset(path, engine="scipy") as dataset:
-            return dataset.load()
-    except (OSError, TypeError, ValueError):
-        raise StoreError(f"{path} is not a dataset of resonax: delete it or name another") from None
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise StoreError(f"{path} could not be read: {error.strerror}") from None
+    if not is_whole(data):
+        raise StoreError(
+            f"{path} is damaged, or not a dataset that this version of resonax saved: make it "
+            "again, or name another"
+        )
+    with xr.open_dataset(BytesIO(data), engine="scipy") as dataset:
+        found = dataset.load()
+    del found.attrs["sha256"]
+    return found

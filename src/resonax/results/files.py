@@ -1,9 +1,15 @@
-"""Files and folders that a person names: seen to be writable first, then written whole."""
+"""Files and folders that a person names: seen to be writable first, written whole, and sealed.
+
+A sealed file holds the SHA-256 of its own bytes, taken with zeros in the place of the digits. It
+stays a JSON or netCDF file that any program reads, and any change to it is found.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +20,37 @@ from resonax.results.disk import clear, temporary
 from resonax.results.place import Place
 from resonax.results.remote import Remote
 
-__all__ = ["check_folder", "make_folder", "replacing"]
+__all__ = ["UNSEALED", "check_folder", "is_whole", "make_folder", "replacing", "seal"]
+
+UNSEALED = "0" * 64  # the value of "sha256" in a file that is about to be sealed
+# As JSON has it, with a colon and quotes, or as netCDF has it, with the length of the text.
+_SEAL = re.compile(rb"(sha256[^0-9a-f]{1,16})([0-9a-f]{64})(?![0-9a-f])")
+
+
+def seal(data: bytes) -> bytes:
+    """Return a file with its checksum in the place of the first ``sha256`` that it holds.
+
+    Examples
+    --------
+    >>> import json
+    >>> data = seal(json.dumps({"sha256": UNSEALED, "rate": 0.25}).encode())
+    >>> is_whole(data), is_whole(data.replace(b"0.25", b"0.75")), is_whole(data[:-1])
+    (True, False, False)
+    """
+    digest = hashlib.sha256(data).hexdigest().encode()
+    sealed, count = _SEAL.subn(lambda found: found[1] + digest, data, count=1)
+    if not count or not is_whole(sealed):
+        raise ValueError("there is no place for a checksum")
+    return sealed
+
+
+def is_whole(data: bytes) -> bool:
+    """Return whether a file is as `seal` gave it, to the byte."""
+    found = _SEAL.search(data)
+    if found is None:
+        return False
+    plain = data[: found.start(2)] + UNSEALED.encode() + data[found.end(2) :]
+    return hashlib.sha256(plain).hexdigest().encode() == found[2]
 
 
 def check_folder(path: str | Path) -> Path:

@@ -16,25 +16,27 @@ from resonax.checks import ArgumentError, StoreError
 from resonax.labels import versions
 from resonax.objects import Result
 from resonax.results import Place, Remote, as_place, open_dataset, open_store, replacing
+from resonax.results.files import UNSEALED, is_whole, seal
 
 __all__ = ["load", "save_result"]
 
-_FORMAT = "resonax result 1"
+_FORMAT = "resonax result 2"
 
 
 def save_result(result: Result, path: str | Path) -> Path:
-    """Write a result to a ``.json`` file, whole or not at all; return its path."""
+    """Write a result to a ``.json`` file with a checksum, whole or not at all; return its path."""
     path = Path(path)
     if path.suffix.lower() != ".json":
         raise ArgumentError(f"a result is saved as a .json file, got {path}")
     content = {
+        "sha256": UNSEALED,  # first, where `seal` finds it
         "format": _FORMAT,
         "kind": type(result).__name__,
         "versions": versions(),
         "fields": _encode(result),
     }
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content), encoding="utf-8")
+        temporary.write_bytes(seal(json.dumps(content).encode()))
     return path
 
 
@@ -61,16 +63,20 @@ def load(path: str | Place) -> Any:
     if path.suffix.lower() != ".json":
         return open_dataset(path)
     try:
-        content = json.loads(path.read_bytes())
+        data = path.read_bytes()
+        if not is_whole(data):
+            raise ValueError
+        content = json.loads(data)
         kind = getattr(importlib.import_module("resonax"), content["kind"])
         if content["format"] != _FORMAT or not issubclass(kind, Result):
             raise ValueError
         return _decode(kind, content["fields"])
     except OSError as error:
         raise StoreError(f"{path} could not be read: {error.strerror}") from None
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         raise StoreError(
-            f"{path} is not a result of this version of resonax: save it again, or name another"
+            f"{path} is damaged, or not a result that this version of resonax saved: make it "
+            "again, or name another"
         ) from None
 
 
