@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import resonax as rx
 from batteries import drawn, pass_battery
+from damage import damage
 from resonax.guards.report import Candidate, Event
 from resonax.objects import Result
 from resonax.results import saved
@@ -134,16 +135,6 @@ def test_another_file_is_refused_in_a_sentence(content, sealed, tmp_path):
     with pytest.raises(rx.StoreError, match="or not a result that this version") as caught:
         rx.load(path)
     assert "\n" not in str(caught.value)
-
-
-def damage(data: bytes, rng: np.random.Generator) -> bytes:
-    """Return a file with a changed byte, a block of zeros, or without its end."""
-    place, kind = int(rng.integers(len(data))), rng.integers(3)
-    if kind == 0:
-        return data[:place] + bytes([data[place] ^ int(rng.integers(1, 256))]) + data[place + 1 :]
-    if kind == 1:
-        return data[:place] + bytes(len(data[place : place + 64])) + data[place + 64 :]
-    return data[:place]
 
 
 @pytest.mark.parametrize(("kind", "ending"), [("map", "nc"), ("Level", "json"), ("Probe", "json")])

@@ -14,7 +14,7 @@ from pages import Page
 from resonax.checks import StoreError
 from resonax.cli.claims import show_claims
 from resonax.figures.style import new_figure, save_figure
-from resonax.reports.claims import plain_claims, write_claims
+from resonax.reports.claims import plain_claims, read_claims, write_claims
 from resonax.reports.reproduction import Report, Section, write_report
 from resonax.sweeps.judgement import Case, Claim, measured_text
 from test_records import made_up
@@ -141,10 +141,18 @@ def test_claims_that_were_not_judged_again_are_kept(tmp_path):
     for judged in (first, second, []):
         path = write_claims(judged, tmp_path)
     assert json.loads(path.read_bytes()) == [first[0], *second]
-    for damage in ("[", "{}", "[1]", '[{"id": "x"}]'):
-        path.write_text(damage)
-        with pytest.raises(StoreError, match="holds no claims: delete it"):
-            write_claims(first, tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["[", "{}", "[1]", '[{"id": "x"}]', "[" * 100_000, "\0"])
+def test_damaged_claims_do_not_end_the_work(tmp_path, damage, caplog):
+    path = write_claims(plain_claims(CLAIMS[:1], scale="smoke", seed=3), tmp_path)
+    whole = path.read_bytes()
+    path.write_text(damage)
+    with pytest.raises(StoreError, match="is damaged, or holds no claims"):
+        read_claims(path)
+    write_claims(plain_claims(CLAIMS[:1], scale="smoke", seed=3), tmp_path)
+    assert path.read_bytes() == whole
+    assert "is damaged, or holds no claims" in caplog.messages[0]
 
 
 def test_claims_as_a_table(tmp_path):

@@ -46,7 +46,7 @@ def test_others_see_what_is_done_and_running_and_lost(monkeypatch, capsys, url):
     assert [one.task for one in status.lost] == [2]
     table, *lines = capsys.readouterr().out.splitlines()
     assert json.loads(table)["made-up"]["lost"][0]["task"] == 2
-    assert lines[0] == "made-up: 2 of 6 tasks done, 1 lost"
+    assert lines[0] == "made-up: 2 of 6 tasks marked done, 1 lost"
     assert lines[1].startswith(f"  lost: task 2 on {sign.host}, process {sign.process}, silent for")
     (after,) = read_status(out)
     assert (after.done, after.running, after.lost) == (6, (), ())
@@ -82,6 +82,22 @@ def test_a_process_of_this_machine_that_has_ended_is_lost_at_once():
     assert replace(now, process=ended.pid).is_lost
     assert not replace(now, process=ended.pid, host="another").is_lost
     assert replace(now, beat=time.time() - 61).is_lost
+
+
+def test_a_damaged_store_hides_no_other(capsys):
+    run_experiments([made_up("smoke"), replace(made_up("smoke"), id="other")], "out")
+    root = as_place("out") / "results" / "made-up.zarr" / "zarr.json"
+    root.write_bytes(root.read_bytes()[:-9])
+    assert _run(["status", "out"]) == (2, "")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("made-up: the metadata of out/results/made-up.zarr are damaged: run")
+    assert second == "other: 6 of 6 tasks marked done"
+    assert _run(["status", "out", "--json"]) == (2, "")
+    table = json.loads(capsys.readouterr().out)
+    assert (table["other"]["done"], table["other"]["trouble"]) == (6, None)
+    assert "are damaged" in table["made-up"]["trouble"]
+    run_experiments([made_up("smoke")], "out")
+    assert _run(["status", "out"]) == (0, "")
 
 
 def test_a_place_without_results_is_a_sentence(tmp_path):

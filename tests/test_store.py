@@ -24,6 +24,7 @@ import pytest
 import xarray as xr
 import zarr
 
+from damage import damage
 from resonax.checks import ResonaxError, StoreError
 from resonax.results import Layout, Store, Task, Variable, locked, open_store, replacing
 from resonax.results.disk import clear, temporary
@@ -273,7 +274,7 @@ def test_what_is_no_store_is_left_alone_and_what_is_half_of_one_is_not(tmp_path,
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "zarr.json").write_text("{")
-    zarr.create_group(tmp_path / "group", attributes={"format": "resonax store 2"})
+    zarr.create_group(tmp_path / "group", attributes={"format": "resonax store 3"})
     before = tree(tmp_path)
     for name in ("file", "folder", "group"):
         for action in (open_store, fill):
@@ -285,15 +286,16 @@ def test_a_store_of_another_version_is_left_alone(tmp_path, whole):
     other = shutil.copytree(whole / "x.zarr", tmp_path / "x.zarr")
     (other / "tasks" / "0.json").unlink()
     text = (other / "zarr.json").read_text()
-    here = r"this one has resonax store 2, zarr 3\): use that version, choose another"
+    here = r"this one has resonax store 3, zarr 3\): use that version, choose another"
     for old, new, words in (
-        ("resonax store 2", "resonax store 1", "an earlier resonax, without checksums: choose"),
+        ("resonax store 3", "resonax store 1", "an earlier resonax, and cannot be checked .*: ch"),
+        ("resonax store 3", "resonax store 2", "an earlier resonax, and cannot be checked .*: ch"),
         (
-            "resonax store 2",
             "resonax store 3",
-            rf"another resonax \(resonax store 3, zarr 3; {here}",
+            "resonax store 4",
+            rf"another resonax \(resonax store 4, zarr 3; {here}",
         ),
-        ('"zarr_format": 3', '"zarr_format": 4', rf"another resonax \(.* 2, zarr 4; {here}"),
+        ('"zarr_format": 3', '"zarr_format": 4', rf"another resonax \(.* 3, zarr 4; {here}"),
     ):
         (other / "zarr.json").write_text(text.replace(old, new))
         before = tree(other)
@@ -336,16 +338,66 @@ def test_a_damaged_chunk_is_seen_and_made_again(tmp_path, whole, kind):
 
 
 @pytest.mark.parametrize("kind", ["flipped", "cut", "emptied", "removed"])
-def test_damaged_labels_and_markers_are_seen(tmp_path, whole, kind):
+def test_a_damaged_marker_is_seen_and_made_again(tmp_path, whole, kind):
     path = shutil.copytree(whole / "x.zarr", tmp_path / "x.zarr")
     DAMAGE[kind](path / "tasks" / "5.json")
-    assert [task.number for task in fill(path).tasks] == list(range(33))
+    assert [task.number for task in fill(path, []).pending()] == [5]
+    fill(path)
     assert tree(tmp_path) == tree(whole)
-    for name in ("process", "period"):
-        path = shutil.copytree(whole / "x.zarr", tmp_path / name)
-        DAMAGE[kind](path / name / "c.0")
-        for action in (open_store, fill):
-            refused(f"the labels of .*{name} are damaged: choose another", action, path)
+
+
+METADATA = ["zarr.json", "tasks/zarr.json", "steps/zarr.json", "period/zarr.json", "period/c.0"]
+
+
+@pytest.mark.parametrize("kind", ["flipped", "cut", "emptied", "removed"])
+@pytest.mark.parametrize("name", [*METADATA, "process/c.0"])
+def test_damaged_metadata_are_seen_and_mended_without_a_task_made_again(
+    tmp_path, whole, name, kind, caplog
+):
+    path = shutil.copytree(whole / "x.zarr", tmp_path / "x.zarr")
+    DAMAGE[kind](path / name)
+    refused("the metadata of .* are damaged: run the command that made it again", open_store, path)
+    if name != "zarr.json":
+        before = tree(path)
+        refused("made with optimizer.lr = 0.01", fill, path, specification={"optimizer": {"lr": 1}})
+        assert tree(path) == before
+    assert fill(path, []).complete()
+    assert tree(tmp_path) == tree(whole)
+    assert "its metadata were damaged or missing" in " ".join(caplog.messages)
+
+
+def test_a_store_without_a_root_is_ours_by_its_markers_alone(tmp_path, whole):
+    path = shutil.copytree(whole / "x.zarr", tmp_path / "x.zarr")
+    (path / "zarr.json").unlink()
+    before = tree(path)
+    refused("is not a store of results", fill, path, specification={"optimizer": {"lr": 1}})
+    assert tree(path) == before
+    newer = VERSIONS | {"jax": "2"}
+    (path / "tasks" / "0.json").unlink()
+    refused(r"begun with jax 1 \(here is 2\), and 1 of its 33 tasks", fill, path, versions=newer)
+    fill(path)
+    assert tree(tmp_path) == tree(whole)
+
+
+def test_damage_at_random_places_never_gives_other_numbers(tmp_path):
+    layout = Layout(COORDS, {"momentum": 3}, VARIABLES)
+    whole = fill(tmp_path / "whole" / "x.zarr", layout=layout).path
+    files, numbers, rng = tree(whole), open_store(whole), np.random.default_rng(4)
+    path, names = tmp_path / "x.zarr", sorted(name for name in files if files[name])
+    shutil.copytree(whole, path)
+    for place in range(200):
+        name = names[place % len(names)]
+        data = damage(files[name], rng)
+        if data == files[name]:
+            continue
+        (path / name).write_bytes(data)
+        refused("damaged", open_store, path)
+        if place % 4 == 0:
+            fill(path, layout=layout)
+            assert open_store(path).identical(numbers)
+        (path / name).write_bytes(files[name])
+    fill(path, layout=layout)
+    assert tree(path) == files
 
 
 def test_further_coordinates_are_stored_and_compared(tmp_path):
@@ -378,7 +430,7 @@ def test_further_coordinates_are_stored_and_compared(tmp_path):
     for labels in ({"panel": ("panel", process)}, {"kind": ("panel", process[:2])}):
         refused("must be a further coordinate", dataclasses.replace, layout, labels=labels)
     flip(store.path / "kind" / "c.0")
-    refused("the labels of .* are damaged", open_store, store.path)
+    refused("the metadata of .* are damaged", open_store, store.path)
 
 
 def test_a_dataset_of_the_version_before_is_refused(tmp_path):

@@ -17,6 +17,7 @@ from resonax.cli.show import say_time, show_line
 
 if TYPE_CHECKING:
     from resonax.sweeps.heartbeat import Sign
+    from resonax.sweeps.status import Status
 
 __all__ = ["status_command"]
 
@@ -30,7 +31,7 @@ def status_command(
     ] = Path("out"),
     as_json: Annotated[bool, option("--json", "Result", "Print one JSON object.")] = False,
 ) -> None:
-    """Say what of some results is done, running and lost.
+    """Show the progress of a folder of results: tasks marked done, running and lost.
 
     resonax status mine
     """
@@ -40,10 +41,13 @@ def status_command(
     if as_json:
         table = {one.id: {**asdict(one), "seconds_left": one.seconds_left} for one in found}
         print(json.dumps(table))
-        return
+        raise typer.Exit(_exit_status(found))
     console = Console()
     for one in found:
-        words = [f"{one.done} of {one.tasks} tasks done"]
+        if one.trouble:
+            show_line(f"{one.id}: {one.trouble}", console)
+            continue
+        words = [f"{one.done} of {one.tasks} tasks marked done"]
         words += [f"{len(one.running)} running"] if one.running else []
         words += [f"{len(one.lost)} lost"] if one.lost else []
         words += [f"about {say_time(one.seconds_left)} left"] if one.seconds_left else []
@@ -52,6 +56,11 @@ def status_command(
             show_line(f"  {line}", console)
     if any(one.lost for one in found):
         show_line("the command that made these, run again, does what was lost", console)
+    raise typer.Exit(_exit_status(found))
+
+
+def _exit_status(found: Iterable[Status]) -> int:
+    return 2 if any(one.trouble for one in found) else 0
 
 
 def _lines(word: str, signs: Iterable[Sign]) -> Iterable[str]:

@@ -77,13 +77,20 @@ def _entry(home: Path, name: str) -> dict[str, Any]:
         told = {"name": name, "title": name, "done": False, "panels": 0}
         return told | {"sentence": f"{error}."}
     marked = len(list((store / TASKS).glob("[0-9]*.json")))
-    said = f"{marked} of {tasks} tasks are done."
+    said = f"{marked} of {tasks} tasks are marked done."
     told = {"name": name, "title": title, "done": marked == tasks, "panels": panels}
     return told | {"sentence": said}
 
 
 def _claims(home: Path) -> list[dict[str, Any]]:
-    return read_claims(home / "claims.json")
+    """Return the stored claims, none if the file is damaged: the numbers can be shown all the same.
+
+    `resonax reproduce` judges them again, and says what it found.
+    """
+    try:
+        return read_claims(home / "claims.json")
+    except StoreError:
+        return []
 
 
 def _claim(claim: dict[str, Any]) -> dict[str, Any]:

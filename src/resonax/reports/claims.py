@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from resonax.results import Place, make_folder
 from resonax.sweeps.judgement import Case, Claim, interval_text, measured_text
 
 __all__ = ["claims_table", "plain_claims", "read_claims", "write_claims"]
+
+_LOG = logging.getLogger("resonax")
 
 
 def plain_claims(claims: Iterable[Claim], *, scale: str, seed: int) -> list[dict[str, Any]]:
@@ -26,11 +29,16 @@ def plain_claims(claims: Iterable[Claim], *, scale: str, seed: int) -> list[dict
 def write_claims(claims: Iterable[Mapping[str, Any]], folder: Place) -> Place:
     """Write plain claims to ``claims.json``, whole or not at all; return its path.
 
-    Claims that are there and were not judged now are kept. A table of all stands beside, in
-    ``claims.md``.
+    Claims that are there and were not judged now are kept, unless the file is damaged. A table of
+    all stands beside, in ``claims.md``.
     """
     path = make_folder(folder) / "claims.json"
-    merged = {claim["id"]: claim for claim in [*read_claims(path), *claims]}
+    try:
+        stored = read_claims(path)
+    except StoreError as error:
+        _LOG.warning("%s for claims that are not judged now: the file is written anew", error)
+        stored = []
+    merged = {claim["id"]: claim for claim in [*stored, *claims]}
     text = json.dumps(list(merged.values()), indent=2, ensure_ascii=False, allow_nan=False)
     write_page(claims_table(merged.values()), path.with_suffix(".md"))
     return write_page(text + "\n", path)
@@ -39,17 +47,19 @@ def write_claims(claims: Iterable[Mapping[str, Any]], folder: Place) -> Place:
 def read_claims(path: Place) -> list[dict[str, Any]]:
     """Return the plain claims of a file, none where it is not there."""
     try:
-        stored = json.loads(path.read_bytes())
+        data = path.read_bytes()
     except FileNotFoundError:
         return []
-    except (OSError, ValueError):
-        stored = None
-    wanted = {"id", "holds", "outcome", "level", "cases", "scale", "seed"}
-    if not isinstance(stored, list) or not all(
-        isinstance(one, dict) and wanted <= one.keys() for one in stored
-    ):
-        raise StoreError(f"{path} holds no claims: delete it and run the same command again")
-    return stored
+    except OSError as error:
+        raise StoreError(f"{path} could not be read: {error.strerror}") from None
+    try:
+        stored = json.loads(data)
+        claims_table(stored)  # what has no row there is no claim
+        if isinstance(stored, list):
+            return stored
+    except (AttributeError, KeyError, RecursionError, StopIteration, TypeError, ValueError):
+        pass
+    raise StoreError(f"{path} is damaged, or holds no claims: run `resonax reproduce` again")
 
 
 def claims_table(claims: Iterable[Mapping[str, Any]]) -> str:

@@ -24,7 +24,7 @@ __all__ = ["UNSEALED", "check_folder", "is_whole", "make_folder", "replacing", "
 
 UNSEALED = "0" * 64  # the value of "sha256" in a file that is about to be sealed
 # As JSON has it, with a colon and quotes, or as netCDF has it, with the length of the text.
-_SEAL = re.compile(rb"(sha256[^0-9a-f]{1,16})([0-9a-f]{64})(?![0-9a-f])")
+_SEAL = re.compile(rb"(?<![0-9A-Za-z_])(sha256[^0-9a-f]{1,16})([0-9a-f]{64})(?![0-9a-f])")
 
 
 def seal(data: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -28,10 +28,6 @@ class Folder(Protocol):
 
     def create(self, files: Mapping[str, bytes]) -> bool:
         """Write the files of an empty store, unless another was faster; return whether it did."""
-        ...
-
-    def restore(self, files: Callable[[], Mapping[str, bytes]]) -> None:
-        """Write those files of an empty store that a killed process has not written."""
         ...
 
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
@@ -81,9 +77,6 @@ class _Local:
             flush(parent)
             return True
 
-    def restore(self, files: Callable[[], Mapping[str, bytes]]) -> None:
-        """Do nothing: a folder is moved to its place as a whole."""
-
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
         found = {}
         for name in names:
@@ -98,6 +91,7 @@ class _Local:
     def write(self, files: Mapping[str, bytes]) -> None:
         with writing(self._path):
             for name, data in files.items():
+                (self._path / name).parent.mkdir(exist_ok=True)
                 put(self._path, name, data)
                 try:
                     flush((self._path / name).parent)
@@ -136,11 +130,6 @@ class _Distant:
             return False
         self._place.write({name: data for name, data in files.items() if name != ROOT})
         return True
-
-    def restore(self, files: Callable[[], Mapping[str, bytes]]) -> None:
-        wanted = files()
-        there = self._place.read(wanted)
-        self._place.write({name: data for name, data in wanted.items() if name not in there})
 
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
         return self._place.read(names)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from resonax.results.files import UNSEALED, is_whole, seal
 from resonax.results.layout import TASKS, Task
 
 __all__ = ["Marker", "marker_name"]
@@ -34,13 +35,16 @@ class Marker:
     versions: Mapping[str, str]
 
     def text(self) -> str:
-        """Return it as JSON, equal for equal markers."""
-        return json.dumps(vars(self), sort_keys=True, indent=1) + "\n"
+        """Return it as sealed JSON, equal for equal markers."""
+        table = {"sha256": UNSEALED, **vars(self), "chunks": dict(sorted(self.chunks.items()))}
+        text = json.dumps(table, indent=1) + "\n"
+        return seal(text.encode()).decode()
 
     @classmethod
     def parse(cls, data: bytes) -> Marker | None:
         """Return the marker that was written, or None if this is none."""
         try:
-            return cls(**json.loads(data))
-        except (TypeError, ValueError):
+            found = json.loads(data) if is_whole(data) else None
+            return cls(**{name: value for name, value in found.items() if name != "sha256"})
+        except (AttributeError, TypeError, ValueError):
             return None

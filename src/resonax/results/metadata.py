@@ -1,18 +1,26 @@
-"""The metadata of a store: what zarr keeps beside the numbers, and whether it is as it was."""
+"""The metadata of a store: what zarr keeps beside the numbers, and whether it is as it was.
+
+The root names the SHA-256 of every other file of the metadata and holds its own, so that damage to
+any of them is found. All of it follows from the layout and the specification: whoever opens a store
+to go on with it writes anew what is damaged or missing.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
+import logging
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError, StoreError
 from resonax.results.chunks import chunk_shape
+from resonax.results.files import UNSEALED, is_whole, seal
 from resonax.results.folder import ROOT, folder_at
 from resonax.results.layout import FILL, TASKS, Layout, Variable, compare
+from resonax.results.marker import Marker
 from resonax.results.place import Place
 
 if TYPE_CHECKING:
@@ -23,21 +31,24 @@ __all__ = [
     "ELSEWHERE",
     "build",
     "digest",
-    "digest_layout",
+    "mend",
     "not_a_store",
     "open_metadata",
     "read_attributes",
     "read_layout",
 ]
 
+_LOG = logging.getLogger("resonax")
 ELSEWHERE = "choose another --out folder or delete it"
-_FORMAT = "resonax store 2"
-_EARLIER = "resonax store 1"
+_FORMAT = "resonax store 3"
+_EARLIER = ("resonax store 1", "resonax store 2")
 _ZARR = 3  # zarr's own format
 _ONE_PIECE = "finished.json"  # of the version before, for datasets that were no sweeps
 _LABELS = "coordinates"  # names the further coordinates, as the CF conventions have it
 _RESERVED = (
+    "sha256",
     "format",
+    "files_sha256",
     "dims",
     "layout_sha256",
     "specification",
@@ -83,6 +94,7 @@ def build(
     if taken := [name for name in attributes if name in (*_RESERVED, _LABELS)]:
         raise ArgumentError(f"an attribute cannot be called {taken[0]}: choose another name")
     attributes = {
+        "sha256": UNSEALED,  # first, where `seal` finds it
         **json.loads(json.dumps(attributes, sort_keys=True)),  # equal ones are equal bytes
         "format": _FORMAT,
         "dims": list(layout.coords),
@@ -104,53 +116,38 @@ def build(
         shape = tuple(len(layout.coords[dim]) for dim in variable.dims)
         _add(root, name, variable, shape, chunk_shape(layout, name))
     root.create_group(TASKS)
+    sums = {name: _sha256(data.to_bytes()) for name, data in files.items() if name != ROOT}
+    root.update_attributes({"files_sha256": dict(sorted(sums.items()))})
     with warnings.catch_warnings():
         # xarray warns without the consolidated metadata, and zarr with them.
         warnings.simplefilter("ignore")
         zarr.consolidate_metadata(root.store)
-    return {name: data.to_bytes() for name, data in files.items()}
+    found = {name: data.to_bytes() for name, data in files.items()}
+    return {**found, ROOT: seal(found[ROOT])}
 
 
-def _open_labels(path: Place) -> xr.Dataset:
-    """Open the dataset of a store with its coordinates; its variables have no values here."""
-    import xarray as xr
-    from zarr.core.buffer import default_buffer_prototype
-    from zarr.storage import MemoryStore
-
-    folder = folder_at(path)
-    root = folder.read([ROOT]).get(ROOT)
-    if root is None:
-        raise not_a_store(path)
-    _check_format(path, root)
-    try:
-        arrays = json.loads(root)["consolidated_metadata"]["metadata"]
-        # A coordinate is of one piece.
-        names = [
-            f"{name}/c.0" for name, found in arrays.items() if len(found.get("shape", ())) == 1
-        ]
-        files = {ROOT: root, **folder.read(names)}
-        make = default_buffer_prototype().buffer.from_bytes
-        kept = MemoryStore({name: make(data) for name, data in files.items()}, read_only=True)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return xr.open_zarr(kept, chunks=None, consolidated=True, decode_cf=False)
-    except (OSError, KeyError, TypeError, ValueError):
-        read_attributes(path)  # an error, unless it is a store
-        raise _damaged(path) from None
+def read_attributes(path: Place) -> dict[str, Any]:
+    """Return the attributes of a store, read without zarr; an error if they are not whole."""
+    if (attributes := _read_root(path)[0]) is None:
+        raise _damaged(path) if _read_markers(path) else not_a_store(path)
+    return attributes
 
 
-def _check_format(path: Place, root: bytes) -> None:
-    """Raise `StoreError` unless this version of resonax wrote the root of a store."""
+def _read_root(path: Place) -> tuple[dict[str, Any] | None, bytes]:
+    """Return the attributes of a store, None if its root is damaged or missing, and the root."""
+    root = folder_at(path).read([ROOT]).get(ROOT, b"")
     try:
         table = json.loads(root)
-        found, zarr_format = str(table["attributes"].get("format")), table["zarr_format"]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise not_a_store(path) from None
+        attributes, zarr_format = table["attributes"], table["zarr_format"]
+        found = str(attributes.get("format"))
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        return None, root
     if (found, zarr_format) == (_FORMAT, _ZARR):
-        return
-    if found == _EARLIER:
+        return attributes if is_whole(root) else None, root
+    if found in _EARLIER:
         raise StoreError(
-            f"{path} was written by an earlier resonax, without checksums: {ELSEWHERE}"
+            f"{path} was written by an earlier resonax, and cannot be checked for damage by this "
+            f"one: {ELSEWHERE}"
         )
     if found.startswith(_FORMAT[:-1]):
         raise StoreError(
@@ -159,40 +156,87 @@ def _check_format(path: Place, root: bytes) -> None:
         )
     if _ONE_PIECE in folder_at(path).read([_ONE_PIECE]):
         raise StoreError(f"{path} was written by an earlier resonax, in one piece: {ELSEWHERE}")
-    raise not_a_store(path)
+    return None, root
+
+
+def _read_markers(path: Place) -> list[Marker]:
+    """Return the markers of a store that are whole."""
+    folder = folder_at(path)
+    texts = folder.read(f"{TASKS}/{name}" for name in folder.names(TASKS) if name[:-5].isdecimal())
+    return [marker for text in texts.values() if (marker := Marker.parse(text)) is not None]
+
+
+def mend(
+    path: Place,
+    layout: Layout,
+    specification: str,
+    attributes: Mapping[str, Any],
+) -> None:
+    """Write the metadata of a store anew if any of it is damaged or missing.
+
+    A store of another specification or layout is left as it is. Without a root it is one of ours if
+    all of its markers are.
+    """
+    folder = folder_at(path)
+    found, _ = _read_root(path)
+    if found is not None:
+        same = digest(specification), digest_layout(layout)
+        if (found["specification_sha256"], found["layout_sha256"]) != same:
+            return
+        sums = found["files_sha256"]
+        there = folder.read(sums)
+        if all(_sha256(there.get(name, b"")) == sums[name] for name in sums):
+            return
+        versions = found["versions"]
+        attributes = {k: v for k, v in found.items() if k not in (*_RESERVED, _LABELS)}
+    else:
+        made = _read_markers(path)
+        if {marker.specification_sha256 for marker in made} != {digest(specification)}:
+            raise not_a_store(path)
+        versions = made[0].versions
+    files = build(layout, specification, versions, attributes)
+    folder.write({name: data for name, data in files.items() if name != ROOT})
+    folder.write({ROOT: files[ROOT]})
+    _LOG.warning("%s: its metadata were damaged or missing, and are written anew", path)
 
 
 @contextlib.contextmanager
 def open_metadata(path: Place, specification: str | None = None) -> Iterator[xr.Dataset]:
-    """Open the dataset of a store without its variables, after seeing that it is one.
+    """Open the dataset of a store without its variables, after seeing that it is whole.
 
     One of another specification than this is refused, if one is given.
     """
     import numpy as np
+    import xarray as xr
+    from zarr.buffer import default_buffer_prototype
+    from zarr.storage import MemoryStore
 
-    with _open_labels(path) as dataset:
-        attributes = dataset.attrs
-        if not set(_RESERVED) <= set(attributes):
-            raise not_a_store(path)
-        if digest(attributes["specification"]) != attributes["specification_sha256"]:
-            raise StoreError(f"the specification of {path} was changed by hand: {ELSEWHERE}")
-        if specification is not None:
-            made = compare(json.loads(attributes["specification"]), json.loads(specification))
-            if made:
-                raise StoreError(f"{path} was made with {made}: {ELSEWHERE}")
-        try:
-            labelled = dataset.set_coords(attributes.get(_LABELS, "").split())
-            words = {  # from zarr's own type of text, which little else can take
-                name: (values.dims, np.array(values.values.tolist(), str), values.attrs)
-                for name, values in labelled.coords.items()
-                if values.dtype.kind not in "iuf"
-            }
-            labelled = labelled.assign_coords(words)
-            labelled.attrs.pop(_LABELS, None)
-            if digest_layout(read_layout(labelled)) != attributes["layout_sha256"]:
-                raise ValueError
-        except (OSError, KeyError, TypeError, ValueError):
-            raise _damaged(path) from None
+    attributes, root = _read_root(path)
+    if attributes is None:
+        raise _damaged(path) if _read_markers(path) else not_a_store(path)
+    if specification is not None:
+        made = compare(json.loads(attributes["specification"]), json.loads(specification))
+        if made:
+            raise StoreError(f"{path} was made with {made}: {ELSEWHERE}")
+    sums = attributes["files_sha256"]
+    files = folder_at(path).read(sums)
+    if any(_sha256(files.get(name, b"")) != sums[name] for name in sums):
+        raise _damaged(path)
+    make = default_buffer_prototype().buffer.from_bytes
+    kept = MemoryStore({k: make(v) for k, v in {**files, ROOT: root}.items()}, read_only=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        opened = xr.open_zarr(kept, chunks=None, consolidated=True, decode_cf=False)
+    with opened as dataset:
+        labelled = dataset.set_coords(attributes.get(_LABELS, "").split())
+        words = {  # from zarr's own type of text, which little else can take
+            name: (values.dims, np.array(values.values.tolist(), str), values.attrs)
+            for name, values in labelled.coords.items()
+            if values.dtype.kind not in "iuf"
+        }
+        labelled = labelled.assign_coords(words)
+        for name in ("sha256", "files_sha256", _LABELS):  # of the files, not of what is in them
+            labelled.attrs.pop(name, None)
         yield labelled
 
 
@@ -212,29 +256,25 @@ def read_layout(dataset: xr.Dataset) -> Layout:
     return Layout(coords, chunks, variables, labels=labels)
 
 
-def read_attributes(path: Place) -> dict[str, Any]:
-    """Return the attributes of a store, read without zarr."""
-    try:
-        attributes = json.loads(folder_at(path).read([ROOT])[ROOT])["attributes"]
-        if set(_RESERVED) <= set(attributes) and attributes["format"] == _FORMAT:
-            return attributes
-    except (OSError, KeyError, TypeError, ValueError):
-        pass
-    raise not_a_store(path)
-
-
 def not_a_store(path: Place) -> StoreError:
     """Return the error for a folder that is no store, or no longer."""
     return StoreError(f"{path} is not a store of results: name another or delete it")
 
 
 def _damaged(path: Place) -> StoreError:
-    return StoreError(f"the labels of {path} are damaged: {ELSEWHERE}")
+    return StoreError(
+        f"the metadata of {path} are damaged: run the command that made it again, which mends "
+        f"them, {ELSEWHERE}"
+    )
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def digest(text: str) -> str:
     """Return the SHA-256 of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _sha256(text.encode())
 
 
 def digest_layout(layout: Layout) -> str:

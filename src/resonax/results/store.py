@@ -21,11 +21,10 @@ system, because nothing rests on a lock:
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError, StoreError
@@ -37,7 +36,7 @@ from resonax.results.metadata import (
     ELSEWHERE,
     build,
     digest,
-    digest_layout,
+    mend,
     not_a_store,
     open_metadata,
     read_attributes,
@@ -124,16 +123,9 @@ class Store:
         store = cls.at(path, layout, specification, versions)
         path, folder = store.path, store._folder
         is_new = folder.prepare()
-        files = partial(build, layout, store.specification, store.versions, attributes)
-        if is_new and folder.create(files()):
+        if is_new and folder.create(build(layout, store.specification, store.versions, attributes)):
             return store
-        with contextlib.suppress(StoreError):  # which is raised again, with its reason
-            found = read_attributes(path)
-            if (found["specification_sha256"], found["layout_sha256"]) == (
-                digest(store.specification),
-                digest_layout(layout),
-            ):
-                folder.restore(files)
+        mend(path, layout, store.specification, attributes)
         with open_metadata(path, store.specification) as dataset:
             stored, began = read_layout(dataset), dataset.attrs["versions"]
         if made := compare(stored.describe(), layout.describe()):

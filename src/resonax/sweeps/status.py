@@ -27,20 +27,24 @@ class Status:
     id
         Its name.
     tasks, done
-        How many tasks there are, and are stored.
+        How many tasks there are, and are marked as stored. Their numbers are not read: the command
+        that made them, run again, reads all and computes those anew that were damaged.
     running, lost
         Signs of the processes that compute a task of it; and of those that began one, do not say
         anything any more, and have not stored it.
     pace
         Tasks a second of late, None where that is not known.
+    trouble
+        Why the store cannot be read, None if it can.
     """
 
     id: str
-    tasks: int
-    done: int
-    running: tuple[Sign, ...]
-    lost: tuple[Sign, ...]
+    tasks: int = 0
+    done: int = 0
+    running: tuple[Sign, ...] = ()
+    lost: tuple[Sign, ...] = ()
     pace: float | None = None
+    trouble: str | None = None
 
     @property
     def seconds_left(self) -> float | None:
@@ -63,8 +67,11 @@ def read_status(out: Place) -> list[Status]:
 
 def _status(out: Place, name: str, signs: list[Sign]) -> Status:
     store, own_id = out / "results" / name, name.removesuffix(".zarr")
-    with open_metadata(store) as dataset:
-        tasks = read_layout(dataset).count()
+    try:
+        with open_metadata(store) as dataset:
+            tasks = read_layout(dataset).count()
+    except StoreError as error:  # the others can be read
+        return Status(own_id, trouble=str(error))
     markers = [name for name in folder_at(store).names(TASKS) if name[:-5].isdecimal()]
     done = {int(name[:-5]) for name in markers}
     own = [sign for sign in signs if sign.id == own_id and sign.task not in done and sign.task >= 0]
