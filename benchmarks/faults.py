@@ -64,11 +64,6 @@ def client_killed(trial: Trial) -> None:
     trial.finish(trial.start())
 
 
-def undisturbed(trial: Trial) -> None:
-    """Run where the place itself is what fails."""
-    trial.finish(trial.start())
-
-
 def scheduler_killed(trial: Trial, found: Cluster) -> None:
     number = trial.start()
     trial.begun(number)
@@ -120,7 +115,6 @@ KINDS = (
     *PLAIN,
     *(f"dask-{name}" for name in PLAIN),
     "dask-scheduler-killed",
-    "folder-stalls",
     "s3-errors",
     "s3-stalls",
 )
@@ -128,8 +122,6 @@ KINDS = (
 
 def place(kind: str, folder: Path, number: int) -> Place:
     """Return where a trial writes."""
-    if kind == "folder-stalls":
-        return as_place(f"stall://{number}/out")
     s3 = f"s3://bucket/{number}/out"
     return as_place(s3) if kind.startswith("s3") else folder / str(number) / "out"
 
@@ -168,7 +160,7 @@ def surroundings(kind: str) -> Iterator[Callable[[Trial], None]]:
 
             yield stall
         else:
-            yield PLAIN.get(kind, undisturbed)
+            yield PLAIN[kind]
 
 
 @contextlib.contextmanager
@@ -193,7 +185,7 @@ def run(kind: str, trials: int, seed: int = 0) -> tuple[Counter[str], Counter[st
     outcomes: Counter[str] = Counter()
     done: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as base:
-        os.environ |= {fault_work.LOG: f"{base}/log", fault_work.FOLDER: base}
+        os.environ[fault_work.LOG] = f"{base}/log"
         run_serial(Path(base) / "calm")
         store = Path(base) / "calm" / "results" / f"{ID}.zarr"
         files = (file for file in store.rglob("*") if file.is_file())

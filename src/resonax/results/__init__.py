@@ -1,12 +1,10 @@
 """Results: labelled datasets on disk. They know no physics."""
 
 from resonax.results.dataset import open_dataset, save_dataset
-from resonax.results.disk import clear
+from resonax.results.disk import clear, locked
 from resonax.results.files import check_folder, make_folder, replacing
 from resonax.results.layout import Layout, Task, Variable
-from resonax.results.lock import locked
-from resonax.results.place import Place, as_place
-from resonax.results.remote import Remote
+from resonax.results.place import Place, Remote, as_place
 from resonax.results.store import Store, open_store
 
 __all__ = [

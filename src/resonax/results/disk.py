@@ -1,6 +1,6 @@
-"""Files that are whole or not there, temporary files that no kill leaves for ever, and sentences.
+"""Temporary files that no kill leaves for ever, locks of folders, and errors of the disk.
 
-A temporary file or folder has a name of its own and is locked by the process that writes it. The
+A temporary file has a name of its own and is locked by the process that writes it. The
 lock ends with the process, however that ends: what is there without a lock was left by a killed
 process, and may be removed.
 """
@@ -13,7 +13,6 @@ import hashlib
 import os
 import platform
 import secrets
-import shutil
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -26,33 +25,11 @@ try:
 except ImportError:  # no such locks on this system
     fcntl = None
 
-__all__ = [
-    "checksum",
-    "clear",
-    "flush",
-    "flush_tree",
-    "lock",
-    "put",
-    "same_file",
-    "temporary",
-    "writing",
-]
+__all__ = ["LONG", "clear", "locked", "temporary", "writing"]
 
+_LOCK = ".resonax.lock"
 _PREFIX = ".resonax-"
-_LONG = 24 * 3600  # seconds after which nobody still writes a single file
-
-
-def checksum(data: bytes) -> str:
-    """Return the CRC-32C of some bytes, as zarr's codec computes it.
-
-    Examples
-    --------
-    >>> checksum(b"123456789")  # the check value of the standard
-    'e3069283'
-    """
-    import google_crc32c
-
-    return f"{google_crc32c.value(data):08x}"
+LONG = 24 * 3600  # seconds after which nobody still writes a single file
 
 
 def lock(handle: int) -> bool | None:
@@ -80,46 +57,23 @@ def same_file(path: Path, handle: int) -> bool:
 
 
 @contextlib.contextmanager
-def temporary(parent: Path, suffix: str = "", *, folder: bool = False) -> Iterator[Path]:
-    """Give a new file or folder that is removed in the end, unless it was moved to its place."""
+def temporary(parent: Path, suffix: str = "") -> Iterator[Path]:
+    """Give a new file that is removed in the end, unless it was moved to its place."""
     while True:  # another process may find it before it is locked, and remove it
         path = parent / f"{_PREFIX}{_host()}-{secrets.token_hex(8)}{suffix}"
-        if folder:
-            path.mkdir()
-            try:
-                handle = os.open(path, os.O_RDONLY)
-            except FileNotFoundError:
-                continue
-        else:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         if lock(handle) is not False and same_file(path, handle):
             break
         os.close(handle)
     try:
         yield path
     finally:
-        if folder:
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         os.close(handle)
 
 
-def put(folder: Path, name: str, data: bytes) -> None:
-    """Write a file below a folder, whole or not at all, and wait until the disk has it.
-
-    The file that is being written lies in the folder itself, where `clear` finds it after a kill.
-    """
-    with temporary(folder) as path:
-        with open(path, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(path, folder / name)
-
-
 def clear(folder: Path) -> None:
-    """Remove the temporary files and folders that killed processes left, and no others."""
+    """Remove the temporary files that killed processes left, and no others."""
     with contextlib.suppress(OSError):  # what cannot be removed does no harm
         for name in os.listdir(folder):
             if name.startswith(_PREFIX):
@@ -128,20 +82,16 @@ def clear(folder: Path) -> None:
 
 
 def _remove_abandoned(path: Path) -> None:
-    is_folder = path.is_dir()
-    handle = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+    handle = os.open(path, os.O_RDWR)
     try:
         free = lock(handle)
         if free is False:
             return
         # Not every file system shows a lock to other machines.
         is_known = free is True and path.name.startswith(f"{_PREFIX}{_host()}-")
-        if not is_known and time.time() - os.fstat(handle).st_mtime < _LONG:
+        if not is_known and time.time() - os.fstat(handle).st_mtime < LONG:
             return
-        if is_folder:
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        path.unlink()
     finally:
         os.close(handle)
 
@@ -149,22 +99,6 @@ def _remove_abandoned(path: Path) -> None:
 @cache
 def _host() -> str:
     return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
-
-
-def flush(path: Path) -> None:
-    """Wait until the disk has a file, or the names in a folder."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def flush_tree(folder: Path) -> None:
-    """Wait until the disk has all files and names below a folder."""
-    for place, _, files in os.walk(folder):
-        for entry in [*files, "."]:
-            flush(Path(place) / entry)
 
 
 @contextlib.contextmanager
@@ -182,3 +116,39 @@ def writing(path: Path) -> Iterator[None]:
         else:
             trouble = f"{path} could not be written ({error.strerror or error}): mend that {again}"
         raise StoreError(trouble) from error
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[Path]:
+    """Hold a folder for this process; raise `StoreError` if another one holds it.
+
+    The lock is the operating system's and ends with the process. It keeps two commands from mixing
+    their figures, claims and reports; the numbers in a store do not rest on it. Gives the file that
+    says who holds it, which is removed in the end.
+    """
+    path = folder / _LOCK
+    with writing(folder):
+        handle = _open(path)
+    while lock(handle) is False or not same_file(path, handle):
+        holder = os.pread(handle, 200, 0).decode("utf-8", "replace").strip()
+        held = same_file(path, handle)
+        os.close(handle)
+        if held:
+            raise StoreError(
+                f"{folder} is being written by {holder or 'another process'}: wait until that ends "
+                "or choose another --out folder"
+            )
+        with writing(folder):  # it was just given back: the file has gone with the lock
+            handle = _open(path)
+    try:
+        with contextlib.suppress(OSError):  # a full disk: whoever holds it will say so
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)  # while it is held, so that nobody holds a file without name
+        os.close(handle)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)

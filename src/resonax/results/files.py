@@ -17,8 +17,7 @@ from typing import overload
 
 from resonax.checks import ArgumentError, StoreError
 from resonax.results.disk import clear, temporary
-from resonax.results.place import Place
-from resonax.results.remote import Remote
+from resonax.results.place import Place, Remote
 
 __all__ = ["UNSEALED", "check_folder", "is_whole", "make_folder", "replacing", "seal"]
 

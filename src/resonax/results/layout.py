@@ -125,6 +125,15 @@ class Layout:
             region[dim] = slice(chunk * place, min(chunk * (place + 1), length))
         return Task(number, dict(reversed(region.items())))
 
+    def region(self, task: Task, name: str) -> tuple[slice, ...]:
+        """Return the place of a task in a variable: whole chunks of it."""
+        dims = self.variables[name].dims
+        return tuple(task.region.get(dim, slice(0, len(self.coords[dim]))) for dim in dims)
+
+    def chunk_shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a variable's chunks."""
+        return tuple(self.chunk(dim) for dim in self.variables[name].dims)
+
     def tasks(self) -> Tasks:
         """Return the cells of the cut, in order."""
         return Tasks(self)

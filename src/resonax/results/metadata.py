@@ -13,14 +13,13 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError, StoreError
-from resonax.results.chunks import chunk_shape
 from resonax.results.files import UNSEALED, is_whole, seal
-from resonax.results.folder import ROOT, folder_at
-from resonax.results.layout import FILL, TASKS, Layout, Variable, compare
-from resonax.results.marker import Marker
+from resonax.results.folder import folder_at
+from resonax.results.layout import FILL, TASKS, Layout, Task, Variable, compare
 from resonax.results.place import Place
 
 if TYPE_CHECKING:
@@ -29,8 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ELSEWHERE",
+    "ROOT",
+    "Marker",
     "build",
     "digest",
+    "digest_layout",
+    "marker_name",
     "mend",
     "not_a_store",
     "open_metadata",
@@ -40,6 +43,7 @@ __all__ = [
 
 _LOG = logging.getLogger("resonax")
 ELSEWHERE = "choose another --out folder or delete it"
+ROOT = "zarr.json"  # the file that makes a folder a store
 _FORMAT = "resonax store 3"
 _EARLIER = ("resonax store 1", "resonax store 2")
 _ZARR = 3  # zarr's own format
@@ -55,6 +59,44 @@ _RESERVED = (
     "specification_sha256",
     "versions",
 )
+
+
+def marker_name(task: Task) -> str:
+    """Return the file of a task's marker, below the folder of the store."""
+    return f"{TASKS}/{task.number}.json"
+
+
+@dataclass(frozen=True)
+class Marker:
+    """What a finished task leaves behind: checksums of its values, and what their bits depend on.
+
+    Examples
+    --------
+    >>> marker = Marker({"rate": "6e34..."}, "9f86...", {"jax": "0.10.2"})
+    >>> Marker.parse(marker.text().encode()) == marker
+    True
+    >>> Marker.parse(b'{"values_sha256": {}}') is None
+    True
+    """
+
+    values_sha256: Mapping[str, str]  # by variable
+    specification_sha256: str
+    versions: Mapping[str, str]
+
+    def text(self) -> str:
+        """Return it as sealed JSON, equal for equal markers."""
+        table = {"sha256": UNSEALED, **vars(self)}
+        text = json.dumps(table, indent=1) + "\n"
+        return seal(text.encode()).decode()
+
+    @classmethod
+    def parse(cls, data: bytes) -> Marker | None:
+        """Return the marker that was written, or None if this is none."""
+        try:
+            found = json.loads(data) if is_whole(data) else {}
+            return cls(**{name: value for name, value in found.items() if name != "sha256"})
+        except (AttributeError, TypeError, ValueError):
+            return None
 
 
 def _add(
@@ -114,7 +156,7 @@ def build(
         _add(root, name, variable, values.shape, values.shape)[...] = values
     for name, variable in layout.variables.items():
         shape = tuple(len(layout.coords[dim]) for dim in variable.dims)
-        _add(root, name, variable, shape, chunk_shape(layout, name))
+        _add(root, name, variable, shape, layout.chunk_shape(name))
     root.create_group(TASKS)
     sums = {name: _sha256(data.to_bytes()) for name, data in files.items() if name != ROOT}
     root.update_attributes({"files_sha256": dict(sorted(sums.items()))})
@@ -161,8 +203,8 @@ def _read_root(path: Place) -> tuple[dict[str, Any] | None, bytes]:
 
 def _read_markers(path: Place) -> list[Marker]:
     """Return the markers of a store that are whole."""
-    folder = folder_at(path)
-    texts = folder.read(f"{TASKS}/{name}" for name in folder.names(TASKS) if name[:-5].isdecimal())
+    folder = folder_at(path / TASKS)
+    texts = folder.read([name for name in folder.names() if name[:-5].isdecimal()])
     return [marker for text in texts.values() if (marker := Marker.parse(text)) is not None]
 
 
@@ -197,7 +239,8 @@ def mend(
     files = build(layout, specification, versions, attributes)
     folder.write({name: data for name, data in files.items() if name != ROOT})
     folder.write({ROOT: files[ROOT]})
-    _LOG.warning("%s: its metadata were damaged or missing, and are written anew", path)
+    if any(name[:-5].isdecimal() for name in folder_at(path / TASKS).names()):
+        _LOG.warning("%s: its metadata were damaged or missing, and are written anew", path)
 
 
 @contextlib.contextmanager
@@ -264,7 +307,7 @@ def not_a_store(path: Place) -> StoreError:
 def _damaged(path: Place) -> StoreError:
     return StoreError(
         f"the metadata of {path} are damaged: run the command that made it again, which mends "
-        f"them, {ELSEWHERE}"
+        "them, or delete it"
     )
 
 

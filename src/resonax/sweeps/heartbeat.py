@@ -78,8 +78,6 @@ def signs_of_life(out: Place, experiment: str) -> Iterator[Sign]:
         while not ended.wait(pause):
             sign.beat, pause = time.time(), _AGAIN
             with contextlib.suppress(Exception):  # a sign is not worth an error
-                if isinstance(out, Path):
-                    (out / _FOLDER).mkdir(exist_ok=True)
                 folder_at(out).write({f"{_FOLDER}/{name}": json.dumps(asdict(sign)).encode()})
 
     def end() -> None:
@@ -99,10 +97,10 @@ def signs_of_life(out: Place, experiment: str) -> Iterator[Sign]:
 
 def read_signs(out: Place) -> dict[str, Sign]:
     """Return the signs of all processes that work on results, or were lost, by the file's name."""
-    folder, found = folder_at(out), {}
-    for name, data in folder.read(f"{_FOLDER}/{name}" for name in folder.names(_FOLDER)).items():
+    folder, found = folder_at(out / _FOLDER), {}
+    for name, data in folder.read(folder.names()).items():
         with contextlib.suppress(TypeError, ValueError):
-            found[name.rpartition("/")[2]] = Sign(**json.loads(data))
+            found[name] = Sign(**json.loads(data))
     return found
 
 

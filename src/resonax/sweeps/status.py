@@ -58,7 +58,7 @@ def read_status(out: Place) -> list[Status]:
     """Return how far the results in a folder or at a URL are, without a look at the numbers."""
     if isinstance(out, Remote):
         out.reach()
-    names = sorted(name for name in folder_at(out).names("results") if name.endswith(".zarr"))
+    names = sorted(name for name in folder_at(out / "results").names() if name.endswith(".zarr"))
     if not names:
         raise StoreError(f"there are no results in {out}: name a folder or URL that --out wrote to")
     signs = list(read_signs(out).values())
@@ -72,7 +72,7 @@ def _status(out: Place, name: str, signs: list[Sign]) -> Status:
             tasks = read_layout(dataset).count()
     except StoreError as error:  # the others can be read
         return Status(own_id, trouble=str(error))
-    markers = [name for name in folder_at(store).names(TASKS) if name[:-5].isdecimal()]
+    markers = [name for name in folder_at(store / TASKS).names() if name[:-5].isdecimal()]
     done = {int(name[:-5]) for name in markers}
     own = [sign for sign in signs if sign.id == own_id and sign.task not in done and sign.task >= 0]
     own.sort(key=lambda sign: (sign.task, sign.age))
