@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 import tempfile
-import warnings
 from pathlib import Path
 
 import pytest
@@ -55,10 +54,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
         "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",  # a name for each operation, and no stack
     }
-    from resonax.programs import keep_programs  # after jax has what it reads when it is loaded
-
-    # Where the commands keep them: what one test compiles, others and their processes load.
-    keep_programs(Path(os.environ["XDG_CACHE_HOME"]) / "resonax" / "programs", warnings.warn)
 
 
 def pytest_collection_finish() -> None:

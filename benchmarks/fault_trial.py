@@ -69,7 +69,7 @@ class Trial:
             with Client(self.scheduler, timeout=30, set_as_default=False) as client:
                 run_experiments([experiment()], self.out, executor=Dask(client, limit=self.limit))
             return
-        with start_executor(2, libraries="fault_work", limit=self.limit) as executor:
+        with start_executor(2, libraries=["fault_work"], limit=self.limit) as executor:
             run_experiments([experiment()], self.out, device="cpu", executor=executor)
 
     def start(self) -> int:

@@ -78,7 +78,7 @@ def pace(out: Path, count: int, tasks: int) -> float:
 def by_processes(count: int, tasks: int, steps: int, folder: Path) -> float:
     """Return the tasks a second of so many processes while all work."""
     sweep, out = from_sweep(parse_sweep(sweep_table(tasks, steps))), folder / f"processes-{count}"
-    with start_executor(count, keep_compiled, "resonax.cli.libraries") as executor:
+    with start_executor(count, keep_compiled, ["resonax.sweeps.runner"]) as executor:
         run_experiments([sweep], out, executor=executor, device="cpu")
     return pace(out, count, tasks)
 

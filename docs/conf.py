@@ -15,11 +15,10 @@ from sphinx.errors import PycodeError
 from sphinx.pycode import ModuleAnalyzer
 
 from resonax.executors.garbage import collect_rarely
-from resonax.programs import keep_programs
 
 os.environ.setdefault("XLA_FLAGS", quick_compilation())
 if folder := os.environ.get("RESONAX_TESTS"):  # of the tests beside it, as in their conftest.py
-    keep_programs(Path(folder) / "resonax" / "programs", print)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(folder) / "resonax" / "jax")
 logging.getLogger("jax").setLevel(logging.WARNING)  # a library of the theme shows what all log
 collect_rarely()  # the trees of all pages stay until the end
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 
 import numpy as np
 import pytest
 
 import resonax as rx
-from resonax.idle import do_when_idle
 from resonax.simulation.column_parts import Stopped, cut_columns, map_parts
 
 TRAINING = rx.Training(rx.Sinusoid(period=22.0), rx.heavy_ball(0.01, 0.95), batch=2)
@@ -43,18 +43,15 @@ def test_threads_give_the_bits_of_one(monkeypatch, double):
         np.testing.assert_array_equal(one, other)
 
 
-def test_the_first_thread_waits_with_what_is_to_be_done():
+def test_parts_run_at_once():
     both, done = threading.Barrier(2, timeout=60), []
-    begun = threading.Event()
 
     def part(number, go_on):
-        both.wait()  # or it would not pass: they run at once
-        begun.wait(60)
+        both.wait()  # or it would not pass
         go_on()
         done.append(number)
 
-    with do_when_idle([begun.set, lambda: None]):
-        map_parts(part, [1, 2])
+    map_parts(part, [1, 2])
     assert sorted(done) == [1, 2]
 
 
@@ -81,20 +78,24 @@ def test_an_error_of_a_part_ends_the_others():
 
 
 def test_an_interrupt_of_the_caller_ends_all_parts():
-    ended = []
+    ended = threading.Barrier(3, timeout=60)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    caller = threading.get_ident()
 
     def part(number, go_on):
         try:
+            if number == 2:
+                signal.pthread_kill(caller, signal.SIGINT)
             while True:
                 go_on()
                 threading.Event().wait(0.001)
         except Stopped:
-            ended.append(number)
+            threading.Thread(target=ended.wait, daemon=True).start()
             raise
 
-    def interrupt():
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), do_when_idle([interrupt]):
-        map_parts(part, [1, 2])
-    assert sorted(ended) == [1, 2]
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            map_parts(part, [1, 2])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    ended.wait()  # both are told to end, wherever the interrupt came

@@ -86,7 +86,7 @@ EXECUTORS = {
     "serial": serial,
     # One, as of Dask: tests/test_workers.py has several, and what is forked here.
     "processes": lambda: worker_processes(1),
-    "forked": lambda: worker_processes(2, "resonax.sweeps.runner"),
+    "forked": lambda: worker_processes(2, ["resonax.sweeps.runner"]),
     "futures": threads,
     "dask": dask_workers,
 }

@@ -100,33 +100,29 @@ def test_small_tasks_share_a_gpu_as_far_as_there_are_cores(size, gpus, cores, ea
 
 
 @pytest.mark.parametrize(
-    ("usual", "workers", "gpus", "cores", "compiles", "processes", "owners"),
+    ("usual", "workers", "gpus", "cores", "processes", "owners"),
     [
-        (16, None, 1, 16, False, 18, 4),
-        (16, None, 1, 16, True, 20, 9),
-        (16, None, 2, 16, False, 19, 6),
-        (1, None, 1, 16, False, 4, 1),  # one figure: theory beside it
-        (1, None, 1, 16, True, 4, 1),
-        (1, None, 1, 2, False, 2, 1),
-        (16, 8, 1, 16, False, 8, 3),
-        (16, 1, 1, 16, True, 1, 0),
-        (16, None, 0, 16, True, 16, 0),
+        (16, None, 1, 16, 18, 4),
+        (16, None, 2, 16, 19, 6),
+        (1, None, 1, 16, 4, 1),  # one figure: theory beside it
+        (1, None, 1, 2, 2, 1),
+        (16, 8, 1, 16, 8, 3),
+        (16, 1, 1, 16, 1, 0),
+        (16, None, 0, 16, 16, 0),
     ],
 )
 def test_of_the_processes_some_own_a_gpu(
-    monkeypatch, usual, workers, gpus, cores, compiles, processes, owners
+    monkeypatch, usual, workers, gpus, cores, processes, owners
 ):
     start = MagicMock()
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     monkeypatch.setattr(work, "visible_gpus", lambda: tuple(map(str, range(gpus))))
     monkeypatch.setattr(work, "count_cores", lambda: cores)
     monkeypatch.setattr(work, "start_executor", start)
-    given = {"libraries": "all", "beside": "few", "describe": print, "prepare": print}
-    given["compiles"] = compiles
+    given = {"describe": print, "prepare": print}
     with work.started(Work(workers=workers), usual=usual, device=None, **given):
-        (count, _, libraries), more = start.call_args
+        (count, *_), more = start.call_args
     assert (count, more["owners"]) == (processes, owners)
-    assert libraries == ("few" if owners else "all")
 
 
 def test_a_limit_needs_a_worker_that_can_be_replaced():

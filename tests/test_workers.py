@@ -51,24 +51,6 @@ def test_workers_tell_of_their_progress_and_give_results():
     assert shares == dict.fromkeys(found, 1.0)
 
 
-def test_what_is_done_beside_the_first_jobs_ends_before_their_results_are_used():
-    seen = []
-
-    def load() -> None:
-        time.sleep(1)  # longer than the jobs take
-        seen.append("loaded")
-
-    def note(job, result):
-        seen.append(result[0])
-        return []
-
-    with worker_processes(1) as workers:
-        workers.meanwhile = load
-        for job in (2, 3):
-            workers.run(square, [job], lambda *_: None, note)
-    assert seen == ["loaded", 4, 9]
-
-
 def test_a_mistake_in_a_worker_is_said_by_the_caller():
     with (
         worker_processes(1) as workers,

@@ -11,8 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from resonax.programs import program
-
 __all__ = [
     "Scaled",
     "double_precision",
@@ -121,7 +119,7 @@ def log_radii(products: Scaled) -> np.ndarray:
     return np.asarray(_log_radius(jax.device_put(products, cpu)))
 
 
-_log_radius = program(log_radius)
+_log_radius = jax.jit(log_radius)
 
 
 def matrix_sqrt(matrix: Array) -> Array:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from resonax.checks import ArgumentError, check_whole
-from resonax.cli.cache import has_programs
 from resonax.cli.claims import show_claims
 from resonax.cli.dry_run import say_sample
-from resonax.cli.running import draw, draw_elsewhere, figure_path, holding, progress_bars, say_done
+from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
 from resonax.cli.show import show_line
 from resonax.cli.work import Work, check_work, started
-from resonax.executors.executor import Executor, Serial
 from resonax.executors.processes import count_workers
-from resonax.idle import do_when_idle
 from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue, check_names, judge
 from resonax.results import Place
 from resonax.sweeps.devices import check_device, describe_device, find_device
@@ -36,17 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["reproduce"]
 
-# What processes load: all of them; or, beside a GPU, what theory needs, then what figures do, and
-# what those that own it need.
-_LIBRARIES = "resonax.cli.paper_libraries"
-_BESIDE, _LATER = "resonax.cli.libraries", "resonax.cli.figure_libraries"
-_OWNED = "resonax.cli.device_libraries"
-# What a process that makes a figure alone needs beside its simulation: theory; and datasets and
-# figures, which are left to a helper where there is one. dask is loaded by xarray where it is
-# installed.
-_OWN = ("scipy.special", "scipy.linalg")
-_DATASETS, _DASK = ("pandas", "xarray"), ("dask.base", "dask.array")
-_FIGURES = ("matplotlib.axes", "matplotlib.figure", "resonax.figures", _LATER, "zarr")
+# What processes need, loaded once: all of them are copies of one process.
+_LIBRARIES = ("resonax.sweeps.runner", "matplotlib.figure", "xarray", "zarr")
 
 
 def reproduce(
@@ -83,18 +69,12 @@ def reproduce(
         device=device,
         prepare=prepare,
         libraries=_LIBRARIES,
-        beside=_BESIDE,
-        later=_LATER,
-        owned=_OWNED,
         describe=partial(describe_device, device),
-        compiles=not has_programs(),
-        meanwhile=_load_results,
-        afterwards=_load_figures,
     )
     with holding(out, is_shared=work.part is not None):
         words = f"{count} of the paper's {len(EXPERIMENTS)} figures, {scale} scale, into {out}"
         print(f"{words}; what is stored is kept", file=sys.stderr, flush=True)
-        with executor as executor, do_when_idle(_loaders(executor)):
+        with executor as executor:
             from resonax.sweeps.runner import run_experiments
 
             experiments = _chosen(ids, scale, networks)
@@ -105,7 +85,6 @@ def reproduce(
                 data[name] = dataset
                 judge(experiments, data, judged)
 
-            helper = getattr(executor, "helper", None)
             _, name = find_device(executor, device)
             with progress_bars() as progress:
                 outcomes = run_experiments(
@@ -117,7 +96,7 @@ def reproduce(
                     executor=executor,
                     shard=work.part,
                     progress=progress,
-                    finish=partial(draw_elsewhere, helper, _load_reports) if helper else draw,
+                    finish=draw,
                     done=say_done,
                     read=read if _is_judged(experiments) else None,
                 )
@@ -146,48 +125,6 @@ def _is_judged(experiments: Sequence[Experiment]) -> bool:
     """Return whether any claim can be judged from what is made; if not, nothing need be read."""
     made = {item.id for item in experiments}
     return any(made.issuperset(one.also) for item in experiments for one in item.judges)
-
-
-def _loaders(executor: Executor) -> list[Callable[[], None]]:
-    """Return what loads libraries, one by one, while this process waits for its simulation."""
-    if not isinstance(executor, Serial):
-        return []
-    if executor.helper:
-        return [partial(_load, name) for name in _OWN]
-    names = (*_DATASETS, *_DASK, *_FIGURES, *_OWN)
-    return [*(partial(_load, name) for name in names), _load_reports]
-
-
-def _load(name: str) -> None:
-    with suppress(ImportError):  # such as dask
-        importlib.import_module(name)
-
-
-def _load_figures() -> None:
-    """Load what figures need, in a process that draws and does nothing else.
-
-    All that it draws is in memory: dask, a quarter of what it would load, is as if not installed.
-    """
-    sys.modules["dask"] = None  # pyrefly: ignore[unsupported-operation]
-    for name in (*_DATASETS, *_FIGURES):
-        _load(name)
-
-
-def _load_results() -> None:
-    """Load what reads results and reports on them."""
-    import xarray.backends
-    import zarr  # noqa: F401
-
-    xarray.backends.list_engines()
-    _load_reports()
-
-
-def _load_reports() -> None:
-    """Load what is needed in the end, with its templates."""
-    import resonax.reports.claims  # noqa: F401
-    from resonax.reports.reproduction import Report, render
-
-    render(Report((), (), "smoke", 0, "", {}, 0.0, ""))
 
 
 def _finish(

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -18,21 +18,16 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from resonax.executors.helper import begin_in_copy
 from resonax.executors.interrupts import clean_up_on_exit, defer_interrupts
 from resonax.results import Place, Remote, clear, locked, make_folder
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.figure import Figure
 
-    from resonax.executors.helper import Helper
     from resonax.sweeps.computation import Computation
-    from resonax.sweeps.stored_results import StoredResults
 
 __all__ = [
     "draw",
-    "draw_elsewhere",
     "figure_path",
     "holding",
     "progress_bars",
@@ -113,63 +108,28 @@ def figure_path(out: Place, name: str, dark: bool = False) -> Place:
     return out / "figures" / f"{name}{'-dark' if dark else ''}.png"
 
 
-def save_figures(figure: Figure, out: Place, name: str, in_copy: bool = False) -> None:
-    """Write the figure of an experiment: PNG, SVG, and PNG for dark pages.
-
-    The last may be written by a copy of this process, at the same time.
-    """
+def save_figures(figure: Figure, out: Place, name: str) -> None:
+    """Write the figure of an experiment: PNG, SVG, and PNG for dark pages."""
     from resonax.figures import darken, save_figure
-
-    def save_dark() -> None:
-        darken(figure)
-        save_figure(figure, figure_path(out, name, dark=True))
 
     png = figure_path(out, name)
     make_folder(png.parent)
-    is_done = begin_in_copy(save_dark) if in_copy else None
     save_figure(figure, png)
     # Everything has its place now: to write a figure with a layout is to draw it twice.
     figure.set_layout_engine(None)
     save_figure(figure, png.with_suffix(".svg"))
-    if is_done is None or not is_done():
-        save_dark()
-
-
-class Drawing(NamedTuple):
-    """What is needed to draw an experiment: less than to compute it, so that jax is not loaded."""
-
-    results: StoredResults
-    draw: Callable[[xr.Dataset], Figure] | None
-    out: Place
-    id: str
+    darken(figure)
+    save_figure(figure, figure_path(out, name, dark=True))
 
 
 def draw(computation: Computation) -> None:
     """Draw an experiment from what is stored."""
-    _draw(_drawing(computation))
-
-
-def draw_elsewhere(helper: Helper, meanwhile: Callable[[], Any], computation: Computation) -> None:
-    """Let another process do so, and do something else in this one."""
-    helper.call(_draw_in_two, _drawing(computation), meanwhile)
-
-
-def _drawing(computation: Computation) -> Drawing:
-    experiment, out = computation.experiment, computation.folder.parent
-    return Drawing(computation.results, experiment.draw, out, experiment.id)
-
-
-def _draw_in_two(asked: Drawing) -> None:
-    # A connection to a server has threads, which a copy would not have; and what a helper was
-    # asked for, a process does itself that has jax, where the helper has ended.
-    _draw(asked, in_copy=not isinstance(asked.out, Remote) and "jax" not in sys.modules)
-
-
-def _draw(asked: Drawing, in_copy: bool = False) -> None:
     from resonax.figures import drawn_part, plot_sweep
 
-    results, layout = asked.results, asked.results.store.layout
+    experiment, results = computation.experiment, computation.results
     figure = (
-        asked.draw(results.load()) if asked.draw else plot_sweep(results.load(*drawn_part(layout)))
+        experiment.draw(results.load())
+        if experiment.draw
+        else plot_sweep(results.load(*drawn_part(results.store.layout)))
     )
-    save_figures(figure, asked.out, asked.id, in_copy)
+    save_figures(figure, computation.folder.parent, experiment.id)

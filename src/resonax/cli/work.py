@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -30,7 +30,6 @@ _PANEL = "Work"
 _CACHE = "RESONAX_CACHE"
 _MOST = 10_000
 _OWNERS = 4  # processes of a GPU: while one loads its programs or waits, others compute
-_COMPILING = 9  # where programs are to be compiled, which takes longer than the GPU
 _BESIDE = 4  # processes at least where there is a GPU: one figure has theory beside it
 
 
@@ -106,7 +105,7 @@ def check_work(work: Work) -> None:
 
 
 def _prepare_there(cache: str | None, prepare: Callable[[], None]) -> None:
-    """Prepare a worker of a cluster, which keeps compiled programs where this process does."""
+    """Prepare a worker of a cluster, which keeps what it compiles where this process does."""
     if cache:
         os.environ[_CACHE] = cache
     prepare()
@@ -120,14 +119,8 @@ def started(
     device: str | None,
     task_bytes: int | None = None,
     prepare: Callable[[], None],
-    libraries: str = "",
-    beside: str = "",
+    libraries: Sequence[str] = (),
     describe: Callable[[], Any] | None = None,
-    compiles: bool = False,
-    later: str = "",
-    owned: str = "",
-    meanwhile: Callable[[], Any] | None = None,
-    afterwards: Callable[[], Any] | None = None,
 ) -> Iterator[Executor]:
     """Give the executor that was asked for; all that work call ``prepare`` first.
 
@@ -141,15 +134,10 @@ def started(
         ``cpu``, ``gpu`` or None.
     task_bytes
         What a task takes of the memory of a GPU, if it computes on one from begin to end.
-    prepare, libraries, later, owned, meanwhile, afterwards
+    prepare, libraries
         Those of `start_executor`.
-    beside
-        In place of ``libraries`` where some processes own the GPUs: those beside them begin at
-        once with what needs less.
     describe
         If given, some of several processes own the GPUs, and say what they are by this function.
-    compiles
-        Whether these have much to compile: then they are more.
     """
     if not work.is_local:
         shared = partial(_prepare_there, os.environ.get(_CACHE), prepare)
@@ -167,22 +155,17 @@ def started(
     if is_owned:
         usual = max(usual, min(_BESIDE, count_cores()))
         count = work.workers or usual
-        most, share = (_COMPILING, 2 * count // 3) if compiles else (_OWNERS, count // 2)
-        owners = len(gpus) * max(min(most, share // len(gpus) - 1), 1)
+        owners = len(gpus) * max(min(_OWNERS, count // 2 // len(gpus) - 1), 1)
         usual += owners // 2  # they wait for the GPU as long as they compute
     count = work.workers or usual
     owners = owners if owners < count else 0
     with start_executor(
         count,
         prepare,
-        beside if owners else libraries,
+        libraries,
         devices=gpus if len(gpus) > 1 else (),
         limit=work.task_limit,
         owners=owners,
         describe=describe,
-        later=later,
-        owned=owned,
-        meanwhile=meanwhile,
-        afterwards=afterwards,
     ) as executor:
         yield executor

@@ -80,7 +80,7 @@ class Executor(Protocol):
 
 
 class Serial:
-    """Does jobs one after the other, in this process; a ``helper`` may be there for others.
+    """Does jobs one after the other, in this process.
 
     Examples
     --------
@@ -91,9 +91,6 @@ class Serial:
     """
 
     workers = 1
-
-    def __init__(self, helper: Any = None) -> None:
-        self.helper = helper
 
     def run(self, function: Do, jobs: Sequence[Job], advance: Tell, then: Then) -> None:
         """Do some jobs, and those that follow from them."""

@@ -17,7 +17,6 @@ no GPU.
 
 from __future__ import annotations
 
-import importlib
 import multiprocessing
 import os
 import pickle
@@ -27,7 +26,6 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
@@ -36,7 +34,6 @@ from resonax.checks import ResonaxError
 from resonax.executors.executor import Serial
 from resonax.executors.garbage import collect_rarely
 from resonax.executors.gpus import GRAPHS
-from resonax.executors.helper import start_helper
 from resonax.executors.interrupts import defer_interrupts
 from resonax.executors.workers import Worker, Workers
 from resonax.threads import count_cores
@@ -98,12 +95,11 @@ def _serve(pipe: Connection, environment: Mapping[str, str]) -> None:
 @contextmanager
 def worker_processes(
     count: int,
-    libraries: str = "",
+    libraries: Sequence[str] = (),
     *,
     devices: Sequence[str] = (),
     limit: float | None = None,
     owners: int = 0,
-    later: str = "",
 ) -> Iterator[Workers]:
     """Give an executor of so many processes; whatever goes wrong ends them at once.
 
@@ -112,7 +108,7 @@ def worker_processes(
     count
         How many.
     libraries
-        Names a module that loads what they need, but starts no threads.
+        Names modules that they need, and that start no threads when they are loaded.
     devices
         The names of GPUs, which are given to the processes in turn: each sees one of them.
     limit
@@ -120,15 +116,13 @@ def worker_processes(
     owners
         How many of them own a GPU, and do the jobs that say ``on_device``; if any, the others see
         none, do all other jobs, and are started when there are jobs.
-    later
-        Names a module that those beside the owners load when they have nothing to do.
     """
     # Not forked from this process: one that has begun to use jax cannot be copied.
     alone: Any = multiprocessing.get_context("spawn")
     copied: Any = alone
     if libraries and sys.platform == "linux":
         copied = multiprocessing.get_context("forkserver")
-        copied.set_forkserver_preload(["resonax.executors.copied", libraries])
+        copied.set_forkserver_preload(["resonax.executors.copied", *libraries])
     few: dict[str, str] = {name: str(max(count_cores() // count, 1)) for name in THREADS}
     if owners:  # one thread each, however many there are: programs are kept by their threads
         few = {**dict.fromkeys(THREADS, "1"), "JAX_PLATFORMS": "cpu"}
@@ -146,7 +140,6 @@ def worker_processes(
 
     workers = Workers(start, count, limit, owners)
     workers.gpus = len(devices) or 1
-    workers.idle = partial(_load, later) if owners and later else None
     try:
         workers.start(last=owners or count)
         if owners and copied is not alone:  # it loads libraries while this process goes on
@@ -173,24 +166,6 @@ def _environment(given: Mapping[str, str]) -> Iterator[None]:
             del os.environ[name]
 
 
-def _load(module: str) -> None:
-    importlib.import_module(module)
-
-
-def _describe(describe: Callable[[], Any], module: str) -> Any:
-    """Return what an owner says of its device; a module is loaded while it begins to use that.
-
-    Two threads that load modules at once may see a half of one: jobs come when all is loaded.
-    """
-    loading = threading.Thread(target=_load, args=(module,), daemon=True)
-    if module:
-        loading.start()
-    found = describe()
-    if module:
-        loading.join()
-    return found
-
-
 def _nothing() -> None:
     """Prepare nothing: a name, as it is sent to other processes."""
 
@@ -199,41 +174,28 @@ def _nothing() -> None:
 def start_executor(
     processes: int,
     prepare: Callable[[], None] = _nothing,
-    libraries: str = "",
+    libraries: Sequence[str] = (),
     *,
     devices: Sequence[str] = (),
     limit: float | None = None,
     owners: int = 0,
     describe: Callable[[], Any] | None = None,
-    later: str = "",
-    owned: str = "",
-    meanwhile: Callable[[], Any] | None = None,
-    afterwards: Callable[[], Any] | None = None,
 ) -> Iterator[Workers | Serial]:
     """Give an executor of so many processes, or of this one; all that work call ``prepare`` first.
 
     The caller does so too, at the same time. Those that own a device call ``describe`` as well,
-    which begins to use it, and then load the module ``owned`` while they wait. ``meanwhile`` is
-    called by this process beside the first jobs. Where this process does the jobs itself, a helper
-    calls ``afterwards`` first, to load what comes after them. The rest is that of
-    `worker_processes`.
+    which begins to use it. The rest is that of `worker_processes`.
     """
     if processes < 2 and limit is None:
-        if afterwards is None or count_cores() < 2:
-            prepare()
-            yield Serial()
-            return
-        with start_helper(lambda context: _start(context, 0, {}), afterwards) as helper:
-            prepare()
-            yield Serial(helper)
+        prepare()
+        yield Serial()
         return
     # On a GPU every process takes the memory it needs, and not three quarters of all.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     with worker_processes(
-        processes, libraries, devices=devices, limit=limit, owners=owners, later=later
+        processes, libraries, devices=devices, limit=limit, owners=owners
     ) as workers:
-        workers.prepare(prepare, describe and partial(_describe, describe, owned))
-        workers.meanwhile = meanwhile
+        workers.prepare(prepare, describe)
         prepare()
         yield workers
 

@@ -45,7 +45,6 @@ class Worker:
     is_preparing: bool = False
     heard: float = 0.0  # when it last said something, or was given something
     has_begun: bool = False  # whether it has said anything yet
-    has_idled: bool = False  # whether it has done what is done where there are no jobs
     silent: bool = False  # whether it was ended because it said nothing
 
     def give(self, function: Do, job: Job) -> None:
@@ -73,8 +72,6 @@ class Workers:
         self._start, self.workers, self._limit, self.owners = start, count, limit, owners
         self._functions: tuple[Callable[[], Any], ...] = ()  # that prepare a worker
         self._describe: Callable[[], Any] | None = None  # that an owner calls last
-        self.idle: Callable[[], Any] | None = None  # that others call when there are no jobs
-        self.meanwhile: Callable[[], Any] | None = None  # called once here, beside the first jobs
         self._owned: list[Any] = []  # what it returned
         self._workers: dict[Any, Worker] = {}
         self._starting = 0  # workers that are being started beside the first jobs
@@ -169,23 +166,15 @@ class Workers:
         self._let_prepare(worker)
 
     def _hand_out(self, function: Do, waiting: deque[Job]) -> None:
-        """Give jobs to the workers that have none; first to those that have loaded more."""
-        for worker in sorted(self._workers.values(), key=lambda one: not one.has_idled):
-            if worker.is_busy:
-                continue
-            if (job := self._next(waiting, worker.place)) is not None:
+        """Give jobs to the workers that have none."""
+        for worker in self._workers.values():
+            if not worker.is_busy and (job := self._next(waiting, worker.place)) is not None:
                 worker.give(function, job)
-            elif self.idle and worker.place >= self.owners and not worker.has_idled:
-                worker.give(_prepare, [self.idle])
-                worker.is_preparing = worker.has_idled = True
 
     def run(self, function: Do, jobs: Sequence[Job], advance: Tell, then: Then) -> None:
         """Do some jobs, and those that follow from them; an error of a job is raised here."""
         waiting = deque(jobs)
         self._start_others()
-        beside = threading.Thread(target=self.meanwhile or (lambda: None), daemon=True)
-        beside.start()
-        self.meanwhile = None
         while True:
             self._hand_out(function, waiting)
             busy = [worker for worker in self._workers.values() if worker.is_busy]
@@ -207,7 +196,6 @@ class Workers:
                 is_preparing, job = worker.is_preparing, worker.job
                 self._note_end(worker, kind, content)
                 if not is_preparing:
-                    beside.join()  # two threads that load modules at once may see a half of one
                     waiting.extendleft(reversed(then(job, content)))
 
     def _patience(self, busy: Sequence[Worker]) -> float | None:

@@ -23,7 +23,6 @@ from resonax.paper.propositions_judges import (
     score_limit,
 )
 from resonax.processes import AR2, Sinusoid, Square, Switching
-from resonax.programs import program
 from resonax.results import Layout, Variable
 from resonax.stability.criteria import rates
 from resonax.sweeps.experiment import Experiment, Judge, compute_at_once, drawn_by
@@ -60,7 +59,7 @@ _TURNS = 200
 _DYNAMICS = ("flow", "map")
 
 
-@program
+@jax.jit
 def _laws(setting: Setting) -> tuple[jax.Array, jax.Array]:
     """Return mean and B at each of the three steps, or means."""
     process: Any = setting.process
@@ -92,7 +91,7 @@ def _gradients(seed: int, samples: int) -> dict[str, np.ndarray]:
     return {"gradient_mean": mean, "gradient_error": error, "gradient_expected": expected}
 
 
-@program
+@jax.jit
 def _matrices(setting: Setting, index: np.ndarray) -> jax.Array:
     return jax.vmap(lambda k: Map(setting).expected(setting.process.moments(k)))(index)
 

@@ -16,7 +16,6 @@ from resonax.checks import ArgumentError
 from resonax.paper.spectra_judges import judge_spectral_peaks
 from resonax.processes import AR2, Process, Sinusoid, Spectrum, Square, Switching
 from resonax.processes.base import State, sample_at_once, walk_on
-from resonax.programs import program
 from resonax.results import Layout, Variable
 from resonax.sweeps.experiment import Experiment, Judge, compute_at_once, drawn_by
 
@@ -63,7 +62,7 @@ SIGNALS = tuple(
 )
 
 
-@functools.partial(program, static=("number",))
+@functools.partial(jax.jit, static_argnames=("number",))
 def _draw(
     family: Process, periods: np.ndarray, seed: int, first: int, states: State, *, number: int
 ) -> tuple[State, jax.Array]:

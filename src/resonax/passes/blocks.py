@@ -14,7 +14,6 @@ from jax import Array
 from resonax.learners import Momentum
 from resonax.passes.feed import Feed
 from resonax.passes.update import Weights
-from resonax.programs import program
 
 __all__ = ["Numbers", "follow_blocks", "numbers_of", "update"]
 
@@ -50,7 +49,7 @@ def update(weights: Any, velocity: Any, gradient: Any, numbers: Numbers) -> tupl
     return weights + move, velocity
 
 
-@functools.partial(program, static=("steps",))
+@functools.partial(jax.jit, static_argnames=("steps",))
 def _compiled(
     run: Any, rows: Array, live: Array, numbers: Numbers, *, steps: Steps
 ) -> tuple[Any, Any]:

@@ -27,7 +27,6 @@ from resonax.learners import Momentum
 from resonax.passes.feed import Feed
 from resonax.passes.growth import SEGMENTS, Pass, Tally
 from resonax.passes.update import Weights, energy, pull, residuals
-from resonax.programs import program
 
 __all__ = ["is_small", "walk"]
 
@@ -59,7 +58,7 @@ class Terms(NamedTuple):
         return cls(optimizer.lookahead, decays, alike)
 
 
-@functools.partial(program, static=("terms", "block", "record"))
+@functools.partial(jax.jit, static_argnames=("terms", "block", "record"))
 def _run_blocks(
     state: State,
     factors: Array,

@@ -22,7 +22,6 @@ from resonax.checks import (
     check_whole,
 )
 from resonax.moments import Moments
-from resonax.programs import program
 from resonax.values import Varied
 
 __all__ = ["Process", "Spectrum", "State", "sample_at_once", "walk_on"]
@@ -132,7 +131,7 @@ class Process(Varied, ABC):
         return _walk(self, key, steps=steps, batch=batch)
 
 
-@functools.partial(program, static=("steps", "batch"))
+@functools.partial(jax.jit, static_argnames=("steps", "batch"))
 def _walk(process: Process, key: Array, *, steps: int, batch: int) -> Array:
     """Return the inputs along a sampled path, or the means for a batch of 0."""
     return walk_on(process, key, jnp.arange(steps), batch)[1]

@@ -24,7 +24,6 @@ from resonax.processes.base import (
     variance_root,
     whole_blocks,
 )
-from resonax.programs import program
 from resonax.values import static, value
 
 __all__ = ["AR2", "Switching"]
@@ -33,7 +32,7 @@ _NODES = 32  # quadrature over a standard normal, for the stationary law
 _ROOT, _HALVINGS = 1e-15, 200
 
 
-_root = functools.partial(program, static=("dim",))(variance_root)
+_root = functools.partial(jax.jit, static_argnames=("dim",))(variance_root)
 
 
 def _white(process: AR2 | Switching) -> float:

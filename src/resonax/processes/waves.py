@@ -22,7 +22,6 @@ from resonax.processes.base import (
     variance_root,
     whole_blocks,
 )
-from resonax.programs import program
 from resonax.values import static, value
 
 __all__ = ["Iid", "Sinusoid", "Square", "shuffled"]
@@ -110,12 +109,12 @@ class Wave(Process):
         return Spectrum(frequency, flat, flat + white, line_frequency, power)
 
 
-@program
+@jax.jit
 def _stationary_root(process: Wave) -> Array:
     return process.stationary().root
 
 
-@program
+@jax.jit
 def _wave_at(process: Wave, index: Array) -> Array:
     return process.wave_at(index)
 
@@ -223,11 +222,11 @@ def shuffled(process: Process) -> Iid:
     return _shuffled(process)
 
 
-@program
+@jax.jit
 def _shuffled(process: Process) -> Iid:
     return Iid(law=process.stationary(), dim=process.dim)
 
 
-@program
+@jax.jit
 def _total_variance(process: Iid) -> Array:
     return jnp.trace(process.moments(0).merged()[1])

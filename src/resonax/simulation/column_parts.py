@@ -15,8 +15,7 @@ from typing import TypeVar
 import jax
 import numpy as np
 
-from resonax.idle import work_until
-from resonax.programs import current_device
+from resonax.simulation.side_by_side import current_device
 from resonax.threads import count_threads
 
 __all__ = ["Stopped", "cut_columns", "fill_cells", "fill_up", "jax_threads", "map_parts"]
@@ -86,8 +85,7 @@ def cut_columns(columns: np.ndarray, runs: int, most: int) -> tuple[list[np.ndar
 def map_parts(function: Callable[[P, Callable[[], None]], None], parts: Sequence[P]) -> None:
     """Call a function with each part, and with what it is to call now and then, in threads.
 
-    This thread does what is to be done meanwhile (`resonax.idle`). Whatever is raised here or in a
-    part ends the others where they next call what they were given.
+    Whatever is raised here or in a part ends the others where they next call what they were given.
     """
     if len(parts) == 1:
         return function(parts[0], lambda: None)
@@ -106,9 +104,8 @@ def map_parts(function: Callable[[P, Callable[[], None]], None], parts: Sequence
             raise
 
     with ThreadPoolExecutor(len(parts)) as threads:
-        running = [threads.submit(run, part) for part in parts]
-        try:
-            work_until(lambda: all(one.done() for one in running))
+        try:  # an interrupt may come as soon as the first part runs
+            running = [threads.submit(run, part) for part in parts]
             errors = [one.exception() for one in running]
         finally:
             stopping.set()

@@ -16,7 +16,6 @@ from jax import Array
 
 from resonax.lanes import LawForm
 from resonax.moments import Moments
-from resonax.programs import program
 from resonax.simulation.batches import PROCESS, Gaussian, Law
 from resonax.simulation.random_numbers import normals
 from resonax.simulation.schedule import BLOCK
@@ -78,7 +77,7 @@ def merge_components(form: LawForm, table: np.ndarray) -> tuple[LawForm, np.ndar
     return form._replace(components=1), np.ascontiguousarray(each[:, :, 0])
 
 
-@functools.partial(program, static=("loop", "most", "shape"))
+@functools.partial(jax.jit, static_argnames=("loop", "most", "shape"))
 def _laws(
     training: Training,
     grid: Grid,

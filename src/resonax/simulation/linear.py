@@ -20,7 +20,6 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from resonax.learners import Features, Momentum
-from resonax.programs import program
 from resonax.simulation.batches import INPUT, Draws, draw, draw_factor
 from resonax.simulation.linear_state import (
     LinearState,
@@ -166,7 +165,7 @@ def _cell_step(
     return tuple(e + move for e, move in zip(weights, moves, strict=True)), state
 
 
-@functools.partial(program, static=("loop",))
+@functools.partial(jax.jit, static_argnames=("loop",))
 def begin_linear(training: Training, grid: Grid, *, loop: Loop) -> LinearState:
     """Return the state of all cells before the first step."""
     dim, size = training.process.dim, training.size
@@ -247,7 +246,7 @@ def _vmap_steps(training: Training, grid: Grid, loop: Loop) -> Any:
     return functools.partial(over_cells, grid.columns, grid.shared)
 
 
-@functools.partial(program, static=("loop",), donate=("state",))
+@functools.partial(jax.jit, static_argnames=("loop",), donate_argnames=("state",))
 def step_linear(
     training: Training,
     grid: Grid,

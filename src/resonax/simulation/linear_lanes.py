@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from resonax.programs import program
 from resonax.simulation.batches import factor_columns
 from resonax.simulation.linear import draw_block, step_linear
 from resonax.simulation.linear_state import LinearState, add_distances
@@ -79,7 +78,7 @@ def _cells(grid: Grid) -> int:
     return len(next(iter(grid.shared.values())))
 
 
-@program
+@jax.jit
 def _numbers(training: Training, grid: Grid) -> tuple[Array, Array, Array]:
     """Return momentum and step size of each cell, (paths, cells), and the scale of H of a path."""
     columns = {name: array[:, None] for name, array in grid.columns.items()}
@@ -93,7 +92,7 @@ def _numbers(training: Training, grid: Grid) -> tuple[Array, Array, Array]:
     )
 
 
-@functools.partial(program, static=("loop",))
+@functools.partial(jax.jit, static_argnames=("loop",))
 def _draw(
     training: Training,
     grid: Grid,
@@ -115,7 +114,7 @@ def _draw(
     return process, tuple(entry[:, :, 0] for entry in jax.tree.leaves(drawn))
 
 
-@program
+@jax.jit
 def _add_distances(before: LinearState, fresh: Array) -> LinearState:
     return add_distances(before, before._replace(total=fresh))
 

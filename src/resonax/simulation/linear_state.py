@@ -10,8 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from resonax.programs import program
-
 __all__ = [
     "RANGE",
     "LinearState",
@@ -135,7 +133,7 @@ def add_distances(before: LinearState, after: LinearState) -> LinearState:
     return after._replace(total=total, level=level)
 
 
-@program
+@jax.jit
 def log_distance(state: LinearState, steps: Array) -> Array:
     """Return the logarithm of the mean distance over a window, or of the distance for 0 steps."""
     over = steps > 0

@@ -13,7 +13,6 @@ import numpy as np
 from jax import Array
 
 from resonax.learners import Network
-from resonax.programs import program
 from resonax.simulation.batches import INPUT
 from resonax.simulation.network_batches import Batch, Laws, draw_batches, draw_tests, target
 from resonax.simulation.position_form import init_state, update_weights
@@ -89,7 +88,7 @@ def first_normals(grid: Grid, dim: int, hidden: tuple[int, ...]) -> Array:
     return normal_array(grid.keys, BEGINNING, INPUT, count)[:, 0]
 
 
-@functools.partial(program, static=("loop",))
+@functools.partial(jax.jit, static_argnames=("loop",))
 def begin_networks(training: Training, grid: Grid, *, loop: Loop) -> NetworkState:
     """Return the state of all cells before the first step."""
     model, dim = training.model, training.process.dim
@@ -121,7 +120,7 @@ def _step(
     return update_weights(optimizer, slope, layers, state, decays=loop.decays)
 
 
-@functools.partial(program, static=("loop",), donate=("state",))
+@functools.partial(jax.jit, static_argnames=("loop",), donate_argnames=("state",))
 def step_networks(
     training: Training,
     grid: Grid,

@@ -18,7 +18,6 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from resonax.learners import Momentum, Network
-from resonax.programs import program
 from resonax.simulation.network import NetworkState
 from resonax.simulation.network_batches import TEST_ROWS, Batch, Laws, draw_batches, draw_tests
 from resonax.simulation.position_form import update_weights
@@ -161,7 +160,7 @@ def _train(
     return jax.tree.unflatten(out_tree, found)
 
 
-@functools.partial(program, static=("loop",), donate=("state",))
+@functools.partial(jax.jit, static_argnames=("loop",), donate_argnames=("state",))
 def step_in_kernels(
     training: Training,
     grid: Grid,

@@ -24,7 +24,6 @@ from resonax.lanes import (
     trace_update,
 )
 from resonax.learners import Network
-from resonax.programs import program
 from resonax.simulation.batches import CHOICE, INPUT, NOISE, PROCESS, Gaussian, Law, split
 from resonax.simulation.lane_laws import LawsAhead, law_form, law_table, merge_components
 from resonax.simulation.network import first_layers, first_normals, log_mean_loss
@@ -63,7 +62,7 @@ def _stationary(training: Training) -> Law:
     return split(training.process.stationary(), has_diagonal_roots(training.process))
 
 
-@functools.partial(program, static=("loop", "lanes", "walks"))
+@functools.partial(jax.jit, static_argnames=("loop", "lanes", "walks"))
 def _begin(
     training: Training, grid: Grid, *, loop: Loop, lanes: int, walks: bool
 ) -> tuple[_Start, Any, Array]:

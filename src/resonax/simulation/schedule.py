@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
+import jax
 import numpy as np
 from jax import Array
-
-from resonax.idle import wait_for
 
 __all__ = ["BLOCK", "Advance", "Windowed", "run_windows", "schedule"]
 
@@ -79,7 +78,7 @@ def run_windows(
     for part in schedule(steps, window):
         state = state.reset() if part.opens else state
         state = step_blocks(state, part.start, part.blocks, part.record)
-        wait_for(state.total)
+        jax.block_until_ready(state.total)
         advance(part.blocks * BLOCK / steps)
         if part.closes:
             measured.append(measure(state))

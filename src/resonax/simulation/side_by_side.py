@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 
-from resonax.programs import current_device
-
-__all__ = ["map_side_by_side"]
+__all__ = ["current_device", "map_side_by_side"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def current_device() -> Any:
+    """Return the device on which jax computes now."""
+    chosen = jax.config.jax_default_device  # pyrefly: ignore[missing-attribute]
+    return chosen if isinstance(chosen, jax.Device) else jax.local_devices(backend=chosen)[0]
 
 
 def map_side_by_side(function: Callable[[T], R], items: Sequence[T]) -> list[R]:

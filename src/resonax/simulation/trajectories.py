@@ -18,7 +18,6 @@ from resonax.dynamics.problem import check_problem
 from resonax.learners import Features
 from resonax.moments import Moments
 from resonax.processes import Iid, Recorded, shuffled
-from resonax.programs import program
 from resonax.simulation.training import Training
 
 __all__ = ["Trajectories", "trajectories"]
@@ -92,7 +91,7 @@ def _follow(
     return np.where(np.isnan(found), np.inf, found)
 
 
-@functools.partial(program, static=("runs", "rows", "still"))
+@functools.partial(jax.jit, static_argnames=("runs", "rows", "still"))
 def _distances(
     training: Training,
     seed: ArrayLike,

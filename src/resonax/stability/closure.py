@@ -20,7 +20,6 @@ from resonax.algebra import double_precision
 from resonax.dynamics import Problem, Setting
 from resonax.learners.adaptive import Adaptive, adaptive_form
 from resonax.processes import Switching
-from resonax.programs import program
 from resonax.stability.cells import Advance, Values, chunks, take
 from resonax.stability.coordinates import Coordinates
 from resonax.stability.cycle import Rest, at_rest, distances
@@ -103,7 +102,7 @@ def _range(problem: Problem, given: Plan, points: int, second: Array) -> Array:
     return jnp.linspace(jnp.maximum(2 * jnp.log(safe), low + 3.0), low, points)
 
 
-@functools.partial(program, static=("given", "points"))
+@functools.partial(jax.jit, static_argnames=("given", "points"))
 def _scan(
     problem: Problem, values: dict[str, Array], steps: Array, *, given: Plan, points: int
 ) -> _Scan:
@@ -123,7 +122,7 @@ def _scan(
     return jax.vmap(cell)(values, steps)
 
 
-@functools.partial(program, static=("given",))
+@functools.partial(jax.jit, static_argnames=("given",))
 def _refine(
     problem: Problem,
     values: dict[str, Array],

@@ -22,7 +22,6 @@ from resonax.keys import seed_key, split_keys
 from resonax.learners import Features
 from resonax.processes import Process, Recorded
 from resonax.processes.waves import Wave
-from resonax.programs import program
 
 __all__ = ["curvature_bound", "exceedance", "longest_row"]
 
@@ -86,7 +85,7 @@ def exceedance(problem: Problem, limit: float, draws: int = 4096, seed: int = 0)
     return float(np.mean(np.linalg.eigvalsh(drawn)[:, -1] > limit))
 
 
-@functools.partial(program, static=("batch",))
+@functools.partial(jax.jit, static_argnames=("batch",))
 def _draw(
     process: Process, model: Any, scale: Array, span: Array, keys: Array, *, batch: int
 ) -> Array:

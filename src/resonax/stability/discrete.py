@@ -21,7 +21,6 @@ from resonax.algebra import (
     scaled_identity,
 )
 from resonax.dynamics import Map, Setting
-from resonax.programs import program
 from resonax.stability.cells import Advance, Tile, Values, chunks, take, tiles
 from resonax.stability.products import EXPECTED, Product, multiply_tile
 from resonax.threads import count_threads
@@ -80,7 +79,7 @@ def monodromy(setting: Setting, steps: Array | int, limit: Array | int) -> Scale
     return jax.lax.fori_loop(0, limit, body, scaled_identity(2 * setting.size))
 
 
-@program
+@jax.jit
 def _products(setting: Setting, values: dict[str, Array], steps: Array) -> Scaled:
     limit = jnp.max(steps)
     return jax.vmap(lambda v, n: monodromy(setting.at(v), n, limit))(values, steps)

@@ -11,7 +11,6 @@ from jax import Array
 
 from resonax.algebra import Scaled, double_precision, log_radii
 from resonax.dynamics import Flow, Setting
-from resonax.programs import program
 from resonax.stability.cells import Advance, Values, chunks, take
 
 __all__ = [
@@ -33,7 +32,7 @@ _TOLERANCE = 1e-9
 _EDGE = 1e-12  # the ends of a segment are evaluated inside of it, where the law is smooth
 
 
-@program
+@jax.jit
 def _stiffness(setting: Setting, values: dict[str, Array]) -> Array:
     """Return `stiffness` of one chunk."""
 
@@ -48,7 +47,7 @@ def _stiffness(setting: Setting, values: dict[str, Array]) -> Array:
     return jax.vmap(bound)(values)
 
 
-@program
+@jax.jit
 def _segments(
     setting: Setting, values: dict[str, Array], segment: Array, count: Array
 ) -> tuple[Array, Array]:
@@ -93,7 +92,7 @@ def _segments(
         ),
         adjoint=diffrax.ForwardMode(),
         max_steps=2**14,
-        throw=False,  # it would call back to the host, and such a program cannot be kept on disk
+        throw=False,  # it would call back to the host, and what is compiled could not be kept on disk
     )
     assert solution.ys is not None
     done = solution.result == diffrax.RESULTS.successful

@@ -12,7 +12,6 @@ from jax import Array
 from resonax.algebra import Scaled, double_precision, rescaled
 from resonax.checks import ArgumentError
 from resonax.dynamics import Map, Setting
-from resonax.programs import program
 from resonax.stability.cells import Advance, Values
 from resonax.stability.coordinates import symmetric_basis
 from resonax.stability.discrete import rates_by, rational_periods
@@ -44,7 +43,7 @@ def _propagator(setting: Setting, steps: Array | int, limit: Array | int) -> Sca
     return Scaled(end.matrix[:, row, column].T, end.exponent)
 
 
-@program
+@jax.jit
 def _products(setting: Setting, values: dict[str, Array], steps: Array) -> Scaled:
     limit = jnp.max(steps)
     return jax.vmap(lambda v, n: _propagator(setting.at(v), n, limit))(values, steps)
@@ -62,7 +61,7 @@ def mean_square_rates(
     return rates_by(SECOND_MOMENT, _products, setting, values, _CHUNK, advance) / 2
 
 
-@program
+@jax.jit
 def _floor(setting: Setting, steps: Array) -> Array:
     discrete = Map(setting)
     size = setting.size

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jax import Array
 
 from resonax.algebra import Scaled, double_precision
 from resonax.dynamics import Setting
-from resonax.programs import program
 from resonax.stability.discrete import monodromy, rational_period
 
 __all__ = ["Multipliers", "multipliers"]
@@ -23,7 +23,7 @@ class Multipliers(NamedTuple):
     turns: int  # periods in them
 
 
-@program
+@jax.jit
 def _product(setting: Setting, steps: Array) -> Scaled:
     return monodromy(setting, steps, steps)
 

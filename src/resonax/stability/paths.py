@@ -17,7 +17,6 @@ from resonax.dynamics import Map, Setting, check_problem
 from resonax.keys import seed_key, split_keys
 from resonax.learners import Linear
 from resonax.processes import Recorded
-from resonax.programs import program
 from resonax.stability.cells import Advance, Values, chunks, take
 from resonax.stability.discrete import monodromy, rational_period
 from resonax.stability.missing import REASONS
@@ -69,7 +68,7 @@ def _growth(setting: Setting, keys: Array, batch: int, steps: int, start: Array)
     return jax.lax.scan(one, carry, jnp.arange(steps))[1]
 
 
-@functools.partial(program, static=("batch",))
+@functools.partial(jax.jit, static_argnames=("batch",))
 def _averages(
     setting: Setting,
     values: dict[str, Array],
@@ -237,7 +236,7 @@ def lyapunov_rates(
     return result
 
 
-@program
+@jax.jit
 def _mean_trace(setting: Setting) -> Array:
     return jnp.trace(setting.curvature(setting.process.stationary()))
 

@@ -19,7 +19,6 @@ from jax import Array
 
 from resonax.algebra import Scaled
 from resonax.dynamics import Map, Setting
-from resonax.programs import program
 from resonax.stability.coordinates import symmetric_basis
 
 __all__ = ["EXPECTED", "SECOND_MOMENT", "Product", "multiply_tile"]
@@ -223,7 +222,6 @@ def _second_moment_step(of: _SecondMoment, state: list[Array]) -> list[Array]:
     return [*_upper(moved), *(entry for row in cross for entry in row), *_upper(velocity)]
 
 
-# Functions with names: a kept program is found by them.
 EXPECTED = Product(
     law=_curvature,
     coefficients=_expected_coefficients,
@@ -244,7 +242,7 @@ SECOND_MOMENT = Product(
 )
 
 
-@functools.partial(program, static=("product",))
+@functools.partial(jax.jit, static_argnames=("product",))
 def multiply_tile(
     setting: Setting,
     laws: dict[str, Array],

@@ -24,7 +24,6 @@ from jax import Array
 
 from resonax.algebra import double_precision
 from resonax.dynamics import Flow, Map, Setting
-from resonax.programs import program
 from resonax.stability.coordinates import symmetric_basis
 from resonax.stability.discrete import rational_period
 from resonax.stability.floquet import is_integrable, segment_counts
@@ -81,7 +80,7 @@ def _product(blocks: Iterator[np.ndarray]) -> _Product:
     return functools.reduce(after, blocks, _multiply(next(blocks)))
 
 
-@program
+@jax.jit
 def _matrices(setting: Setting, index: Array) -> tuple[Array, Array]:
     """Return the matrices of the flow, times its period, and of the map at some steps."""
     flow, discrete = Flow(setting), Map(setting)
@@ -93,7 +92,7 @@ def _matrices(setting: Setting, index: Array) -> tuple[Array, Array]:
     return jax.vmap(at)(index)
 
 
-@program
+@jax.jit
 def _moment_maps(setting: Setting, index: Array) -> tuple[Array, Array]:
     """Return what some steps do to the second moment, and what the noise adds in each."""
     discrete = Map(setting)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from resonax.checks import ArgumentError
 from resonax.executors.executor import Advance
-from resonax.idle import do_when_idle
 from resonax.labels import versions
 from resonax.results import Place, Store
 from resonax.sweeps.experiment import Arrays, Experiment
@@ -150,16 +148,8 @@ class Computation:
             advance(1 / self.tasks)
             return
         found: Arrays = {}
-        left = deque(range(1, len(self.experiment.parts)))
-
-        def compute_next() -> None:
-            found.update(self.compute([number], left.popleft(), advance)[number])
-
-        # Theory needs nothing of the simulation: it is computed where this thread would wait.
-        with do_when_idle([compute_next] * len(left)):
-            found.update(self.compute([number], 0, advance)[number])
-        while left:
-            compute_next()
+        for part in range(len(self.experiment.parts)):
+            found.update(self.compute([number], part, advance)[number])
         self._store.write(self._store.tasks[number], found)
 
     def _discard(self) -> None:
