@@ -109,7 +109,6 @@ def test_no_lock_no_pipe_and_no_folder_stops_a_command(tmp_path):
     assert compile_with(RESONAX_CACHE=tmp_path / "pipe") == ("", [])
 
 
-
 def test_entries_that_were_not_read_for_longest_go_first(tmp_path):
     for number in range(6):
         path = tmp_path / f"{number}-cache"

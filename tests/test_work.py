@@ -158,10 +158,10 @@ def test_the_time_of_a_sample_is_shared_out_among_workers():
     assert sample.wall(100) == 2.0 + 5.0  # the longest task
 
 
-def test_failed_tasks_are_a_line_each_and_exit_status_1(tmp_path, monkeypatch, capsys):
+def test_failed_tasks_are_a_line_each_and_exit_status_3(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(EXPERIMENTS, "made-up", broken)
     status, words = _run(["reproduce", "made-up", "--out", str(tmp_path / "out")])
-    assert status == 1
+    assert status == 3
     assert words.startswith("3 tasks failed, first made-up, task 1: ZeroDivisionError: place 1")
     said = capsys.readouterr().err.splitlines()
     assert said[-3:] == [

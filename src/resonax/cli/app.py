@@ -17,6 +17,7 @@ from resonax.checks import ResonaxError
 from resonax.cli.cache import keep_compiled
 from resonax.cli.check import check_command
 from resonax.cli.commands import Command, Group, completing
+from resonax.cli.environment import find_fault
 from resonax.cli.explore import explore_command
 from resonax.cli.groups import with_groups
 from resonax.cli.judge import map_command, stability_command
@@ -25,8 +26,9 @@ from resonax.cli.order import order_command
 from resonax.cli.parsers import place
 from resonax.cli.response import response_command
 from resonax.cli.status import status_command
+from resonax.cli.statuses import STATUSES, Status
 from resonax.cli.work import Work
-from resonax.executors.interrupts import SENTENCE, STATUS, ignore_further, was_interrupted
+from resonax.executors.interrupts import SENTENCE, ignore_further, was_interrupted
 from resonax.labels import plain
 from resonax.paper.catalogue import EXPERIMENTS
 
@@ -35,7 +37,8 @@ __all__ = ["app", "main"]
 app = typer.Typer(
     help="Will SGD with momentum blow up because of the order in which the data arrives?",
     epilog="Rates are per step: the error grows by e^rate each step, so a negative rate converges. "
-    "The radius per period is the factor of one period: below 1 converges.",
+    "The radius per period is the factor of one period: below 1 converges. "
+    f"{STATUSES}",
     cls=Group,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -160,16 +163,16 @@ def sweep_command(
 
 
 def main() -> None:
-    """Run the command line; a mistake of the caller is one sentence and exit status 2."""
+    """Run the command line; what is wrong is one sentence, and a `Status`."""
     for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a letter gets its number
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         status, sentence = _run(sys.argv[1:] or ["--help"])
-    except Exception:  # a defect of ours: not 1, which says that training diverges
+    except Exception:
         traceback.print_exc()
-        raise SystemExit(70) from None
-    if status == STATUS:
+        raise SystemExit(Status.DEFECT) from None
+    if status == Status.INTERRUPTED:
         ignore_further()
     if sentence:
         with contextlib.suppress(OSError):  # nobody listens
@@ -188,12 +191,16 @@ def _run(arguments: list[str]) -> tuple[int, str]:
     """Return the exit status, and what to say of a failure."""
     try:
         status = _commands()(arguments, standalone_mode=False) or 0
-        return status, SENTENCE if status == STATUS else ""
+        return status, SENTENCE if status == Status.INTERRUPTED else ""
     except (KeyboardInterrupt, typer.Abort):
-        return STATUS, SENTENCE
+        return Status.INTERRUPTED, SENTENCE
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        return _answer(end.__context__)  # of which the parser makes an exit with status 1
     except Exception as error:
         if was_interrupted():  # the error is what a library made of it
-            return STATUS, SENTENCE
+            return Status.INTERRUPTED, SENTENCE
         return _answer(error)
 
 
@@ -215,20 +222,22 @@ def _answer(error: Exception) -> tuple[int, str]:
     if isinstance(error, ResonaxError):
         for line in getattr(error, "failures", ()):  # of tasks, while all others are done
             print(plain(str(line), 1000), file=sys.stderr)
-        return 1 if hasattr(error, "failures") else 2, _as_options(str(error))
+        status = Status.TASKS_FAILED if hasattr(error, "failures") else Status.BAD_INPUT
+        return status, _as_options(str(error))
     if isinstance(error, MemoryError) or str(error).startswith("RESOURCE_EXHAUSTED"):  # of jax
-        return 2, "not enough memory: use fewer points, paths or inputs"
+        return Status.BAD_INPUT, "not enough memory: use fewer points, paths or inputs"
     if isinstance(error, BrokenPipeError):  # the reader has seen enough
-        sys.stderr.close()
-        return 1, ""
+        return Status.BROKEN_PIPE, ""
     if isinstance(error, OSError):
-        return 2, f"could not write: {error.strerror or error}"
+        return Status.BAD_INPUT, f"could not write: {error.strerror or error}"
     # The parser's own errors (of click, or of typer's own) all have this method.
     message = getattr(error, "format_message", None)
     if message is None:
+        if fault := find_fault():
+            return Status.BAD_INPUT, fault
         raise error
     name, close = (getattr(error, key, None) for key in ("option_name", "possibilities"))
     if name and close:
-        return 2, f"no such option {name}, did you mean {close[0]}?"
+        return Status.BAD_INPUT, f"no such option {name}, did you mean {close[0]}?"
     said = message().rstrip(".").replace(". Did you mean", ", did you mean")  # one sentence
-    return 2, said if said.endswith("?") else f"{said}; see resonax --help"
+    return Status.BAD_INPUT, said if said.endswith("?") else f"{said}; see resonax --help"

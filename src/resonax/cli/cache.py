@@ -15,6 +15,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from resonax.cli.environment import check_environment
+
 __all__ = ["cache_folder", "keep_compiled", "open_to_others", "prune"]
 
 _TROUBLE = re.compile(r"Error (reading|writing) persistent compilation cache entry for '([^']*)'")
@@ -23,6 +25,7 @@ _LARGEST = 2**30  # bytes of all entries
 
 def keep_compiled() -> None:
     """Let jax keep what it compiles; leave it as it is where the user has named a folder to it."""
+    check_environment()
     import jax
 
     if jax.config.jax_compilation_cache_dir:  # pyrefly: ignore[missing-attribute]

@@ -18,6 +18,7 @@ from resonax.cli.groups import given, single, with_groups
 from resonax.cli.options import Data, Learner, Plot, Reading, Seed, option
 from resonax.cli.parsers import number, spelled, whole
 from resonax.cli.show import check_path, progress, show_line
+from resonax.cli.statuses import Status
 from resonax.data.example import EXAMPLE
 from resonax.labels import plain
 
@@ -86,7 +87,7 @@ def check_command(
 ) -> None:
     """Check a data file before training: will momentum blow up on these rows in this order?
 
-    The exit status is 1 if it diverges, 0 if not, 2 for bad input.
+    The exit status is 1 if it diverges, 0 if not or if that is undecided, 2 for bad input.
 
     resonax check data.csv --target y --lr 0.01 --momentum 0.95 --html report.html
 
@@ -132,7 +133,7 @@ def check_command(
         print(json.dumps(found.to_dict(), allow_nan=False))
     else:
         _show(found, [path for path in (plot, html, out) if path is not None], Console())
-    raise typer.Exit(int(found.verdict == "diverges"))
+    raise typer.Exit(Status.DIVERGES if found.verdict == "diverges" else Status.ANSWERED)
 
 
 def _write(found: Check, html: Path | None, plot: Path | None) -> None:

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 
 from resonax.checks import ArgumentError, check_whole, suggest
@@ -24,6 +25,7 @@ from resonax.cli.options import (
 )
 from resonax.cli.parsers import whole
 from resonax.cli.show import check_path, progress, show_line, show_map, show_verdict
+from resonax.cli.statuses import Status
 from resonax.labels import CRITERIA
 from resonax.request import AXES
 
@@ -53,6 +55,8 @@ def stability_command(
 ) -> None:
     """Judge one setting: does it converge, and how fast? With Adam: where does it settle?
 
+    The exit status is 1 if it diverges, 0 if not or if that is undecided, 2 for bad input.
+
     resonax stability sinusoid --period 22 --amplitude 0.5 --lr 0.01 --momentum 0.97 --batch 20
     """
     for name, number, least in (("paths", paths, 2), ("steps", steps, 16), ("seed", seed, 0)):
@@ -76,10 +80,11 @@ def stability_command(
     found = verdict(setting, paths=paths, steps=steps, seed=seed)  # pyrefly: ignore[bad-argument-type]
     if as_json:
         print(json.dumps(found.to_dict(), allow_nan=False))
-        return
-    show_verdict(found, console)
-    for note in notes:
-        show_line(f"note: {note}.", console)
+    else:
+        show_verdict(found, console)
+        for note in notes:
+            show_line(f"note: {note}.", console)
+    raise typer.Exit(Status.DIVERGES if found.verdict == "diverges" else Status.ANSWERED)
 
 
 @with_groups

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import NoReturn
 
+from resonax.cli.statuses import Status
 from resonax.executors.garbage import collect_rarely
 from resonax.executors.interrupts import exit_now, install_handler
 
@@ -36,6 +37,8 @@ def leave(status: int | str | None) -> NoReturn:
         atexit._run_exitfuncs()  # as Python does first
         sys.stdout.flush()
         sys.stderr.flush()
+    except BrokenPipeError:  # the reader has seen enough
+        os._exit(Status.BROKEN_PIPE)
     except BaseException:  # Python says what went wrong
         raise SystemExit(status) from None
     if not isinstance(status, int | None):

@@ -92,7 +92,7 @@ def _segments(
         ),
         adjoint=diffrax.ForwardMode(),
         max_steps=2**14,
-        throw=False,  # it would call back to the host, and what is compiled could not be kept on disk
+        throw=False,  # it would call back to the host, and no such program is kept on disk
     )
     assert solution.ys is not None
     done = solution.result == diffrax.RESULTS.successful
