@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
+
+import resonax
 
 LINE = "stability sinusoid --period 22 --amplitude 1 --lr 0.01 --momentum 0.99 --batch 100"
 
@@ -65,3 +68,28 @@ def test_the_help_says_what_the_statuses_mean(cli):
         assert "exit status is 1 if it diverges" in " ".join(cli(line)[1].split())
     words = cli("--help")[1]
     assert all(f" {number} " in words for number in (0, 1, 2, 3, 70, 130, 141))
+
+
+def test_the_package_names_its_version():
+    assert resonax.__version__ == version("resonax")
+    assert not hasattr(resonax, "__verzion__")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("response sinusoid --lr 0.1 --kind switchin", "did you mean 'switching'? (one of: sin"),
+        ("response sinusoid --lr 0.1 --excitation 1e300", "above 0 and at most 100, got 1e+300"),
+        (
+            "response sinusoid --period 22 --lr 0.1 --momentum 0 --basis fourier:",
+            "--basis 'fourier:' names no numbers",
+        ),
+        ("stability sinusoid --period 22 --lr 0.1 --momentum 0 --basis radial:", "fourier:1,2"),
+        ("check --example --basis polynomial:", "--basis 'polynomial:' names no numbers"),
+    ],
+)
+def test_words_and_numbers_without_a_meaning_are_refused(cli, line, words):
+    status, out, errors = cli(line)
+    (sentence,) = errors.splitlines()
+    assert (status, out) == (2, "")
+    assert words in sentence

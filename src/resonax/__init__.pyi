@@ -1,5 +1,7 @@
 """Every public name and its home: the one list, which `__init__.py` and type checkers read."""
 
+__version__: str
+
 from .checking.check import check as check
 from .checking.response import response as response
 from .checking.response_result import Response as Response

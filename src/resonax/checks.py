@@ -76,6 +76,7 @@ RANGES: dict[str, Range] = {
     # The learner.
     "lr": _STEP,
     "momentum": _SHARE,
+    "excitation": Range(0, 100, open_low=True),
     "dampening": _SHARE,
     "weight_decay": Range(0, 1e6),
     "beta1": _SHARE,

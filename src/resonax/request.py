@@ -99,9 +99,14 @@ def features_of(asked: Mapping[str, Any], place: Place = str) -> Callable[[int],
     basis = asked.get("basis", "linear")
     if not isinstance(basis, str):
         raise ArgumentError(f"{place('basis')} must be a name, got {shorten(basis)}")
-    name, _, text = basis.partition(":")
+    name, colon, text = basis.partition(":")
     kind = find_kind("model", name, "stability", "basis")
     own = next(iter(kind.fields))  # what the numbers are
+    if colon and not text.strip():
+        raise ArgumentError(
+            f"{place('basis')} {shorten(basis)} names no numbers: write {name} alone, or one of "
+            "polynomial:2, fourier:1,2 and radial:-1,0,1 with numbers of yours"
+        )
     for key in ("bias", "width"):
         if key in asked and key not in kind.fields:
             raise ArgumentError(f"{place(key)} is not for the basis {name}")

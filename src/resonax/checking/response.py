@@ -11,13 +11,20 @@ import numpy as np
 
 from resonax.checking.modulation import find_modulations
 from resonax.checking.response_result import Response
-from resonax.checks import ArgumentError, check_number, check_range, check_whole
+from resonax.checks import ArgumentError, check_number, check_range, check_whole, suggest
 from resonax.learners import Features, Linear
 from resonax.probing.excitation import Advance, Rows
 from resonax.probing.fleet import Watch, launch
 from resonax.probing.linear import is_optimizer, linear_learner
 from resonax.probing.modes import choose_mode
-from resonax.probing.period_sweep import STEPS, check_periods, draw_law, draw_rows, sweep_periods
+from resonax.probing.period_sweep import (
+    KINDS,
+    STEPS,
+    check_periods,
+    draw_law,
+    draw_rows,
+    sweep_periods,
+)
 from resonax.probing.replay import prepare, quiet
 from resonax.probing.response import Plan, Stage, measure_poles
 from resonax.processes import Process, Recorded
@@ -123,6 +130,8 @@ def response(
     check_number("level", level, low=0, high=1, open_low=True, open_high=True)
     check_whole("seed", seed, low=0)
     check_whole("batch", batch, low=1)
+    if kind not in KINDS:
+        raise suggest("kind of sweep", kind, KINDS)
     wanted = None if sweep is None else check_periods(sweep)
     rng = np.random.default_rng(seed)
     is_law = isinstance(inputs, Process)

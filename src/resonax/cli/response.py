@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
-from resonax.checks import ArgumentError, check_whole
+from resonax.checks import ArgumentError, check_range, check_whole, suggest
 from resonax.cli.build import check_optimizer, features_of, process_of
 from resonax.cli.cache import keep_compiled
 from resonax.cli.groups import given, single, with_groups
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["response_command"]
 
 _RESULT = "Result"
+_KINDS = ("sinusoid", "switching")
 
 
 @with_groups
@@ -59,7 +60,7 @@ def response_command(
             "--kind",
             _RESULT,
             "How a sweep arranges the rows of a file: sinusoid or switching.",
-            names=("sinusoid", "switching"),
+            names=_KINDS,
         ),
     ] = "sinusoid",
     realisations: Annotated[
@@ -83,6 +84,10 @@ def response_command(
     single(stream, learner, noise=noise)
     check_path("--plot", plot, ".png", ".svg", ".pdf")
     check_whole("mode", mode, low=0)
+    if kind not in _KINDS:
+        raise suggest("kind of sweep", kind, _KINDS)
+    if excitation is not None:
+        check_range("excitation", excitation)
     check_whole("batch", learner.batch, low=1)
     rows = _rows_of(stream, reading)
     optimizer, numbers = check_optimizer(learner, "response")

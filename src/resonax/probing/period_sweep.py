@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from resonax.checks import ArgumentError, as_array, check_number, suggest
+from resonax.checks import ArgumentError, as_array, check_number
 from resonax.probing.excitation import Advance, Rows
 from resonax.probing.fleet import ERROR, Fleet
 from resonax.processes import Process, shuffled
@@ -85,8 +85,6 @@ def arrange(
 
 def draw_rows(rows: Rows, kind: str) -> Draw:
     """Return what draws given rows and arranges them in a rhythm."""
-    if kind not in KINDS:
-        raise suggest("kind of sweep", kind, KINDS)
 
     def draw(rng: np.random.Generator, period: float | None) -> tuple[np.ndarray, np.ndarray]:
         chosen = rng.integers(len(rows.inputs), size=STEPS * rows.batch)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from resonax.checks import ArgumentError, check_number, check_whole
+from resonax.checks import ArgumentError, check_range, check_whole
 from resonax.probing.excitation import Advance, Gains, Rows, measure_gains, settle
 from resonax.probing.fleet import Fleet
 from resonax.probing.poles import PolePair, fit_pole_pair, is_single_decay, jackknife
@@ -48,7 +48,7 @@ class Plan:
         check_whole("periods", self.periods, low=1, high=10_000)
         check_whole("burn_in", self.burn_in, low=1, high=10**8)
         if self.excitation is not None:
-            check_number("excitation", self.excitation, low=0, open_low=True)
+            check_range("excitation", self.excitation)
         if self.length is not None:
             check_whole("length", self.length, low=_SHORTEST, high=LONGEST)
             if self.length & (self.length - 1):
