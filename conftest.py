@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -40,11 +41,13 @@ collect_ignore_glob = [
 def pytest_configure(config: pytest.Config) -> None:
     """Give this run and the commands that it starts one cache of compiled programs.
 
-    It begins empty, so that nothing depends on what an earlier run compiled. `make test` gives a
-    folder, which the site uses as well.
+    It begins empty, so that nothing depends on what an earlier run compiled. In the background of a
+    shell Ctrl-C is ignored, which all commands would inherit that the tests interrupt.
     """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # until all is imported
-    home = Path(os.environ.pop("RESONAX_TESTS", "") or tempfile.mkdtemp(prefix="resonax-tests-"))
+    home = Path(tempfile.mkdtemp(prefix="resonax-tests-"))
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
     os.environ |= {
         "XDG_CACHE_HOME": str(home),

@@ -17,8 +17,6 @@ from sphinx.pycode import ModuleAnalyzer
 from resonax.executors.garbage import collect_rarely
 
 os.environ.setdefault("XLA_FLAGS", quick_compilation())
-if folder := os.environ.get("RESONAX_TESTS"):  # of the tests beside it, as in their conftest.py
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(folder) / "resonax" / "jax")
 logging.getLogger("jax").setLevel(logging.WARNING)  # a library of the theme shows what all log
 collect_rarely()  # the trees of all pages stay until the end
 

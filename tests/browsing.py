@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,15 +23,6 @@ from resonax.explore.serve import build_server
 from resonax.explore.site import Site
 
 TOKEN = "a-token-for-the-tests-of-the-page"
-NO_BROWSER = "there is no chromium on PATH: install Debian's package chromium, as .ci/run does"
-
-
-def find_browser() -> str:
-    """Return the path of the browser; raise a sentence that says what to do if there is none."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
-        raise RuntimeError(NO_BROWSER)
-    return found
 
 
 def free_port() -> int:

@@ -6,12 +6,22 @@ import logging
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import settings
 
 from resonax import Setting, Sinusoid, heavy_ball
 from resonax.cli.app import main
+
+# What imports torch, in a test or by itself: `make test-lowest` runs without it.
+WITH_TORCH = """
+    copies guard_copies guard_instruments guard_speaks guard_torch guard_trainers level
+    logistic optimizers order order_proof probe replay_adapters replay_fidelity replay_resume
+    replay_torch replay_trainers response
+"""
+if find_spec("torch") is None:
+    collect_ignore = ["streams.py", *(f"test_{name}.py" for name in WITH_TORCH.split())]
 
 settings.register_profile("resonax", deadline=None, derandomize=True, max_examples=15)
 settings.load_profile("resonax")
