@@ -317,7 +317,7 @@ def test_slow_change_is_not_chance_but_bursts_are_told():
     burst[100:130] = 0.5
     found = measure(synthetic(burst[:, None]))
     assert found.rise[0] == pytest.approx(15.0)
-    assert found.verdicts[0] == "marginal"
+    assert found.verdicts[0] == "undecided"
 
 
 @pytest.mark.parametrize("lr", [1e-5, 1e-3, 0.1])

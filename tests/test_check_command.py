@@ -71,8 +71,11 @@ def test_what_is_printed_and_written(folder, tmp_path, capsys, monkeypatch):
     words = ["--target", "y", *RUN, "--html", page, "--plot", picture, "--out", kept]
     code, out, _ = status(capsys, folder / "hourly.csv", *words)
     assert code == 1
-    assert out.startswith("diverges: on these rows an error ends ")
-    assert "On more of the same an error doubles every" in out
+    first = " ".join(out.split())
+    assert first.startswith("diverges: a linear model of 1 feature, trained by SGD with momentum")
+    assert "one row per step (assumed, as no batch was given). In one pass of 600 steps" in first
+    assert "On further data like this: the distance doubles every" in out
+    assert "give the one that you train with, --batch N" in out
     assert "a rhythm of 24 steps" in " ".join(out.split())
     assert "largest safe momentum" in out
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
@@ -101,8 +104,29 @@ def test_series_are_runs_of_their_own(folder, tmp_path, capsys):
     assert found["on_these_rows"] == wanted.to_dict()["on_these_rows"]
     assert found["safe"] == wanted.to_dict()["safe"]
     notes = " ".join(found["notes"])
-    assert "Each of 2 series is a run of its own, and in 1 of them an error grows" in notes
+    assert "Each of 2 series is a run of its own, and in 1 of them the distance from" in notes
     assert "1 series of fewer than 64 rows were left out" in notes
+
+
+def test_a_batch_that_is_given_is_not_asked_for(folder, capsys):
+    for batch in (1, 8):
+        words = ["--target", "y", *RUN, "--batch", batch]
+        _, out, _ = status(capsys, folder / "shuffled.csv", *words)
+        rows = "one row per step" if batch == 1 else "8 rows per step"
+        assert f"{rows}. In one pass of {600 // batch} steps" in " ".join(out.split())
+        assert "No batch was given" not in out
+
+
+def test_a_rise_on_the_way_has_the_status_of_a_divergence(tmp_path, capsys):
+    """Rows that grow for 150 steps and are calm for the rest: the end alone would look fine."""
+    steps = np.arange(1000)
+    swing = np.where(steps < 150, 2.0 * np.sign(np.sin(2 * np.pi * steps / 22)), 0.0)
+    x = swing + np.random.default_rng(0).normal(size=1000)
+    pd.DataFrame({"x": x}).to_csv(tmp_path / "a.csv", index=False)
+    words = ["--lr", "0.01", "--momentum", "0.97", "--batch", "1", "--grid", "2", "--as-is"]
+    code, out, _ = status(capsys, tmp_path / "a.csv", *words)
+    assert out.startswith("rises: ")
+    assert code == 1
 
 
 def text(path: Path, content: str) -> Path:

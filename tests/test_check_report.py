@@ -94,7 +94,7 @@ def test_the_page_says_verdict_cause_and_every_remedy(swinging, written):
         assert part in ids
     meaning = swinging.meaning()
     assert f"{meaning[0].upper()}{meaning[1:]}." in page.text
-    assert "a rhythm of 24 steps in their values" in page.text
+    assert "a rhythm of 24 steps" in page.text
     assert "like a child on a swing" in page.text
     for name, remedy in zip(REMEDIES, swinging.remedies, strict=True):
         assert name in page.text
@@ -140,7 +140,7 @@ def test_where_it_converges_the_page_is_short(written, calm, calm_page):
 def test_what_does_not_exist_is_said(swinging, bare):
     none = tuple(replace(remedy, value=None, confirmed=None) for remedy in swinging.remedies)
     page = Page(render_check(replace(swinging, remedies=none)))
-    assert page.text.count("There is none: ") == len(REMEDIES)
+    assert page.text.count("None found, as ") == len(REMEDIES)
     failed = tuple(replace(remedy, confirmed=False) for remedy in swinging.remedies)
     page = Page(render_check(replace(swinging, remedies=failed)))
     assert page.text.count("✗ did not stay bounded") == len(REMEDIES)
@@ -149,16 +149,18 @@ def test_what_does_not_exist_is_said(swinging, bare):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"cause": "generic", "shuffled_rate": 0.01, "shuffled_low": 0.005}, "Not the order. With"),
+        ({"cause": "generic", "shuffled_rate": 0.01, "shuffled_low": 0.005}, "whatever their ord"),
         ({"cause": "generic", "shuffled_low": -0.005}, "Not the order, as far as"),
-        ({"period": None, "rhythm": None}, "No single rhythm is the cause"),
-        ({"rhythm": "size"}, "24 steps in their size"),
-        ({"on_these_rows": {"verdict": "marginal"}, "cause": "none"}, "after a rise"),
-        ({"on_these_rows": {"log_pass_radius": 2000.0}}, "multiplies an error by 3.9e+868 in"),
-        ({"on_these_rows": {"log_pass_radius": math.log(0.25)}}, "divides an error by 4 in"),
+        ({"period": None, "rhythm": None}, "no single rhythm was found"),
+        ({"rhythm": "size"}, "a rhythm in the size of the rows of 24 steps"),
+        ({"on_these_rows": {"verdict": "rises"}}, "Training is harmed on the way"),
+        ({"on_these_rows": {"verdict": "rises"}, "cause": "generic"}, "Not the order, as far as"),
+        ({"question": "Which batch?"}, "Which batch?"),
+        ({"on_these_rows": {"log_pass_radius": 2000.0}}, "multiplies the distance by 3.9e+868 in"),
+        ({"on_these_rows": {"log_pass_radius": math.log(0.25)}}, "divides the distance by 4 in"),
         ({"on_these_rows": {"log_pass_radius": None}}, "This is certain: the rows are given. On"),
-        ({"on_more": {"verdict": "marginal"}}, "so that it cannot be told"),
-        ({"on_more": {"verdict": "converges"}}, "all of it lies below 0"),
+        ({"on_more": {"verdict": "undecided"}}, "undecided (the interval includes 0)"),
+        ({"on_more": {"verdict": "converges"}}, "On further data like this: the distance"),
         ({"notes": (HOSTILE,)}, HOSTILE),
         ({"notes": (HIDDEN,)}, r"\x1b[31m\u202e\udcff$\frac{$"),
         ({"facts": (("source", HIDDEN),)}, r"Check of \x1b[31m\u202e\udcff$\frac{$"),

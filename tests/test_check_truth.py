@@ -58,25 +58,51 @@ def test_the_table_of_the_benchmark_counts_what_is_wrong():
     assert lines[5].split()[-1] == "0/3"
 
 
-def exact(path: list[float], radius: float = -1.0) -> Exact:
-    passes = np.full(20, path[-1])
+def exact(path: list[float], radius: float | None = -1.0) -> Exact:
+    passes = path[-1] + (radius or 0.0) * np.arange(20)
     return Exact(np.array(path), passes, 1, radius)
 
 
 @pytest.mark.parametrize(
-    ("path", "verdict"),
+    ("path", "radius", "verdict"),
     [
-        ([-1.0, -2.0], "converges"),
-        ([-1.0, -1e-9], "converges"),
-        ([-5.0, 1e-9], "diverges"),
-        ([3.0, 30.0], "diverges"),
-        ([20.0, -1.0], "marginal"),  # a rise of e^20 on the way is never simply safe
-        ([-20.0, -10.0], "marginal"),
-        ([3.0, -1.0], "converges"),
+        ([-1.0, -2.0], -1.0, "converges"),
+        ([-1.0, -1e-9], -1.0, "converges"),
+        ([-5.0, 1e-9], 1e-3, "diverges"),
+        ([3.0, 30.0], 30.0, "diverges"),
+        ([3.0, 30.0], None, "diverges"),  # nobody knows what further passes would do
+        ([3.0, 30.0], -1.0, "diverges"),  # and 20 of them do not take it back
+        ([0.0, 0.1], -1e-9, "diverges"),
+        ([0.0, 0.1], -4.0, "converges"),  # a little larger, and the next pass takes it back
+        ([10.2, 0.1], -4.0, "rises"),  # 27,000-fold on the way: that is the news
+        ([20.0, -1.0], -1.0, "rises"),  # a rise of e^20 on the way is never simply safe
+        ([-20.0, -10.0], -1.0, "rises"),
+        ([3.0, -1.0], -1.0, "converges"),
     ],
 )
-def test_the_verdict_on_these_rows_is_where_an_error_ends(path, verdict):
-    assert judge_rows(exact(path), 8).verdict == verdict
+def test_the_verdict_on_these_rows_is_of_the_whole_path(path, radius, verdict):
+    found = judge_rows(exact(path, radius), 8)
+    assert (found.verdict, found.is_harmful) == (verdict, verdict != "converges")
+
+
+def test_a_rise_on_the_way_is_told_where_it_is():
+    text = judge_rows(exact([-1.0, 5.0, 9.0, 0.1], -4.0), 4).meaning()
+    assert "rises 2.2e+04-fold from step 1 to 3, and ends at 1.1 times what it was" in text
+    assert "each further pass multiplies it by 0.018" in text
+
+
+def test_a_swing_of_demand_that_ruins_a_run_is_no_divergence_and_is_told():
+    """Half-hourly demand, two lags, river: the fit is lost on the way, and found again."""
+    demand = RECORDINGS["taylor"]()[0][:, 0]
+    X, y = np.column_stack([demand[1:-1], demand[:-2]]), demand[2:]
+    found = rx.check(X, y, lr=0.005, momentum=0.99, optimizer="river", grid=2)
+    assert (found.verdict, found.cause) == ("rises", "order")
+    assert found.pass_radius < 1 < math.exp(found.on_these_rows.log_growth)
+    assert "rises 126-fold from step 1,533 to 3,990" in found.meaning()
+    assert found.shuffling_helps
+    # The truth: the squared error of the model itself, in the standard deviation of the target.
+    error = found.dataset.error.sel(order="chronological").values
+    assert error[:100].min() < -1 < 2 < error.max()
 
 
 def test_more_passes_that_would_grow_are_told():
@@ -116,8 +142,8 @@ def test_so_few_rows_are_not_called_safe_with_a_momentum_that_grows():
             assert heavy_ball(X, y, lr, momentum, 20) < 100
             given += 1
     assert given
-    assert found.on_more.verdict == "marginal"
-    assert "cannot be told" in str(found)
+    assert found.on_more.verdict == "undecided"
+    assert "undecided (the interval includes 0)" in str(found)
 
 
 def held(rng: np.random.Generator, rows: int, period: int) -> np.ndarray:
@@ -132,7 +158,7 @@ def test_a_stream_without_a_rhythm_is_given_none():
     )
     assert (found.verdict, found.on_more.verdict) == ("diverges", "diverges")
     assert (found.cause, found.period, found.rhythm) == ("order", None, None)
-    assert "no single rhythm" in found.explanation()
+    assert "no single rhythm was found" in found.explanation()
 
 
 def test_one_of_many_rhythms_is_not_named_if_the_others_go_on():

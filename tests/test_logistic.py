@@ -122,7 +122,7 @@ def test_the_command_learns_classes(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert code in (0, 1)
     assert found["settings"]["loss"] == "logistic"
-    assert "the class 1 of y is warm, and 0 is cold" in found["facts"]["done"]
+    assert "the class 1 of y is warm, and 0 is cold" in found["facts"]["preprocessing"]
     assert "a quarter of that of the rows" in " ".join(found["notes"])
     assert found["pass_radius"] is None
     code, sentence = _run(["check", *base, "--loss", "hinge"])
@@ -135,3 +135,13 @@ def test_two_values_are_told_to_be_learnt_by_least_squares():
     assert any("two values, and the model is least squares" in note for note in found.notes)
     found = rx.check(given.inputs[:, :1], given.inputs[:, 0] ** 2, lr=0.01, momentum=0.5, grid=2)
     assert not any("least squares" in note for note in found.notes)
+
+
+def test_the_rhythm_of_few_rows_is_looked_for_in_several_passes():
+    """Rows that are few are repeated for that, and their classes with them."""
+    step, rng = np.arange(1600), np.random.default_rng(0)
+    x = np.where(step // 13 % 2, 1.2, -1.2) + 0.4 * rng.normal(size=1600)
+    y = (rng.random(1600) < 0.5).astype(float)
+    found = rx.check(x, y, lr=0.08, momentum=0.97, loss="logistic", grid=2)
+    assert (found.verdict, found.cause) == ("diverges", "order")
+    assert found.period == pytest.approx(26, rel=0.1)

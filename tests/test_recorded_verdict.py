@@ -56,7 +56,7 @@ def test_verdict_and_check_say_the_same(name):
         **rest,
     )
     assert found.verdict == told.verdict
-    assert found.meaning() == told.meaning()
+    assert found.meaning() == told.on_these_rows.meaning()
     ends = told.on_more.rate, told.on_more.low, told.on_more.high
     assert found.lyapunov == pytest.approx(ends, rel=1e-3, abs=1e-6)
 

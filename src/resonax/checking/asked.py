@@ -24,7 +24,7 @@ READING = (  # how a file becomes rows
     "decimal",
     "standardise",
 )
-_NUMBERS = {"batch": 1, "epochs": 1, "grid": 32, "seed": 0, "intercept_lr": None}
+_NUMBERS = {"batch": None, "epochs": 1, "grid": 32, "seed": 0, "intercept_lr": None}
 
 
 def asked_check(
@@ -42,7 +42,7 @@ def asked_check(
     Examples
     --------
     >>> reading, asked = asked_check({"target": "y", "lr": 0.01, "momentum": 0.9})
-    >>> reading, asked["momentum"], asked["batch"], asked["optimizer"]
+    >>> reading, asked["momentum"], asked["epochs"], asked["optimizer"]
     ({'target': 'y', 'labels': False}, 0.9, 1, 'heavy_ball')
     """
     _, numbers = check_optimizer(given, "check", place)
@@ -50,6 +50,6 @@ def asked_check(
     asked: dict[str, Any] = {"momentum": 0.0, **numbers, "loss": loss}
     asked |= {name: given.get(name, usual) for name, usual in _NUMBERS.items()}
     asked["optimizer"] = given.get("optimizer", "heavy_ball")
-    check_asked(**asked)
+    check_asked(**{**asked, "batch": 1 if asked["batch"] is None else asked["batch"]})
     reading = {name: given[name] for name in READING if given.get(name) is not None}
     return reading | {"labels": loss == "logistic"}, asked | {"basis": basis}

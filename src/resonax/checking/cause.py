@@ -51,9 +51,18 @@ class Shuffles:
     rate: float
     low: float
     high: float
-    bursts: float  # largest rise in any of them
+    rises: np.ndarray  # the largest growth between two moments in each of them, as a logarithm
     above: bool  # whether the rows' own order lies above most of them
     order_matters: bool  # and whether it is outside what random orders do
+
+    @property
+    def log_rise(self) -> float:
+        """The largest growth between two moments in any of them."""
+        return float(self.rises.max())
+
+    def is_unusual_rise(self, log_rise: float) -> bool:
+        """Whether a growth is outside what random orders do between two moments."""
+        return log_rise > float(self.rises.mean()) + _beyond(self.rises)
 
 
 @dataclass(frozen=True)
@@ -115,17 +124,22 @@ def shuffle(subject: Subject, advance: Advance | None = None) -> Shuffles:
     error = spread / math.sqrt(SHUFFLES)
     half = error * plain_quantile(SHUFFLES - 1, tail_of(subject.level))
     half += float(np.mean(others.high - others.low)) / 2 / math.sqrt(SHUFFLES)
-    # One more draw differs from the mean of n by the spread times sqrt(1 + 1/n).
-    beyond = error * plain_quantile(SHUFFLES - 1, _CHANCE) * math.sqrt(SHUFFLES + 1)
     return Shuffles(
         rates,
         rate,
         rate - half,
         rate + half,
-        float(others.rise.max()),
+        others.rise,
         above=float(own) > rate + spread,
-        order_matters=bool(own > rate + beyond),
+        order_matters=bool(own > rate + _beyond(rates)),
     )
+
+
+def _beyond(draws: np.ndarray) -> float:
+    """Return by how much one more draw lies above the mean of these with the chance `_CHANCE`."""
+    # It differs from the mean of n by the spread times sqrt(1 + 1/n).
+    spread = float(draws.std(ddof=1)) * math.sqrt(1 + 1 / len(draws))
+    return spread * plain_quantile(len(draws) - 1, _CHANCE)
 
 
 def stretch_of(subject: Subject, rows: tuple[int, int]) -> Subject:

@@ -35,7 +35,7 @@ def check(
     *,
     lr: float,
     momentum: float,
-    batch: int = 1,
+    batch: int | None = None,
     features: str | Iterable[str | int] | None = None,
     order_by: str | int | None = None,
     group_by: str | int | None = None,
@@ -73,8 +73,10 @@ def check(
         `read_recording` made of one of them; then all that is said of the data is said there.
     target
         Name or index of the column to predict, or its values.
-    lr, momentum, batch
-        Step size, momentum, and rows of one update.
+    lr, momentum
+        Step size and momentum.
+    batch
+        Rows of one update. Without it one is assumed, which is said, as the verdict depends on it.
     features
         Columns to learn from; all but the target by default.
     order_by
@@ -133,6 +135,7 @@ def check(
     >>> found.verdict, found.cause, round(found.period)
     ('diverges', 'order', 24)
     """
+    assumed, batch = batch is None, 1 if batch is None else batch
     check_asked(
         optimizer=optimizer,
         lr=lr,
@@ -180,4 +183,13 @@ def check(
         return replace(made, level=level, seed=seed, loss=loss)
 
     series = worst_series(recording, make, batch * max(8, math.ceil(LEAST_STEPS / epochs)))
-    return examine(series, recording, name=name, grid=grid, learner=learner, stage=stage, tell=tell)
+    return examine(
+        series,
+        recording,
+        name=name,
+        assumed=assumed,
+        grid=grid,
+        learner=learner,
+        stage=stage,
+        tell=tell,
+    )

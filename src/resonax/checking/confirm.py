@@ -34,7 +34,7 @@ class Remedy:
     confirmed: bool | None = None  # whether the model, trained with it, stayed bounded
     needed: bool = True  # whether what was asked for is unsafe
     is_lower_bound: bool = False  # whether the search ended there, and more may be safe
-    unknown: bool = False  # without a value: whether more rows could tell one
+    reason: str = ""  # without a value: why none was found
 
     @property
     def just_beyond(self) -> float | None:
@@ -142,9 +142,18 @@ def confirmed(
             elif (safer := _taken_back(remedy, subject, own)).value is not None:
                 waiting[name] = safer
     return tuple(
-        passed.get(remedy.name, Remedy(remedy.name, None, unknown=remedy.unknown))
+        passed.get(remedy.name, replace(_failed(trained), name=remedy.name))
+        if remedy.value is not None
+        else remedy
         for remedy in remedies
     )
+
+
+def _failed(trained: bool) -> Remedy:
+    """Return what is said of values that were found, and did not pass the tests."""
+    training = " and the training of the model" if trained else ""
+    reason = f"no value that was tried passed the exact test over many passes{training}"
+    return Remedy("", None, reason=reason)
 
 
 def _taken_back(remedy: Remedy, subject: Subject, own: bool) -> Remedy:

@@ -2,20 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from resonax.checking.confirm import Remedy
 from resonax.learners import Linear
 from resonax.passes.answers import OnMore, OnTheseRows, factor
-from resonax.passes.intervals import TRANSIENT
+from resonax.passes.intervals import BURST, TRANSIENT
 from resonax.passes.subject import Subject
 
-__all__ = ["facts_of", "notes_of", "settings_of"]
+__all__ = ["ask_for_batch", "facts_of", "model_of", "notes_of", "settings_of"]
 
 
 _LOSSES = {
     "squared": "squared error, gradient 2 (prediction - target) x features",
     "logistic": "logistic, gradient (chance - target) x features",
 }
+
+
+def model_of(subject: Subject, name: str, assumed: bool) -> str:
+    """Return what is judged: the model, how it is trained, and how many rows make a step.
+
+    ``assumed`` says that nobody gave the batch.
+    """
+    optimizer, features = subject.optimizer, subject.model.features
+    columns = subject.recording.inputs.shape[1]
+    logistic = "logistic regression" if subject.is_logistic else "linear model"
+    if isinstance(features, Linear):
+        text = f"a {logistic} of {_count(columns, 'feature')}"
+    else:
+        size, kind = features.size(columns), type(features).__name__.lower()
+        text = f"a {logistic} of {_count(size, f'{kind} feature')}"
+    text += {"river": ", trained by river's SGD"}.get(name, ", trained by SGD")
+    if optimizer.momentum:
+        kind = "Nesterov momentum" if optimizer.lookahead else "momentum"
+        text += f" with {kind} {float(optimizer.momentum):g} and step size"
+    else:
+        text += " with step size"
+    rows = "one row" if subject.batch == 1 else f"{subject.batch:,} rows"
+    text += f" {float(optimizer.lr):g}, {rows} per step"
+    return f"{text} (assumed, as no batch was given)" if assumed else text
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'s' * (number != 1)}"
+
+
+def ask_for_batch(remedies: Sequence[Remedy]) -> str:
+    """Return the sentence that asks for the batch that nobody gave."""
+    found = next(remedy for remedy in remedies if remedy.name == "batch")
+    text = "No batch was given, and another can have another verdict"
+    if found.needed and found.value is not None:
+        text += f" (from {found.value:,.0f} rows per step on, these rows are safe)"
+    return f"{text}: give the one that you train with, batch=N."
 
 
 def settings_of(subject: Subject, name: str) -> dict[str, Any]:
@@ -52,7 +91,7 @@ def facts_of(subject: Subject) -> tuple[tuple[str, str], ...]:
         ("weights", str(size)),
         ("steps", f"{subject.steps:,}"),
         ("loss", _LOSSES[subject.loss]),
-        ("done", "; ".join(recording.notes) or "nothing"),
+        ("preprocessing", "; ".join(recording.notes) or "nothing"),
     )
 
 
@@ -66,9 +105,9 @@ def notes_of(
         notes.append(
             "The curvature of the logistic loss changes with the weights: the growth is that along "
             "the run which is trained here from zero weights. With the largest curvature it can "
-            "have, a quarter of that of the rows (as at zero weights), an error would end at "
-            f"{factor(worst)} of what it was. The weights themselves grow at most in proportion to "
-            "the steps, whatever the verdict: an error that grows shows as swings of the fit."
+            "have, a quarter of that of the rows (as at zero weights), the distance would end at "
+            f"{factor(worst)} times what it was. The weights themselves grow at most in proportion "
+            "to the steps, whatever the verdict: a distance that grows shows as swings of the fit."
         )
     elif subject.recording.two_valued:
         notes.append(
@@ -78,23 +117,24 @@ def notes_of(
     if on_rows.grows_later:
         assert on_rows.log_pass_radius is not None
         notes.append(
-            f"With more passes over these rows it would grow: each further one multiplies an error "
-            f"by {factor(on_rows.log_pass_radius)} in the end."
+            "With more passes over these rows it would grow: each further one multiplies the "
+            f"distance by {factor(on_rows.log_pass_radius)} in the end."
         )
-    if {on_rows.verdict, on_more.verdict} == {"converges", "diverges"}:
+    if on_rows.is_harmful == (on_more.verdict == "converges") and on_more.verdict != "undecided":
         notes.append(
-            "These rows and more of the same differ: what happens here is certain, what would "
-            "happen on other rows is judged from the growth along these."
+            "These rows and further data differ: what happens here is certain, what would happen "
+            "on other rows is judged from the growth along these."
         )
-    if on_more.verdict == "marginal" and on_more.high - on_more.low < 3 * TRANSIENT / on_more.steps:
+    width = on_more.high - on_more.low
+    if on_more.verdict == "undecided" and width < 3 * TRANSIENT / on_more.steps:
         notes.append(
             f"The recording is short: {on_more.steps:,} steps cannot tell rates closer to 0 than "
-            f"{TRANSIENT / on_more.steps:.1g} per step, so that more of the same may do otherwise."
+            f"{TRANSIENT / on_more.steps:.1g} per step, so that further data may do otherwise."
         )
-    if on_rows.verdict == "marginal":
+    if on_rows.verdict == "rises":
         notes.append(
-            f"An error ends smaller, but in some stretch of the rows it grows "
-            f"{factor(on_rows.log_rise)} fold first: the safe values leave room for less."
+            f"A rise of more than {BURST:.0f}-fold ruins the model on the way, as the noise of the "
+            "targets is enlarged with it: the safe values stay below that."
         )
     if rows[1] - rows[0] < len(subject.recording.inputs):
         notes.append(

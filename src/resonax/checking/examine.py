@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 from resonax.checking.cause import Rhythm, Shuffles, find_rhythm, shuffle, strongest_stretch
 from resonax.checking.confirm import holds
 from resonax.checking.dataset import Findings, check_dataset
-from resonax.checking.describe import facts_of, notes_of, settings_of
+from resonax.checking.describe import ask_for_batch, facts_of, model_of, notes_of, settings_of
 from resonax.checking.every_order import in_every_order
 from resonax.checking.remedies import find_remedies, line_cells, safe
 from resonax.checking.result import Check
 from resonax.checking.series import Series
 from resonax.checking.stages import Stage, Tell, silent, untold
 from resonax.passes.answers import OnTheseRows, judge
-from resonax.passes.intervals import measure
+from resonax.passes.intervals import BURST, measure
 from resonax.recordings.recording import Recording
 
 __all__ = ["examine"]
@@ -26,12 +27,16 @@ def examine(
     recording: Recording,
     *,
     name: str,
+    assumed: bool,
     grid: int,
     learner: Any = None,
     stage: Stage | None = None,
     tell: Tell | None = None,
 ) -> Check:
-    """Return the check of the worst of some series; ``name`` is what the optimizer is called."""
+    """Return the check of the worst of some series.
+
+    ``name`` is what the optimizer is called, and ``assumed`` says that nobody gave the batch.
+    """
     stage, tell, subject = stage or silent, tell or untold, series.worst
     along = subject.at(line_cells(subject))
     with stage("following the rows", subject.steps) as advance:
@@ -66,8 +71,11 @@ def examine(
         shuffled_rate=shuffles.rate,
         shuffled_low=shuffles.low,
         shuffled_high=shuffles.high,
+        log_shuffled_rise=shuffles.log_rise,
         remedies=remedies,
         order_proof=in_every_order(subject, recording),
+        model=model_of(subject, name, assumed),
+        question=ask_for_batch(remedies) if assumed else "",
         settings=settings_of(subject, name),
         facts=(*facts_of(subject), *([("series", series.name)] if series.name else [])),
         notes=(
@@ -80,7 +88,10 @@ def examine(
 
 
 def _cause(found: OnTheseRows, shuffles: Shuffles, rhythm: Rhythm | None) -> str:
-    if found.verdict != "diverges":
+    if found.verdict == "converges":
         return "none"
+    if found.verdict == "rises":
+        rare = shuffles.log_rise < math.log(BURST) and shuffles.is_unusual_rise(found.log_rise)
+        return "order" if rare else "generic"
     named = rhythm is not None and rhythm.period is not None
     return "order" if shuffles.low <= 0 and (shuffles.order_matters or named) else "generic"

@@ -18,12 +18,20 @@ import numpy as np
 
 from resonax.checking.cause import Shuffles, stretch_of
 from resonax.checking.confirm import Remedy, confirmed, rounded_down, with_changes
-from resonax.passes.intervals import BURST, Measured
+from resonax.passes.answers import factor
+from resonax.passes.intervals import BURST, LEAST_STEPS, Measured
 from resonax.passes.subject import Advance, Subject
 from resonax.passes.surrogates import buffered
 
 __all__ = ["find_remedies", "line_cells", "safe"]
 
+_WHY_OPEN = (
+    "some are safe on these rows, but whether further data like this would converge is undecided"
+)
+_WHY_NONE = {
+    "momentum": "no momentum is safe with this step size: lower the step size first",
+    "lr": "no step size that was tried is safe with this momentum: lower the momentum first",
+}
 _LATER = 2.0  # fold: growth on as many rows more that these cannot exclude
 _MOMENTA = 1.0 - np.geomspace(1.0, 1e-3, 56)
 # Times the step size that was asked for, which is one of them.
@@ -118,7 +126,7 @@ def _on_lines(
     own = {"momentum": int(np.searchsorted(axes["momentum"], momentum)), "lr": 47}
     for name in axes:
         good[name][own[name]] = own_safe
-    short = {"momentum": settled(lines)[:count].any(), "lr": settled(lines)[count:-1].any()}
+    on_rows = {"momentum": settled(lines)[:count].any(), "lr": settled(lines)[count:-1].any()}
     places = {name: _nearest(good[name], own[name]) for name in axes}
     best = int(np.argmin(np.where(good["momentum"], lines.rate[:count], np.inf)))
 
@@ -140,8 +148,8 @@ def _on_lines(
     fine = subject.at(cells).measure(advance)
     by = [fine[part * _FINE : (part + 1) * _FINE] for part in range(3)]
     remedies = [
-        Remedy(name, None, unknown=bool(short["lr" if name == "lr" else "momentum"]))
-        for name in ("momentum", "lr", "fastest_momentum")
+        Remedy(name, None, reason=_WHY_OPEN if on_rows[axis] else _WHY_NONE[axis])
+        for name, axis in (("momentum", "momentum"), ("lr", "lr"), ("fastest_momentum", "momentum"))
     ]
     for number, (name, values) in enumerate((("momentum", momenta), ("lr", lrs))):
         place = places[name]
@@ -200,13 +208,14 @@ def _batch(subject: Subject, own: bool) -> Remedy:
         unsafe = batch
         for size in ladder:
             if not subject.enough(size):
-                return Remedy("batch", None, unknown=bool(settled(found)[0]))
+                few = f"a batch of {size:,} rows or more leaves fewer than {LEAST_STEPS} steps"
+                return Remedy("batch", None, reason=f"{few}, which are too few to judge it")
             found, batch = judge(size), size
             if safe(found)[0]:
                 break
             unsafe = size
         else:
-            return Remedy("batch", None)
+            return Remedy("batch", None, reason=f"none up to {_BATCHES[-1]:,} rows is safe")
     while batch - unsafe > 1 and unsafe:  # between one that is not safe and one that is
         middle = (batch + unsafe) // 2
         between = judge(middle)
@@ -229,8 +238,15 @@ def _buffer(subject: Subject, own: bool, shuffles: Shuffles) -> Remedy:
     name, rows = "shuffle_buffer", len(subject.recording.inputs)
     if own:
         return Remedy(name, 1, needed=False)
-    if shuffles.bursts > math.log(BURST) or shuffles.high > 0:
-        return Remedy(name, None, unknown=shuffles.rate < 0)
+    if shuffles.low > 0:
+        return Remedy(name, None, reason="even shuffled rows diverge")
+    if shuffles.log_rise > math.log(BURST):
+        most = factor(shuffles.log_rise)
+        reason = f"even shuffled rows diverge for a while: the distance rises up to {most}-fold"
+        return Remedy(name, None, reason=reason)
+    if shuffles.high > 0:
+        reason = "it is undecided whether shuffled rows converge (the interval includes 0)"
+        return Remedy(name, None, reason=reason)
 
     def judge(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         orders = [
@@ -245,7 +261,7 @@ def _buffer(subject: Subject, own: bool, shuffles: Shuffles) -> Remedy:
     sizes = 2 ** np.arange(1, math.floor(math.log2(rows)) + 1)
     good, worst = judge(sizes)
     if not good[-1]:
-        return Remedy(name, None)
+        return Remedy(name, None, reason="no buffer was safe in all orders that were tried")
     place = len(good) - _first_unsafe(good[::-1])  # first of the safe ones at the end
     low, high, rate = int(sizes[place]) // 2, int(sizes[place]), float(worst[place])
     between = np.unique(np.linspace(low, high, 9).round().astype(int))[1:-1]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from resonax.checking.confirm import Remedy
 from resonax.objects import Result, deferred, is_deferred
-from resonax.passes.answers import OnMore, OnTheseRows, number, pace
+from resonax.passes.answers import OnMore, OnTheseRows, factor, number, pace
+from resonax.passes.intervals import BURST
 from resonax.stability.circle import OrderProof
 
 if TYPE_CHECKING:
@@ -22,14 +24,17 @@ class Check(Result):
 
     on_these_rows: OnTheseRows  # exact: the verdict
     on_more: OnMore  # as far as these rows can tell
-    cause: str  # order, generic or none
+    cause: str  # order, generic or none: of a growth at the end, or of a rise on the way
     period: float | None  # of the responsible rhythm, in steps
     rhythm: str | None  # "values" or "size" of the rows: what has the period
     shuffled_rate: float
     shuffled_low: float
     shuffled_high: float
+    log_shuffled_rise: float  # the largest growth between two moments in any random order
     remedies: tuple[Remedy, ...]
     order_proof: OrderProof  # what holds in every order of the rows
+    model: str  # what is judged: the model, the optimizer and the rows of a step, in words
+    question: str  # what was assumed, as nobody said it, and matters; or nothing
     settings: dict[str, Any]  # lr, momentum, batch, optimizer and what else was asked for
     facts: tuple[tuple[str, str], ...]  # what was read and done, as name and text
     notes: tuple[str, ...]  # what a reader has to know before relying on it
@@ -44,28 +49,33 @@ class Check(Result):
 
     @property
     def verdict(self) -> str:
-        """What happens on these rows: converges, diverges or marginal."""
+        """What happens on these rows: converges, diverges or rises."""
         return self.on_these_rows.verdict
 
     @property
     def rate(self) -> float:
-        """Growth per step along one pass."""
+        """Growth of the distance from the best weights per step, along one pass."""
         return self.on_more.rate
 
     @property
     def low(self) -> float:
-        """Lower end of the interval of the rate on more of the same."""
+        """Lower end of the interval of the rate on further data like this."""
         return self.on_more.low
 
     @property
     def high(self) -> float:
-        """Upper end of the interval of the rate on more of the same."""
+        """Upper end of the interval of the rate on further data like this."""
         return self.on_more.high
 
     @property
     def pass_radius(self) -> float | None:
-        """What each further pass multiplies an error by; None if unknown or beyond all numbers."""
+        """What each further pass multiplies the distance by; None if unknown or no number."""
         return number(self.on_these_rows.log_pass_radius)
+
+    @property
+    def shuffling_helps(self) -> bool:
+        """Whether the same rows train well in random order: they converge, without such a rise."""
+        return self.shuffled_high < 0 and self.log_shuffled_rise < math.log(BURST)
 
     @property
     def safe(self) -> dict[str, float | int | None]:
@@ -96,49 +106,71 @@ class Check(Result):
             "shuffled_rate": self.shuffled_rate,
             "shuffled_low": self.shuffled_low,
             "shuffled_high": self.shuffled_high,
+            "log_shuffled_rise": self.log_shuffled_rise,
             "pass_radius": self.pass_radius,
             "safe": self.safe,
             "order_proof": self.order_proof.to_dict(),
             "at_least": {remedy.name: remedy.is_lower_bound for remedy in self.remedies},
             "soft": {remedy.name: remedy.soft for remedy in self.remedies},
             "confirmed": {remedy.name: remedy.confirmed for remedy in self.remedies},
+            "reasons": {one.name: one.reason for one in self.remedies if one.value is None},
             "learner_bounded": self.learner_bounded,
+            "model": self.model,
+            "question": self.question,
             "settings": self.settings,
             "facts": dict(self.facts),
             "notes": list(self.notes),
         }
 
     def meaning(self) -> str:
-        """Return the verdict as a sentence: what happens on these rows."""
-        return self.on_these_rows.meaning()
+        """Return the verdict as two sentences: what is judged, and what happens on these rows."""
+        found = self.on_these_rows.meaning()
+        return f"{self.model}. {found[0].upper()}{found[1:]}"
 
     def explanation(self) -> str:
         """Return the cause as a sentence."""
         if self.cause == "none":
-            if self.verdict == "converges":
-                return "it converges, so there is none to look for"
-            return "an error does not end larger, so none was looked for"
-        if self.cause == "generic" and self.shuffled_low <= 0:
+            return "none was looked for, as it converges"
+        random = f"in random order the distance {pace(self.shuffled_rate)}"
+        bursts = self.log_shuffled_rise > math.log(BURST)
+        if self.cause == "order" and bursts:
+            random += f", after rises of up to {factor(self.log_shuffled_rise)}-fold on the way"
+        if self.cause == "order" and self.verdict == "rises":
+            most = factor(self.log_shuffled_rise)
+            return f"the order of the rows; in random order the distance rises at most {most}-fold"
+        if self.cause == "order" and self.period is None:
+            return f"the order of the rows (no single rhythm was found); {random}"
+        if self.cause == "order":
+            what = "a rhythm" if self.rhythm == "values" else "a rhythm in the size of the rows"
+            return f"the order of the rows, {what} of {self.period:.3g} steps; {random}"
+        if self.verdict == "rises" and not bursts:
+            return (
+                "not the order, as far as these rows can tell: in random order the distance rises "
+                f"up to {factor(self.log_shuffled_rise)}-fold"
+            )
+        if self.verdict == "rises":
+            what = f"rises up to {factor(self.log_shuffled_rise)}-fold as well"
+        elif self.shuffled_low <= 0:
             return (
                 "not the order, as far as so many steps can tell: shuffled rows do about the same"
             )
-        if self.cause == "generic":
-            return (
-                "the same rows in random order diverge as well: this step size with this momentum "
-                "is too much for them, whatever their order"
-            )
-        random = f"in random order the error {pace(self.shuffled_rate)}"
-        if self.period is None:
-            return f"the order of the rows, no single rhythm; {random}"
-        what = "a rhythm" if self.rhythm == "values" else "a rhythm in the size of the rows"
-        return f"the order of the rows, {what} of {self.period:.3g} steps; {random}"
+        else:
+            what = "grows as well"
+        return (
+            f"in random order the distance {what}: this step size with this momentum is too much "
+            "for these rows, whatever their order"
+        )
 
     def __str__(self) -> str:
         """Return verdict, cause and remedies, a line each."""
-        lines = [f"{self.verdict}: {self.meaning()}.", f"{self.on_more.meaning()}."]
+        meanings = self.on_these_rows.meaning(), self.on_more.meaning()
+        lines = [f"{self.verdict}: {self.model}."]
+        lines += [f"{text[0].upper()}{text[1:]}." for text in meanings]
+        lines += [self.question] if self.question else []
         if self.cause != "none":
             lines.append(f"cause: {self.explanation()}.")
         lines += [f"{sentence(remedy)}." for remedy in self.remedies]
+        lines += [f"{CONSERVATIVE}."] * any(remedy.soft for remedy in self.remedies)
         lines.append(f"{self.order_proof.meaning('rows')}.")
         return "\n".join(lines)
 
@@ -150,20 +182,19 @@ REMEDIES = {
     "shuffle_buffer": "smallest safe shuffle buffer",
     "fastest_momentum": "momentum that converges fastest",
 }
+CONSERVATIVE = "conservative: just beyond such a value the distance need not grow"
 
 
 def sentence(remedy: Remedy) -> str:
     """Return one remedy as a line."""
     word = REMEDIES[remedy.name]
-    if remedy.value is None and remedy.unknown:
-        return f"{word}: so few rows cannot tell one"
     if remedy.value is None:
-        return f"{word}: there is none"
+        return f"{word}: none found, as {remedy.reason}"
     if remedy.name == "shuffle_buffer" and remedy.value <= 1:
         return f"{word}: none is needed"
     text = f"{word}: {'at least ' if remedy.is_lower_bound else ''}{remedy.value:.4g}"
     if remedy.name == "fastest_momentum" and remedy.rate is not None:
-        text += f", with which a difference {pace(remedy.rate)}"
+        text += f", with which the distance {pace(remedy.rate)}"
     if remedy.soft:
-        text += " (a soft boundary: just beyond it the error need not grow)"
+        text += " (conservative)"
     return text

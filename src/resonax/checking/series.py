@@ -41,8 +41,8 @@ class Series:
             if growing:
                 word = "momentum" if remedy.name == "momentum" else "step size"
                 notes.append(
-                    f"With the {word} {remedy.value:g} an error still grows in {len(growing)} of "
-                    f"the other series ({listed(growing, 4)}): check these alone."
+                    f"With the {word} {remedy.value:g} the distance still grows in {len(growing)} "
+                    f"of the other series ({listed(growing, 4)}): check these alone."
                 )
         return tuple(notes)
 
@@ -78,9 +78,9 @@ def worst_series(recording: Recording, make: Callable[[Recording], Subject], lea
     name, worst = subjects[place]
     count = sum(log > 0 for log in growth)
     notes = [
-        f"Each of {len(long):,} series is a run of its own, and in {count:,} of them an error "
-        f"grows. All that is said is of {name}, where it grows most, to {factor(growth[place])} "
-        "times what it was."
+        f"Each of {len(long):,} series is a run of its own, and in {count:,} of them the distance "
+        f"from the best weights ends larger than it was. All that is said is of {name}, where it "
+        f"grows most, {factor(growth[place])}-fold."
     ]
     if len(long) < len(parts):
         notes.append(

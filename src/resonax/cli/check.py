@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = ["check_command"]
 
-_COLOURS = {"converges": "green", "diverges": "red", "marginal": "yellow"}
+_COLOURS = {"converges": "green", "diverges": "red", "rises": "red"}
 _DATA, _LEARNER, _RESULT = "Data", "Learner", "Result"
 
 
 @with_groups
 def check_command(
+    context: typer.Context,
     reading: Reading,
     learner: Learner,
     data: Data = None,
@@ -87,7 +88,9 @@ def check_command(
 ) -> None:
     """Check a data file before training: will momentum blow up on these rows in this order?
 
-    The exit status is 1 if it diverges, 0 if not or if that is undecided, 2 for bad input.
+    The model is linear in its weights. The exit status is 1 if training diverges on these rows, or
+    if the distance from the best weights rises more than 30-fold on the way; 0 if not; 2 for bad
+    input.
 
     resonax check data.csv --target y --lr 0.01 --momentum 0.95 --html report.html
 
@@ -108,6 +111,9 @@ def check_command(
     single(learner)
     options = {"epochs": epochs, "loss": loss, "intercept_lr": intercept_lr, "grid": grid}
     options |= {"seed": seed, "group_by": group_by, "horizon": horizon}
+    source = context.get_parameter_source("batch")
+    if source is None or source.name != "DEFAULT":
+        options["batch"] = learner.batch
     read, asked = asked_check(given(reading) | given(learner) | options, spelled)
     check_path("--html", html, ".html", ".htm")
     check_path("--plot", plot, ".png", ".svg", ".pdf")
@@ -133,7 +139,7 @@ def check_command(
         print(json.dumps(found.to_dict(), allow_nan=False))
     else:
         _show(found, [path for path in (plot, html, out) if path is not None], Console())
-    raise typer.Exit(Status.DIVERGES if found.verdict == "diverges" else Status.ANSWERED)
+    raise typer.Exit(Status.DIVERGES if found.on_these_rows.is_harmful else Status.ANSWERED)
 
 
 def _write(found: Check, html: Path | None, plot: Path | None) -> None:
@@ -152,23 +158,26 @@ def _show(found: Check, written: list[Path], console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from resonax.checking.result import sentence
+    from resonax.checking.result import CONSERVATIVE, sentence
     from resonax.passes.answers import factor
 
     level = f"{found.settings['level']:.0%}"
     verdict = Text(found.verdict, style=f"bold {_COLOURS[found.verdict]}")
-    console.print(verdict + Text(f": {found.meaning()}."), soft_wrap=True)
-    console.print(Text(f"{found.on_more.meaning().capitalize()}."), soft_wrap=True)
+    console.print(verdict + Text(f": {found.model}."), soft_wrap=True)
+    for text in (found.on_these_rows.meaning(), found.on_more.meaning()):
+        console.print(Text(f"{text[0].upper()}{text[1:]}."), soft_wrap=True)
+    if found.question:
+        console.print(Text(found.question.replace("batch=N", "--batch N")), soft_wrap=True)
     rows = [
         (
             "growth per step",
-            f"{found.rate:+.3g}, on more of the same a {level} interval {found.low:+.3g} to "
+            f"{found.rate:+.3g}; on further data like this {level} interval {found.low:+.3g} to "
             f"{found.high:+.3g}",
         ),
         (
             "the same rows shuffled",
-            f"{found.shuffled_rate:+.3g}, interval of the mean {found.shuffled_low:+.3g} to "
-            f"{found.shuffled_high:+.3g}",
+            f"{found.shuffled_rate:+.3g}; interval of the mean {found.shuffled_low:+.3g} to "
+            f"{found.shuffled_high:+.3g}; rises up to {factor(found.log_shuffled_rise)}-fold",
         ),
     ]
     if found.on_these_rows.log_pass_radius is not None:
@@ -176,9 +185,11 @@ def _show(found: Check, written: list[Path], console: Console) -> None:
         rows.append(("each further pass multiplies by", text))
     rows.append(("cause", found.explanation()))
     rows += [tuple(sentence(remedy).split(": ", 1)) for remedy in found.remedies]
+    if any(remedy.soft for remedy in found.remedies):
+        rows.append(tuple(CONSERVATIVE.split(": ", 1)))
     rows.append(("every order", found.order_proof.meaning("rows")))
     rows += [("note", note) for note in found.notes]
-    rows += [(name, text) for name, text in found.facts if name == "done"]
+    rows += [(name, text) for name, text in found.facts if name == "preprocessing"]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

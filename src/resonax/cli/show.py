@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_path", "progress", "say_time", "show_line", "show_map", "show_verdict"]
 
-_COLOURS = {"converges": "green", "diverges": "red", "marginal": "yellow"}
+_COLOURS = {"converges": "green", "diverges": "red", "rises": "red", "marginal": "yellow"}
 
 
 def check_path(name: str, path: Path | None, *endings: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Checked", "plot_check", "plot_panels"]
 
 _DECADES = 5  # of power that are shown
+_TITLE = 150  # characters of a line of the title
 _BINS = 100  # of the spectrum, in each decade of periods
 
 
@@ -52,8 +54,8 @@ def plot_check(check: Checked) -> Figure:
     right = ["training", "rhythms"] if "error" in check.dataset else ["rhythms"]
     with matplotlib.rc_context(STYLE):
         figure = new_figure(13.2, 8.8 if "without_values" in check.dataset else 7.6)
-        title = f"{check.verdict}: {check.meaning()}".capitalize()
-        figure.suptitle(title, x=0.01, ha="left", fontsize=14)
+        title = textwrap.fill(f"{check.verdict.capitalize()}: {check.meaning()}", _TITLE)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12)
         halves = figure.subfigures(1, 2, wspace=0.03, squeeze=False)
         for half, column in zip(halves[0], (["map", "orders"], right), strict=True):
             heights = [_PANELS[name][1] for name in column]
@@ -196,7 +198,7 @@ def _tint(axes: Axes, words: bool = True) -> None:
     reach = max(abs(low), abs(high))
     low, high = min(low, -0.15 * reach), max(high, 0.15 * reach)
     axes.axhline(0, color=INK, linewidth=0.8, zorder=-1)
-    for end, word, color, side in ((high, "grows", RED, "bottom"), (low, "dies away", BLUE, "top")):
+    for end, word, color, side in ((high, "grows", RED, "bottom"), (low, "falls", BLUE, "top")):
         axes.axhspan(0, 2 * end, color=color, alpha=0.05, linewidth=0, zorder=-2)
         if words:
             place, shift = ("axes fraction", "data"), (5, math.copysign(3, end))

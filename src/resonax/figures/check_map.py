@@ -44,7 +44,7 @@ def draw_map(figure: Figure | SubFigure, check: Checked) -> None:
     axes.yaxis.set_major_formatter(lambda y, _: f"{1 - 10**-y:.3g}")
     log_axis(axes.xaxis)
     axes.set(xlabel="step size (lr)", ylabel="momentum")
-    axes.set_title("What happens to an error, with these rows in this order")
+    axes.set_title("Growth of the distance from the best weights")
 
     bar = figure.colorbar(image, ax=axes, extend="both", pad=0.02, aspect=26, spacing="uniform")
     bar.set_ticks([edge for edge in norm.boundaries if edge])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from resonax.passes.exact import PASSES, Exact
+from resonax.passes.exact import PASSES, STILL, Exact
 from resonax.passes.intervals import BURST, measure
 from resonax.passes.subject import Subject
 
@@ -48,44 +48,66 @@ def factor(log: float) -> str:
 class OnTheseRows:
     """What becomes of an error on these rows in the passes that were asked for: no chance in it.
 
-    All growth is given as the natural logarithm of a factor.
+    An error is the distance from the best weights, and all growth the natural logarithm of a
+    factor. The verdict is
+
+    - ``diverges``: it ends larger than it was, and further passes do not take that back: after 20
+      of them it is larger still, or each multiplies it by 1 or more in the end;
+    - ``rises``: it does not diverge, but grows more than `BURST` fold in some stretch of the rows;
+    - ``converges``: neither.
     """
 
-    verdict: str  # diverges: ends larger; marginal: smaller, after a rise of more than `BURST` fold
+    verdict: str
     log_growth: float  # over all passes
     log_growth_per_pass: float  # over the first
     log_rise: float  # the largest between any two moments
+    rise_from: int  # the steps after which it begins
+    rise_to: int  # and ends
     log_pass_radius: float | None  # of each further pass, after many of them
     log_growth_in_20: float | None  # over 20 passes, or those asked for if these are more
     epochs: int
     steps: int
 
     @property
+    def is_harmful(self) -> bool:
+        """Whether training is ruined on these rows, at their end or on the way."""
+        return self.verdict != "converges"
+
+    @property
     def grows_later(self) -> bool:
         """Whether an error that does not grow in the passes asked for would with more of them."""
         if self.verdict == "diverges" or self.log_pass_radius is None:
             return False
-        return max(self.log_pass_radius, self.log_growth_in_20 or 0.0) > 1e-6
+        return max(self.log_pass_radius, self.log_growth_in_20 or 0.0) > STILL
 
     def meaning(self) -> str:
-        """Return it as half a sentence."""
-        passes = "one pass of" if self.epochs == 1 else f"{self.epochs} passes,"
-        when, size = f"{passes} {self.steps:,} steps", factor(self.log_growth)
+        """Return it as a sentence without its full stop."""
+        passes = "one pass of" if self.epochs == 1 else f"{self.epochs:,} passes,"
+        text = f"in {passes} {self.steps:,} steps, the distance from the best weights "
+        ends, rise = f"{factor(self.log_growth)} times what it was", self._rise()
         if self.verdict == "diverges":
-            return f"on these rows an error ends {size} times as large as it was, after {when}"
-        if self.verdict == "converges":
-            return f"on these rows an error falls to {size} of what it was, in {when}"
-        return (
-            f"on these rows an error ends at {size} of what it was, after {when}, but grows "
-            f"{factor(self.log_rise)} fold on the way"
-        )
+            text += f"grows {factor(self.log_growth)}-fold"
+            on_the_way = self.log_rise > max(0.0, self.log_growth) + math.log(BURST)
+            return f"{text}; on the way it rises {rise}" if on_the_way else text
+        if self.verdict == "rises":
+            text += f"rises {rise}, and ends at {ends}"
+        elif self.log_growth > 0:
+            text += f"ends at {ends}"
+        else:
+            return f"{text}falls to {factor(self.log_growth)} of what it was"
+        if self.log_pass_radius is not None and not self.grows_later:
+            text += f"; each further pass multiplies it by {factor(self.log_pass_radius)}"
+        return text
+
+    def _rise(self) -> str:
+        return f"{factor(self.log_rise)}-fold from step {self.rise_from:,} to {self.rise_to:,}"
 
 
 @dataclass(frozen=True)
 class OnMore:
-    """What an error would do on more rows of the same kind, as far as these can tell."""
+    """What an error would do on further rows of the same kind, as far as these can tell."""
 
-    verdict: str  # by the interval: marginal if it holds 0
+    verdict: str  # by the interval: undecided if it includes 0
     rate: float  # growth per step
     low: float
     high: float
@@ -94,27 +116,32 @@ class OnMore:
 
     def meaning(self) -> str:
         """Return it as half a sentence."""
-        if self.verdict == "marginal":
-            return (
-                "on more of the same it cannot be told whether an error grows: the interval of "
-                f"the growth per step holds 0 after {self.steps:,} steps"
-            )
-        return f"on more of the same an error {pace(self.rate)}"
+        if self.verdict == "undecided":
+            return "on further data like this: undecided (the interval includes 0)"
+        return f"on further data like this: the distance {pace(self.rate)}"
 
 
 def judge_rows(found: Exact, steps: int) -> OnTheseRows:
-    """Judge by the size of an error at the end, and by how far it rose on the way."""
-    word = "diverges" if found.log_growth > 0 else "converges"
-    if word == "converges" and found.log_rise > math.log(BURST):
-        word = "marginal"
+    """Judge by the size of an error at the end, after further passes, and on the way."""
+    log_rise, rise_from, rise_to = found.largest_rise
     known = found.log_radius is not None
+    later = float(found.passes[max(PASSES, found.epochs) - 1]) if known else None
+    # Larger at the end is no divergence where it is the swing of a pass that the next ones undo.
+    undone = later is not None and later <= 0 and (found.log_radius or 0.0) < -STILL
+    word = "converges"
+    if found.log_growth > 0 and not undone:
+        word = "diverges"
+    elif log_rise > math.log(BURST):
+        word = "rises"
     return OnTheseRows(
         word,
         found.log_growth,
         float(found.passes[0]),
-        found.log_rise,
+        log_rise,
+        rise_from,
+        rise_to,
         found.log_radius,
-        float(found.passes[max(PASSES, found.epochs) - 1]) if known else None,
+        later,
         found.epochs,
         steps,
     )

@@ -22,13 +22,13 @@ from resonax.passes.feed import Feed
 from resonax.passes.growth import SEGMENTS, Pass, log_sum_exp
 from resonax.passes.update import Weights, energy, pull, residuals, sizes_along
 
-__all__ = ["PASSES", "Exact", "follow_rows"]
+__all__ = ["PASSES", "STILL", "Exact", "follow_rows"]
 
 PASSES = 20  # over which an error must not grow where something is called safe
 _PLAIN_STEPS = 2**10  # up to here compiling takes longer than a plain loop
 _MOST_WORK = 1e10  # steps x weights^2 up to which runs from all starts are followed
 _SOME = 8  # runs that are followed otherwise
-_STILL = 1e-6  # of a pass: weights that nothing moves have a radius of 1, up to rounding
+STILL = 1e-6  # of a pass: weights that nothing moves have a radius of 1, up to rounding
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,21 @@ class Exact:
     @property
     def log_rise(self) -> float:
         """The largest growth between any two moments."""
+        return self.largest_rise[0]
+
+    @property
+    def largest_rise(self) -> tuple[float, int, int]:
+        """The largest growth between any two moments, and after how many steps these are."""
         path = np.concatenate([[0.0], self.path])
-        return float(np.max(path - np.minimum.accumulate(path)))
+        grown = path - np.minimum.accumulate(path)
+        last = int(np.argmax(grown))
+        return float(grown[last]), int(np.argmin(path[: last + 1])), last
 
     @property
     def never_grows(self) -> bool:
         """Whether the error ends no larger, after the passes asked for and after more."""
         later = self.passes[self.epochs - 1 :]
-        return bool(later.max() <= 0) and (self.log_radius is None or self.log_radius < _STILL)
+        return bool(later.max() <= 0) and (self.log_radius is None or self.log_radius < STILL)
 
     def one_pass(self) -> Pass:
         """Return the growth along the first pass, in segments."""

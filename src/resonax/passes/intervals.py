@@ -40,7 +40,7 @@ class Measured:
     @property
     def verdicts(self) -> np.ndarray:
         """The verdict of each entry."""
-        falls = np.where(self.high < 0, "converges", "marginal")
+        falls = np.where(self.high < 0, "converges", "undecided")
         return np.where(self.low > 0, "diverges", falls)
 
 

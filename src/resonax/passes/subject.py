@@ -169,7 +169,10 @@ class Subject(Problem):
     def measure_rows(
         self, variants: Sequence[Callable[[], np.ndarray]], advance: Advance | None = None
     ) -> Measured:
-        """Return the rates of several variants of the rows, which are made when needed."""
+        """Return the rates of several variants of the rows, which are made when needed.
+
+        A variant may have the rows several times over; the targets come again with them.
+        """
         found = []
         for first in range(0, len(variants), _TOGETHER):
             made = [variant() for variant in variants[first : first + _TOGETHER]]
@@ -187,7 +190,9 @@ class Subject(Problem):
                 sequences=_TOGETHER,
                 targets=None
                 if outputs is None
-                else lambda start, stop, y=outputs: np.repeat(y[start:stop, None], _TOGETHER, 1),
+                else lambda start, stop, y=outputs[: self.rows // self.epochs]: np.repeat(
+                    y[np.arange(start, stop) % len(y), None], _TOGETHER, 1
+                ),
                 largest=longest,
                 logistic=self.is_logistic,
             )

@@ -20,47 +20,42 @@ __all__ = ["render_check", "write_check"]
 _HEADINGS = {
     "diverges": "Training diverges",
     "converges": "Training converges",
-    "marginal": "Training converges, after a rise",
+    "rises": "Training is harmed on the way",
 }
 
-# name: what it is, what to do, why there is none
+# name: what it is, and what to do
 _REMEDIES = {
     "momentum": (
         "Largest safe momentum",
         "with your step size",
-        "no momentum is safe with this step size, so lower that first",
     ),
     "lr": (
         "Largest safe step size",
         "with your momentum",
-        "no step size that was tried is safe with this momentum, so lower that first",
     ),
     "batch": (
         "Smallest safe batch",
         "average the gradient of so many rows in one update",
-        "no batch is safe that leaves enough steps to judge it",
     ),
     "shuffle_buffer": (
         "Smallest safe shuffle buffer",
         "hold so many rows ready, or more, and draw the next one from them at random",
-        "even in random order, these rows are not safe with this step size and momentum",
     ),
     "fastest_momentum": (
         "Momentum that converges fastest",
         "of the safe ones, with your step size",
-        "no momentum is safe with this step size",
     ),
 }
 
 _CAPTIONS = {
-    "map": "Your setting among others. The colour says what becomes of an error at each momentum "
-    "and step size, with these rows in this order: red grows, blue dies away, and on the black "
-    "line it does neither. The dot is your setting; the triangles are the largest safe values on "
-    "the lines through it.",
+    "map": "Your setting among others. The colour says what becomes of the distance from the best "
+    "weights at each momentum and step size, with these rows in this order: red grows, blue falls, "
+    "and on the black line it does neither. The dot is your setting; the triangles are the largest "
+    "safe values on the lines through it.",
     "training": "The model, trained. Its squared error from zero weights on, with the rows in "
     "their order and shuffled; each mark of the scale is a power of ten.",
     "orders": "The same rows otherwise. Each dot is the growth in one variant of the rows: above "
-    "the line the error grows, below it dies away. The bar is the interval of your rows.",
+    "the line the distance grows, below it falls. The bar is the interval of your rows.",
     "rhythms": "The rhythms in the data. A peak is a rhythm of that period, in the columns or in "
     "products of two of them, which are what pushes the weights.",
 }
@@ -70,30 +65,36 @@ _BAND = " The shaded band is where theory expects growth of one pure rhythm of t
 
 _WORDS = (
     ("step", "one update of the weights"),
+    (
+        "distance",
+        "that of the weights from the best ones, as far as it is due to where they began: the "
+        "difference of two runs on the same rows",
+    ),
     ("step size, lr", "how far one update moves the weights; also called learning rate"),
     ("momentum", "how much of the last move is kept: the nearer to 1, the longer the swing"),
     (
         "growth per step",
-        "each step multiplies the error by e to this power, on average: above 0 it grows, below 0 "
-        "it dies away, and 0.007 doubles it in 100 steps",
+        "each step multiplies the distance by e to this power, on average: above 0 it grows, "
+        "below 0 it falls, and 0.007 doubles it in 100 steps",
     ),
-    ("interval", "where the growth on more such rows lies, as far as so many steps can tell"),
+    ("interval", "where the growth on further data like this lies, as far as these can tell"),
     (
         "safe",
-        f"no stretch of these rows lets an error grow more than {BURST:.0f} fold, it ends smaller "
-        "after one pass and after many, and so it would on more such rows, as far as can be told",
+        f"in no stretch of these rows the distance grows more than {BURST:.0f}-fold, it ends "
+        "smaller after one pass and after many, and so it would on further data like this, as far "
+        "as can be told",
     ),
     ("bounded", "the weights of the trained model stayed of the size of the solution"),
-    ("sharp, soft", "just beyond a sharp boundary the error grows; beyond a soft one it may not"),
+    ("conservative", "just beyond such a safe value the distance need not grow"),
     ("period", "the number of steps after which a rhythm begins anew"),
     ("random phases", "each rhythm keeps its strength and begins at a random moment"),
     ("stretched in time", "rows are repeated or left out: all rhythms are slower or faster"),
 )
-_FEW = 7  # are enough where nothing grows
+_FEW = 8  # are enough where nothing grows
 
 
 class _Variant(NamedTuple):
-    """The growth in one variant of the rows, or without a rate what is said of it."""
+    """The growth in one variant of the rows, and what else is said of it."""
 
     name: str
     how: str
@@ -150,7 +151,6 @@ def render_check(check: Check, command: str = "") -> str:
         bands=bands,
         in_band=any(low <= (check.period or 0) <= high for low, high in bands),
         unsafe=unsafe,
-        burst=f"{BURST:.0f}",
         remedy_words=_REMEDIES,
         number=number,
         pace=pace,
@@ -167,14 +167,30 @@ def _asked(check: Check) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in chosen if value is not None] + facts
 
 
+def _rise(log: float) -> str:
+    return f"rises up to {factor(log)}-fold on the way"
+
+
 def _variants(check: Check) -> list[_Variant]:
     """Return the growth of the same rows in their order and otherwise."""
     data = check.dataset
     times = f"Shuffled, {data.sizes['shuffle']} times"
     shuffled = (check.shuffled_low, check.shuffled_high)
     found = [
-        _Variant("In this order", "the rows as they are", check.rate, (check.low, check.high)),
-        _Variant(times, "no rhythm is left in them", check.shuffled_rate, shuffled),
+        _Variant(
+            "In this order",
+            "the rows as they are",
+            check.rate,
+            (check.low, check.high),
+            _rise(check.on_these_rows.log_rise),
+        ),
+        _Variant(
+            times,
+            "no rhythm is left in them",
+            check.shuffled_rate,
+            shuffled,
+            _rise(check.log_shuffled_rise),
+        ),
     ]
     if "without_values" not in data:
         return found
@@ -207,7 +223,7 @@ def _pictures(check: Check, names: tuple[str, ...]) -> list[Picture]:
     settings, period = check.settings, check.period
     alts = {
         "map": f"Map over step size and momentum. At {settings['lr']:g} and "
-        f"{settings['momentum']:g}, your setting, an error {pace(check.rate)}.",
+        f"{settings['momentum']:g}, your setting, the distance {pace(check.rate)}.",
         "training": "Curves of the squared error over the steps, in order and shuffled.",
         "orders": f"Growth of {number(check.rate)} in order and {number(check.shuffled_rate)} "
         "shuffled, with other variants of the rows.",
