@@ -8,6 +8,7 @@ import gc
 import gzip
 import io
 import os
+import re
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -717,3 +718,83 @@ def test_read_only() -> None:
         recording = read_recording(FRAME, "y", memory=memory)
         with pytest.raises(ValueError, match="read-only"):
             recording.inputs[0, 0] = 1
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.csv", "a.csv.gz", "a.parquet"])
+def test_a_damaged_file_is_read_or_refused_in_a_sentence(name, tmp_path):
+    """Bytes changed at random, most of them where a file says what it holds."""
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    table = pd.DataFrame(X, columns=["x", "y"])
+    {
+        "a.npy": lambda path: np.save(path, X),
+        "a.npz": lambda path: np.savez(path, X=X, y=X[:, 0]),
+        "a.parquet": table.to_parquet,
+    }.get(name, lambda path: table.to_csv(path, index=False))(tmp_path / name)
+    whole, sentences = (tmp_path / name).read_bytes(), []
+    for seed in range(80):
+        rng, damaged = np.random.default_rng(seed), bytearray(whole)
+        reach = min(120, len(whole)) if seed % 2 else len(whole)
+        places = rng.integers(reach, size=rng.integers(1, 5))
+        if name.endswith(("npz", "parquet")):  # these say at their end what they hold
+            places = len(whole) - 1 - places
+        for place in places:
+            damaged[place] = rng.integers(256)
+        (tmp_path / name).write_bytes(damaged)
+        try:
+            read_recording(tmp_path / name)
+        except ResonaxError as error:
+            sentences.append(str(error))
+    assert len(sentences) > 8
+    assert all(sentence.isprintable() for sentence in sentences)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"{'descr': '<f8', 'fortran_order': False, 'shape': (20, 2",  # an open bracket
+        b"{'descr': '<f8', 'fortran_order': False, 'shape': (2000000000000, 2), }",
+        b"{'descr': '<f8', 'fortran_order': False, 'shape': (20, -2), }",
+        b"{'descr': 'O', 'fortran_order': False, 'shape': (20, 2), }",
+        b"(" * 100,
+    ],
+)
+def test_a_lying_header_of_numpy_is_told(header, tmp_path):
+    rest = header.ljust(117) + b"\n"
+    content = b"\x93NUMPY\x01\x00" + len(rest).to_bytes(2, "little") + rest
+    (tmp_path / "a.npy").write_bytes(content + np.ones(40).tobytes())
+    with pytest.raises(
+        DataError, match=r"a\.npy (seems to be cut or damaged|holds Python objects)"
+    ):
+        read_recording(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("word", ["1_000", "\u0661\u0662", "\uff11\uff12", "0x10", "1d5"])
+def test_what_python_alone_takes_for_a_number_is_text(word, tmp_path):
+    rows = "".join(f"{row % 7}.5,{row % 5}\n" for row in range(20))
+    (tmp_path / "a.csv").write_text(f"x,y\n{rows}{word},1\n", encoding="utf-8")
+    with pytest.raises(DataError, match=f"holds text in row 21 \\('{word}'\\)"):
+        read_recording(tmp_path / "a.csv", "y")
+
+
+@pytest.mark.parametrize("word", [" 1e3 ", "+1000", "1000.", ".1e4"])
+def test_the_usual_ways_to_write_a_number_are_read(word, tmp_path):
+    rows = "".join(f"{row % 7}.5,{row % 5}\n" for row in range(20))
+    (tmp_path / "a.csv").write_text(f"x,y\n{rows}{word},1\n", encoding="utf-8")
+    found = read_recording(tmp_path / "a.csv", "y", standardise=False)
+    assert found.inputs[-1, 0] == 1000
+
+
+def test_loaders_and_datasets_of_torch_are_refused_with_the_line_that_converts_them():
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    dataset = TensorDataset(torch.randn(40, 2), torch.randn(40))
+    for source in (dataset, DataLoader(dataset, batch_size=8)):
+        with pytest.raises(ArgumentError) as caught:
+            read_recording(source)
+        line = re.search(r"X, y = .*\)\)?(?=, and then)", str(caught.value))
+        names = {"np": np, "torch": torch, "dataset": dataset, "loader": source}
+        exec(line.group(), names)  # the line does what it says
+        found = read_recording(names["X"], names["y"], standardise=False)
+        assert np.array_equal(found.inputs, dataset.tensors[0])
+        assert np.array_equal(found.target, dataset.tensors[1])

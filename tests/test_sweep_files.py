@@ -125,6 +125,15 @@ def test_files_that_are_none():
             read_sweep(Path(name))
 
 
+def test_a_byte_order_mark_is_no_fault(tmp_path):
+    """Editors of Windows put one in front of a text."""
+    plain = 'title = "a"\nsteps = [1'
+    for mark in ("", "\ufeff"):
+        (tmp_path / "a.toml").write_text(mark + plain, encoding="utf-8")
+        with pytest.raises(ArgumentError, match=r"a\.toml is not TOML: Unclosed array \(at end"):
+            read_sweep(tmp_path / "a.toml")
+
+
 def test_the_limits_are_documented():
     text = (Path(__file__).parents[1] / "docs" / "sweep.md").read_text(encoding="utf-8")
     table = text[text.index("| what | at most |") : text.index("The first line says")]

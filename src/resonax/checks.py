@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RANGES",
+    "UNUSUAL",
     "ArgumentError",
     "DataError",
     "Interrupted",
@@ -286,14 +288,19 @@ def suggest(kind: str, given: str, allowed: Iterable[str]) -> ArgumentError:
     return ArgumentError(f"unknown {kind} {shorten(given)}{hint} (one of: {', '.join(allowed)})")
 
 
+UNUSUAL = r"_|[^\x00-\x7f]"  # what Python takes in a number, and no file means
+
+
 def is_number(text: str) -> bool:
     """Return whether a text reads as a number.
 
     Examples
     --------
-    >>> is_number("1e-3"), is_number("nan"), is_number("0,5")
-    (True, True, False)
+    >>> is_number("1e-3"), is_number("nan"), is_number("0,5"), is_number("1_000")
+    (True, True, False, False)
     """
+    if re.search(UNUSUAL, text):
+        return False
     try:
         float(text)
     except ValueError:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from resonax.checks import DataError, is_number
+from resonax.checks import UNUSUAL, DataError, is_number
 from resonax.labels import plain
 
 __all__ = ["as_numbers", "read_dates", "read_times", "uneven_steps"]
@@ -18,11 +18,16 @@ _UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 
 def as_numbers(column: Any) -> Any:
-    """Return a column as numbers, with NaN for what is not a number."""
+    """Return a column as numbers, with NaN for what is not a number.
+
+    A number is written as files write it: pandas also takes 1_000 and the digits of other scripts.
+    """
     import pandas as pd
 
     try:
         found: Any = pd.to_numeric(column, errors="coerce")
+        if column.dtype.kind not in "buif":
+            found = found.mask(column.astype(str).str.contains(UNUSUAL))
         lost = found.isna() & column.notna()
         if lost.any() and not lost.all():  # pandas 2 loses numbers that overflow, as 1e999
             words = column.to_numpy(dtype=object)

@@ -40,6 +40,7 @@ def open_table(source: Any, separator: str | None = None, decimal: str | None = 
     elif hasattr(source, "iloc"):
         table = _frame(source if source.ndim == 2 else source.to_frame())
     else:
+        _check_torch(source)
         table = _array(source, "array")
     shown = tuple(plain(name) for name in table.columns)
     table = table if shown == table.columns else table.renamed(shown)
@@ -47,6 +48,22 @@ def open_table(source: Any, separator: str | None = None, decimal: str | None = 
     if count > 1:
         raise DataError(f"{table.source} has {count} columns named {name!r}: rename them")
     return table
+
+
+def _check_torch(source: Any) -> None:
+    """Raise `ArgumentError` for a loader or a dataset of torch, with the line that converts it."""
+    kinds = {base.__name__ for base in type(source).__mro__ if base.__module__.startswith("torch.")}
+    if "DataLoader" in kinds:
+        raise ArgumentError(
+            "a DataLoader must be made arrays, in the order in which it gives its rows: "
+            "X, y = (torch.cat(part).numpy() for part in zip(*loader)), and then X, y and "
+            "batch=loader.batch_size in its place"
+        )
+    if "Dataset" in kinds:
+        raise ArgumentError(
+            "a Dataset must be made arrays, in the order in which you train on its rows: "
+            "X, y = (np.stack(part) for part in zip(*dataset)), and then X, y in its place"
+        )
 
 
 def _check_path(path: Path) -> None:

@@ -6,8 +6,6 @@ import contextlib
 import csv
 import difflib
 import gzip
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,13 +102,14 @@ def reading(path: Path) -> Iterator[None]:
         trouble = "is not UTF-8 text: save it as UTF-8"
     except MemoryError:
         trouble = "does not fit into memory: save its table as .npy, which is read in pieces"
-    except (EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile):
-        pass
     except ValueError as error:  # of numpy and pyarrow, for damage too
         if "object" in str(error).lower():
             trouble = "holds Python objects, which could run code: save plain numbers"
     except (OSError, RuntimeError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        if reason is not None:  # else pyarrow found damage
+        damaged = isinstance(error, (gzip.BadGzipFile, NotImplementedError, RecursionError))
+        if reason is not None and not damaged:  # without a reason pyarrow found damage
             trouble = f"cannot be read: {reason}"
+    except Exception:  # a reader can stumble over damage in any way
+        pass
     raise DataError(f"{plain(path.name)} {trouble}") from None

@@ -103,7 +103,7 @@ def read_sweep(path: Path, *, scale: str = "paper") -> Sweep:
             raise ArgumentError(
                 f"{path} must have at most {MOST['bytes']} bytes, got {path.stat().st_size}"
             )
-        table = tomllib.loads(path.read_bytes().decode())
+        table = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise ArgumentError(f"{path} could not be read: {error.strerror}") from None
     except RecursionError:
