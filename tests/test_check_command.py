@@ -129,6 +129,25 @@ def test_a_rise_on_the_way_has_the_status_of_a_divergence(tmp_path, capsys):
     assert code == 1
 
 
+def test_many_passes_are_told_in_time_before_they_begin(folder, monkeypatch, capsys):
+    """Hours of work do not begin without a word, be there a terminal or not."""
+
+    class BegunError(Exception):
+        pass
+
+    def heavy() -> None:
+        raise BegunError
+
+    monkeypatch.setattr("resonax.cli.check.keep_compiled", heavy)
+    words = ["check", str(folder / "hourly.csv"), "--target", "y", *RUN]
+    for epochs, told in ((50_000, "30,000,000 steps, which take about 2."), (2, "")):
+        with pytest.raises(BegunError):
+            _run([*words, "--epochs", str(epochs)])
+        error = capsys.readouterr().err
+        assert told in error
+        assert bool(error) == bool(told)
+
+
 def text(path: Path, content: str) -> Path:
     path.write_text(content, encoding="utf-8")
     return path

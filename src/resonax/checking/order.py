@@ -1,4 +1,4 @@
-"""Orders of the rows of a recording: the one in which an error grows most, and the safest."""
+"""Orders of the rows of a recording: one in which an error grows most, and a safe one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from resonax.checks import ArgumentError
 from resonax.learners import Features, Momentum
 from resonax.passes.beam import beam_search, repeating_parts
 from resonax.passes.feed import principal_axes
-from resonax.passes.order_search import Found, climb_permutation, search_permutation, search_words
+from resonax.passes.order_search import (
+    Found,
+    climb_permutation,
+    search_permutation,
+    search_words,
+    swap_rows,
+)
 from resonax.passes.row_updates import RowUpdates
 from resonax.passes.safe_orders import herded, pairwise_balanced, stratified
 from resonax.recordings.recording import Recording, read_recording
@@ -64,7 +70,7 @@ def order(
     stage: Stage | None = None,
     **reading: Any,
 ) -> RowOrder:
-    """Return an order of the rows in which an error grows most, or one in which it dies fastest.
+    """Search an order of the rows in which an error grows much, or one in which it falls fast.
 
     The model is linear in its weights, with the squared error, one row in each step. The growth is
     that of the order repeated, one epoch after the other.
@@ -78,7 +84,8 @@ def order(
     kind
         ``worst``: the largest growth found, by cyclic orders, beam search and local improvement.
         ``safest``: the least of plain shuffles, stratified blocks, herded and pairwise balanced
-        orders, and local improvement of the best of them.
+        orders, and local improvement of the best of them, by exchanges and by swaps of two rows.
+        It is a safe order, and not known to be the safest of all.
     repeats
         Whether a row may come again in the worst order; otherwise each comes once.
     seed
@@ -230,7 +237,7 @@ class _Search:
         return np.concatenate([longest[:half], rng.permutation(longest[half:])[:half]])
 
     def safest(self) -> tuple[Found, str, dict[str, float]]:
-        """Return the order with the least growth, how it was made, and the rates of all kinds."""
+        """Return the order of least growth found, how it was made, and the rates of all kinds."""
         rng = np.random.default_rng(self.seed)
         rows = self.updates.rows
         with self.stage("balancing rows", 0):
@@ -247,6 +254,7 @@ class _Search:
         found = Found(made[best][rates[best].argmin()], float(rates[best].min()))
         with self.stage("exchanging rows", 0) as advance:
             better = climb_permutation(self.updates, found.word, rng, sign=-1.0, advance=advance)
+            better = swap_rows(self.updates, better.word, rng, sign=-1.0, advance=advance)
         if better.rate < found.rate - STILL:
             return better, f"{best}, rows exchanged", compared
         return found, best, compared

@@ -45,8 +45,9 @@ class RowOrder(Result):
     def __str__(self) -> str:
         """Return what was found in words, a line each."""
         word = "grows" if self.rate > STILL else "falls" if self.rate < -STILL else "stays"
+        kind = "worst" if self.kind == "worst" else "safe"
         lines = [
-            f"{self.kind} order found ({self.name}): an error {word}, {self.rate:+.3g} per step, "
+            f"{kind} order found ({self.name}): an error {word}, {self.rate:+.3g} per step, "
             + ("confirmed by training" if self.confirmed else "not confirmed by training"),
             f"the largest growth in any order is {self.lower:.3g} to {self.upper:.3g} per step",
             self.order_proof.meaning("rows"),

@@ -17,17 +17,20 @@ from resonax.cli.cache import keep_compiled
 from resonax.cli.groups import given, single, with_groups
 from resonax.cli.options import Data, Learner, Plot, Reading, Seed, option
 from resonax.cli.parsers import number, spelled, whole
-from resonax.cli.show import check_path, progress, show_line
+from resonax.cli.show import check_path, progress, say_time, show_line
 from resonax.cli.statuses import Status
 from resonax.data.example import EXAMPLE
 from resonax.labels import plain
 
 if TYPE_CHECKING:
     from resonax.checking.result import Check
+    from resonax.recordings.recording import Recording
 
 __all__ = ["check_command"]
 
 _COLOURS = {"converges": "green", "diverges": "red", "rises": "red"}
+_SECONDS, _COLUMNS = 2.5e-4, 60  # of a step, and columns that double them: on one core of x86
+_LONG = 20.0  # seconds that nobody has to be told of
 _DATA, _LEARNER, _RESULT = "Data", "Learner", "Result"
 
 
@@ -128,6 +131,7 @@ def check_command(
         taken = " ".join(f"{spelled(name)} {value}" for name, value in chosen.items())
         note = f"example of {EXAMPLE.title} ({EXAMPLE.licence}), checked with {taken}"
         recording = replace(recording, notes=(note, *recording.notes))
+    _tell_time(recording, int(asked["batch"] or 1), epochs)
     keep_compiled()
     from resonax.checking.check import check
 
@@ -140,6 +144,22 @@ def check_command(
     else:
         _show(found, [path for path in (plot, html, out) if path is not None], Console())
     raise typer.Exit(Status.DIVERGES if found.on_these_rows.is_harmful else Status.ANSWERED)
+
+
+def _tell_time(recording: Recording, batch: int, epochs: int) -> None:
+    """Say on the error stream how long it takes, where it takes long, before anything begins."""
+    from resonax.passes.intervals import MOST_ROWS
+
+    rows, columns = recording.inputs.shape
+    steps = rows // batch * epochs
+    seconds = steps * _SECONDS * (1 + columns / _COLUMNS)
+    if seconds > _LONG and rows * epochs <= MOST_ROWS:  # more are refused
+        print(
+            f"resonax: {steps:,} steps, which take about {say_time(seconds)}; with fewer --epochs "
+            "it is faster, and what each further pass does is part of the answer",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _write(found: Check, html: Path | None, plot: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""The command ``resonax order``: the order of the rows in which an error grows most, or least."""
+"""The command ``resonax order``: an order of the rows in which an error grows much, or little."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def order_command(
     data: Data = None,
     worst: Annotated[
         bool,
-        option("--worst/--safest", _RESULT, "The order that grows most, or the one least."),
+        option("--worst/--safest", _RESULT, "Search an order that grows much, or a safe one."),
     ] = True,
     repeats: Annotated[
         bool, option("--repeats", _RESULT, "Whether a row may come again in the worst order.")
@@ -51,6 +51,9 @@ def order_command(
     as_json: Annotated[bool, option("--json", _RESULT, "Print one JSON object.")] = False,
 ) -> None:
     """Search the order of the rows in which an error grows most, and bound all others.
+
+    The model is linear in its weights, with one row in each step. What is found is the best of a
+    search, and need not be the best of all orders; the bound holds for all of them.
 
     resonax order data.csv --lr 0.01 --momentum 0.9 --repeats --out order.csv
     """

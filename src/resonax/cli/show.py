@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_path", "progress", "say_time", "show_line", "show_map", "show_verdict"]
 
+_SILENT = 30.0  # seconds between two lines of progress
 _COLOURS = {"converges": "green", "diverges": "red", "rises": "red", "marginal": "yellow"}
 
 
@@ -45,7 +47,8 @@ def check_path(name: str, path: Path | None, *endings: str) -> None:
 def progress(title: str, total: int, unit: str = "cells") -> Iterator[Callable[[int], None]]:
     """Show a bar with the time left, on the error stream so that output can be piped.
 
-    A total of 0 is one that is not known.
+    A total of 0 is one that is not known. Where there is no terminal, work that takes long is told
+    in lines.
     """
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -61,7 +64,21 @@ def progress(title: str, total: int, unit: str = "cells") -> Iterator[Callable[[
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
         task = bar.add_task(title, total=total or None)
-        yield lambda count: bar.advance(task, count)
+        if console.is_terminal or not total:
+            yield lambda count: bar.advance(task, count)
+            return
+        begun = told = time.monotonic()
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal told, done
+            done, now = done + count, time.monotonic()
+            if now - told > _SILENT and 0 < done < total:
+                told = now
+                left = say_time((now - begun) * (total - done) / done)
+                console.print(f"{title}: {done:,} of {total:,} {unit}, about {left} left")
+
+        yield advance
 
 
 def show_verdict(verdict: Verdict, console: Console) -> None:

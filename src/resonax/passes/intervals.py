@@ -12,8 +12,9 @@ import numpy as np
 from resonax.passes.growth import Pass
 from resonax.student import batch_means, tail_of
 
-__all__ = ["BURST", "LEAST_STEPS", "TRANSIENT", "Measured", "joined", "measure"]
+__all__ = ["BURST", "LEAST_STEPS", "MOST_ROWS", "TRANSIENT", "Measured", "joined", "measure"]
 
+MOST_ROWS = 2**25  # of all epochs, above which a check would take many hours
 LEAST_STEPS = 64  # fewer do not make eight parts that mean anything
 # The size of a product of n matrices is e^(rate n) up to a factor that does not grow with n: the
 # swing within a period, the angle of the start. A recording tells no more than this over n.

@@ -19,13 +19,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from resonax.passes.row_updates import Pairs, RowUpdates
 
-__all__ = ["Found", "climb_permutation", "climb_words", "search_permutation", "search_words"]
+__all__ = [
+    "Found",
+    "climb_permutation",
+    "climb_words",
+    "search_permutation",
+    "search_words",
+    "swap_rows",
+]
 
 Advance = Callable[[int], None]
 
@@ -38,6 +46,8 @@ _SHARES = (0.25, 0.5, 1.0)  # of the rows, the longest, that run through cycles
 _SWEEPS = (4, 40)  # of all words, and of the best
 _BEST = 2  # words of each length that are climbed to the end
 _ROUNDS, _LEAST = 40, 6  # of exchanges; fewer where there are many rows
+_SWAPS, _SWAP_ROUNDS = 64, 120  # tried together, and how often
+_MOST_SWAPPED = 40_000  # rows times rounds of swaps
 _MANY = 24_000  # rows times rounds from which on there are fewer
 
 
@@ -200,6 +210,43 @@ def climb_permutation(
         if advance:
             advance(len(order))
     return Found(order, float(rate[0]))
+
+
+def swap_rows(
+    updates: RowUpdates,
+    order: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    sign: float = 1.0,
+    advance: Advance | None = None,
+) -> Found:
+    """Improve a permutation by swaps of two rows at random: the last steps of a search.
+
+    In each round the swaps that help are made together, as many of the best as still help. With
+    ``sign=-1`` the growth is made small. Many rows have few rounds, or none.
+    """
+    count = len(order)
+    rate = float(updates.rates(order[None])[0])
+    for _ in range(min(_SWAP_ROUNDS, _MOST_SWAPPED // count) if count > 2 else 0):
+        pairs = np.array([rng.choice(count, 2, replace=False) for _ in range(_SWAPS)])
+        gains = sign * (updates.rates(np.array([_swapped(order, [pair]) for pair in pairs])) - rate)
+        helping = np.argsort(-gains)[: np.count_nonzero(gains > _GAIN / count)]
+        if len(helping):
+            several = np.unique(np.geomspace(1, len(helping), 8).astype(int))
+            tried = np.array([_swapped(order, pairs[helping[:number]]) for number in several])
+            rates = updates.rates(tried)
+            best = int(np.argmax(sign * rates))
+            order, rate = tried[best], float(rates[best])
+        if advance:
+            advance(count)
+    return Found(order, rate)
+
+
+def _swapped(order: np.ndarray, pairs: Any) -> np.ndarray:
+    order = order.copy()
+    for first, second in pairs:
+        order[[first, second]] = order[[second, first]]
+    return order
 
 
 def _along(

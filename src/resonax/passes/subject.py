@@ -13,7 +13,7 @@ from resonax.learners import Features, Momentum
 from resonax.passes.exact import Exact, follow_rows
 from resonax.passes.feed import Feed, Principal, feed_of, principal_axes
 from resonax.passes.growth import Pass
-from resonax.passes.intervals import LEAST_STEPS, Measured, joined, measure
+from resonax.passes.intervals import LEAST_STEPS, MOST_ROWS, Measured, joined, measure
 from resonax.passes.logistic import BOUND, follow_rows_logistic, walk_logistic
 from resonax.passes.recursion import is_small, walk
 from resonax.passes.update import Weights
@@ -26,7 +26,6 @@ Advance = Callable[[int], None]
 Order = np.ndarray  # indices of rows, one for each row that is trained on
 
 _MOST_WEIGHTS = 2000
-_MOST_ROWS = 2**25  # of all epochs, above which a check would take hours
 _MOST_FILLED = 64  # weights: up to here rows of zeros take less time than to compile
 _TOGETHER = 16  # sequences of rows in one pass: all passes of this kind share one compiled loop
 
@@ -244,9 +243,9 @@ def prepare(
         raise ArgumentError(
             f"batch must be at most an eighth of the {rows} rows of {recording.source}, got {batch}"
         )
-    if epochs > 1 and rows * epochs > _MOST_ROWS:
+    if epochs > 1 and rows * epochs > MOST_ROWS:
         raise ArgumentError(
-            f"epochs must be at most {max(1, _MOST_ROWS // rows)} for the {rows} rows of "
+            f"epochs must be at most {max(1, MOST_ROWS // rows)} for the {rows} rows of "
             f"{recording.source}, got {epochs}"
         )
     size = features.size(recording.inputs.shape[1])
