@@ -5,5 +5,5 @@ from pathlib import Path
 import resonax as rx
 from resonax.data.example import EXAMPLE
 
-found = rx.check(EXAMPLE.path, "temp", horizon=1, order_by="date", lr=0.01, momentum=0.95)
+found = rx.check(EXAMPLE.path, "temp", horizon=1, order_by="date", lr=0.01, momentum=0.95, batch=1)
 rx.plot_check(found).savefig(Path(__file__).with_suffix(".png"), dpi=110)
