@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import io
 import threading
 import time
@@ -127,6 +128,48 @@ def test_a_verdict_is_that_of_the_library_and_of_its_code(ask, cli, paper, monke
     # The largest multiplier is the radius of the map criterion.
     largest = max(abs(complex(one["real"], one["imag"])) for one in found["multipliers"]["values"])
     assert largest == pytest.approx(same.map.radius, rel=1e-9)
+
+
+def test_each_answer_says_what_it_is_about_and_code_needs_no_answer(ask):
+    run = {"steps": 40, "runs": 2, "seed": 3}
+    asked = {"setting": GOOD, **AXES, "criterion": "map"}
+    code = ask("code", **asked, **run)
+    assert code.pop("asked") == {**asked, **run}
+    for _ in range(2):  # computed, and kept
+        found = ask("map", **asked)
+        assert found["asked"] == asked
+        assert found["code"] == code["map"]
+    assert ask("runs", setting=GOOD, **run)["code"] == code["runs"]
+    assert "rx.verdict(" in code["verdict"]["python"]
+    options = {"lr": "0.1", "momentum": "0.5", "target": "y"}
+    of_check = {"options": options, "name": "a b.csv", "example": False}
+    found = ask("check/code", **of_check)
+    assert found["asked"] == of_check
+    wanted = "resonax check 'a b.csv' --lr 0.1 --momentum 0.5 --target y"
+    assert found["code"]["command"] == wanted
+
+
+def test_a_map_of_levels_has_whole_periods_and_so_does_its_code(ask):
+    adam = {"process": "sinusoid", "optimizer": "adam", "lr": 0.01, "noise": 1, "period": 12}
+    x = {"name": "period", "first": 3, "last": 6, "count": 20}
+    y = {"name": "beta1", "first": 0, "last": 0.5, "count": 2}
+    found = ask("map", setting=adam, x=x, y=y)
+    assert found["x"] == [3, 4, 5, 6]
+    assert "period=[3, 4, 5, 6]" in found["code"]["python"]
+    assert found["code"]["command"] is None
+
+
+@pytest.mark.parametrize("process", ["iid", "sinusoid", "square", "ar2", "switching"])
+def test_only_inputs_that_never_repeat_are_said_to(monkeypatch, process):
+    monkeypatch.setattr(theory, "verdict", functools.partial(rx.verdict, steps=64))
+    monkeypatch.setattr(theory, "_PATHS", 8)
+    period = {} if process == "iid" else {"period": 22.0}
+    found = theory.judge(
+        lambda *_: None, {"process": process, "lr": 0.01, "momentum": 0.5} | period
+    )
+    repeats = process in ("iid", "sinusoid", "square")
+    assert (found["multipliers_missing"] is None) is repeats
+    assert (found["multipliers"] is not None) is repeats
 
 
 @pytest.mark.parametrize("period", [22.0, 22.5, 15 + 5 / 11])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import socket
+import threading
 
 import pytest
 from starlette.testclient import TestClient
@@ -10,6 +13,7 @@ from starlette.testclient import TestClient
 from bad_requests import GOOD, KNOWN, PORT, TOKEN, bad_requests
 from resonax.explore import data_routes
 from resonax.explore.app import build_app
+from resonax.explore.serve import build_server
 from resonax.explore.site import Site
 
 BASE = f"http://127.0.0.1:{PORT}"
@@ -61,6 +65,78 @@ def test_only_the_own_page_is_answered(client):
     # A right cookie does not make a wrong token right.
     assert client.get("/api/schema", headers={"x-resonax-token": "no"}).status_code == 403
     client.cookies.clear()
+
+
+def test_at_the_port_that_browsers_leave_out_the_own_page_is_answered():
+    home = "http://127.0.0.1"
+    with TestClient(build_app(Site(TOKEN, 80)), base_url=home) as client:
+        for host in ("127.0.0.1", "localhost", "127.0.0.1:80"):
+            own = {**KNOWN, "host": host, "origin": home}
+            assert client.get("/api/schema", headers=own).status_code == 200
+        assert client.get("/api/schema", headers={**KNOWN, "host": "a.b"}).status_code == 403
+
+
+def test_names_of_any_length_are_taken_or_not_found(client):
+    files = {"file": ("ä" * 300 + ".csv", b"a,b\n1,2\n")}
+    answer = client.post("/api/columns", files=files, headers=KNOWN)
+    assert answer.status_code == 200
+    assert answer.json()["name"].endswith("ä.csv")
+    assert client.get(f"/{'a' * 300}.js", headers=KNOWN).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x93NUMPY\x01\x00\x10\x00{'descr': '<f8\n  ", b"PK\x03\x04"]
+)
+@pytest.mark.parametrize("kind", ["npy", "npz", "csv", "parquet", "csv.gz"])
+def test_a_damaged_file_is_refused_in_one_sentence(client, capfd, kind, content):
+    files = {"file": (f"damaged.{kind}", content)}
+    answer = client.post("/api/columns", files=files, headers=KNOWN)
+    assert answer.status_code in (200, 400)  # of text anything can be a column
+    assert kind == "csv" or answer.status_code == 400
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_who_leaves_in_the_middle_of_a_request_is_not_told_as_a_defect(capfd):
+    app = build_app(Site(TOKEN, PORT))
+    head = [(b"host", f"127.0.0.1:{PORT}".encode()), (b"x-resonax-token", TOKEN.encode())]
+    kinds = {
+        "/api/verdict": b"application/json",
+        "/api/columns": b"multipart/form-data; boundary=x",
+    }
+
+    async def leave(path: str) -> None:
+        parts = [{"type": "http.request", "body": b"--x\r\n", "more_body": True}]
+
+        async def receive():
+            return parts.pop() if parts else {"type": "http.disconnect"}
+
+        async def send(message):
+            pass
+
+        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode()}
+        scope |= {"query_string": b"", "headers": [*head, (b"content-type", kinds[path])]}
+        await app(scope, receive, send)
+
+    for path in kinds:
+        asyncio.run(leave(path))
+    assert capfd.readouterr().err == ""
+
+
+def test_a_connection_that_asks_nothing_is_closed(monkeypatch):
+    monkeypatch.setattr("resonax.explore.patience.FIRST", 0.05)
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    server = build_server(Site(TOKEN, port))
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    try:
+        for start in (b"", b"GET / HTTP/1.1\r\nHost: "):  # nothing, or never a whole head
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as idle:
+                idle.sendall(start)
+                assert idle.recv(1) == b""
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def test_answers_wall_the_page_off(client):

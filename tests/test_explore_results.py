@@ -117,6 +117,18 @@ def test_figures_are_those_of_the_folder_alone(get):
         assert answer.json()["error"].endswith(".")
 
 
+def test_the_code_opens_a_folder_of_any_name(get, folder, tmp_path, monkeypatch):
+    odd = tmp_path / """it's "out\\n" #{x}"""
+    odd.symlink_to(folder)
+    app = build_app(Site(TOKEN, PORT, results=odd))
+    with TestClient(app, base_url=f"http://127.0.0.1:{PORT}", headers=KNOWN) as client:
+        code = client.get("/api/results/fine").json()["code"]["python"]
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(code, names)
+    assert names["dataset"].equals(rx.open_store(folder / "results" / "fine.zarr"))
+
+
 def test_an_unfinished_or_damaged_store_is_one_sentence(get, folder):
     answer = get("/begun")
     assert answer.status_code == 500

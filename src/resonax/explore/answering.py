@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from resonax.checks import ResonaxError
@@ -38,16 +38,21 @@ async def body_of(request: Request) -> Any:
 
 
 async def computed(
-    request: Request, lane: str, name: str, *given: Any, keeps: bool = False
+    request: Request,
+    lane: str,
+    name: str,
+    *given: Any,
+    keeps: bool = False,
+    asked: Any = None,
 ) -> Response:
-    """Answer with what a function of `work` returns; ``keeps`` as in `Desk.do`."""
+    """Answer with what a function of `work` returns; ``keeps`` and ``asked`` as in `Desk.do`."""
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    desk = request.app.state.desk
-    found = await desk.do(lane, name, *given, client=client_of(request), gone=gone, keeps=keeps)
+    more = {"client": client_of(request), "gone": gone, "keeps": keeps, "asked": asked}
+    found = await request.app.state.desk.do(lane, name, *given, **more)
     return Response(found, media_type="application/json")
 
 
@@ -60,6 +65,8 @@ def answering(endpoint: Endpoint) -> Endpoint:
             return await endpoint(request)
         except HTTPException:
             raise
+        except ClientDisconnect:
+            return Response(status_code=400)  # which nobody reads
         except Exception as error:
             return failed(request, error)
 

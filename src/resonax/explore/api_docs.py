@@ -24,10 +24,18 @@ PATHS = (
     Path("GET", "/api/docs", "This table.", "", "paths"),
     Path(
         "POST",
+        "/api/code",
+        "The Python and the command line for a setting: no computation.",
+        "setting, x, y, criterion, steps, runs, seed",
+        "verdict, map, runs: {python, command} each",
+    ),
+    Path(
+        "POST",
         "/api/verdict",
         "Four criteria for one setting, and the multipliers of a period.",
         _SETTING,
-        "verdict, sentence, criteria, multipliers, order_proof, notes, level, code",
+        "verdict, sentence, criteria, multipliers, multipliers_missing, order_proof, notes, level, "
+        "code",
     ),
     Path(
         "POST",
@@ -78,6 +86,13 @@ PATHS = (
         "Begin a check of a file that is sent, of the example, or of the file that was named.",
         "a form: file or example=true, and the options of resonax check",
         "job (status 202)",
+    ),
+    Path(
+        "POST",
+        "/api/check/code",
+        "The Python and the command line for a check: its options are judged, no file is read.",
+        "options, name, example",
+        "code",
     ),
     Path("GET", "/api/jobs/{id}", "How far a check is.", "", "state, result"),
     Path("DELETE", "/api/jobs/{id}", "End a check.", "", "nothing (status 204)"),

@@ -16,7 +16,8 @@ from starlette.routing import Route
 from resonax.checks import ResonaxError
 from resonax.explore.answering import answering, body_of, computed, failed, refused
 from resonax.explore.api_docs import PATHS
-from resonax.explore.asked import asked_map, asked_runs, asked_setting, take
+from resonax.explore.asked import asked_map, asked_page, asked_runs, asked_setting, take
+from resonax.explore.code import page_code
 from resonax.explore.data_routes import data_routes
 from resonax.explore.jobs import Jobs
 from resonax.explore.page_files import page_file, plotly_file
@@ -60,6 +61,11 @@ def build_app(site: Site) -> Starlette:
         return await page_file(request)
 
     opened: list[bool] = []
+    verdict = _theory("verdict", f"{_THEORY}:judge", _setting)
+    drawn = _theory("map", f"{_THEORY}:make_map", asked_map)
+    spectrum = _theory("beside", f"{_BESIDE}:find_spectrum", _setting)
+    safe = _theory("beside", f"{_BESIDE}:find_safe", _setting)
+    runs = _theory("beside", f"{_BESIDE}:follow_runs", asked_runs)
 
     async def schema(_: Request) -> Response:
         names = [path.name if path else None for path in (site.data, site.results)]
@@ -71,11 +77,12 @@ def build_app(site: Site) -> Starlette:
             Route("/plotly.min.js", plotly_file),
             Route("/api/schema", answering(schema)),
             Route("/api/docs", answering(_docs)),
-            Route("/api/verdict", answering(_verdict), methods=["POST"]),
-            Route("/api/map", answering(_map), methods=["POST"]),
-            Route("/api/spectrum", answering(_spectrum), methods=["POST"]),
-            Route("/api/safe", answering(_safe), methods=["POST"]),
-            Route("/api/runs", answering(_runs), methods=["POST"]),
+            Route("/api/code", answering(_code), methods=["POST"]),
+            Route("/api/verdict", verdict, methods=["POST"]),
+            Route("/api/map", drawn, methods=["POST"]),
+            Route("/api/spectrum", spectrum, methods=["POST"]),
+            Route("/api/safe", safe, methods=["POST"]),
+            Route("/api/runs", runs, methods=["POST"]),
             *data_routes(site),
             *results_routes(site),
             Route("/{name}", answering(page_file)),
@@ -92,34 +99,24 @@ async def _docs(_: Request) -> Response:
     return JSONResponse({"paths": [path._asdict() for path in PATHS]})
 
 
-async def _setting(request: Request) -> dict[str, Any]:
-    return asked_setting(take(await body_of(request), ("setting",))["setting"])
+def _setting(body: Any) -> tuple[dict[str, Any]]:
+    return (asked_setting(take(body, ("setting",))["setting"]),)
 
 
-async def _known(request: Request, lane: str, name: str, *given: Any) -> Response:
-    """Answer what theory says: the same to the same question, so that it is computed once."""
-    return await computed(request, lane, name, *given, keeps=True)
+async def _code(request: Request) -> Response:
+    """Answer with the code of all that a page shows of a setting: it takes no computation."""
+    body = await body_of(request)
+    return JSONResponse({"asked": body, **page_code(*asked_page(body))})
 
 
-async def _verdict(request: Request) -> Response:
-    return await _known(request, "verdict", f"{_THEORY}:judge", await _setting(request))
+def _theory(lane: str, name: str, read: Callable[[Any], tuple[Any, ...]]) -> Endpoint:
+    """Return what answers by theory: the same to the same question, so that it is computed once."""
 
+    async def answer(request: Request) -> Response:
+        body = await body_of(request)
+        return await computed(request, lane, name, *read(body), keeps=True, asked=body)
 
-async def _spectrum(request: Request) -> Response:
-    return await _known(request, "beside", f"{_BESIDE}:find_spectrum", await _setting(request))
-
-
-async def _safe(request: Request) -> Response:
-    return await _known(request, "beside", f"{_BESIDE}:find_safe", await _setting(request))
-
-
-async def _runs(request: Request) -> Response:
-    asked = asked_runs(await body_of(request))
-    return await _known(request, "beside", f"{_BESIDE}:follow_runs", *asked)
-
-
-async def _map(request: Request) -> Response:
-    return await _known(request, "map", f"{_THEORY}:make_map", *asked_map(await body_of(request)))
+    return answering(answer)
 
 
 def _nothing() -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np  # before any thread of `work` loads it
 
 from resonax.checks import ArgumentError, check_number, check_whole, shorten, suggest
+from resonax.explore.code import is_whole
 from resonax.explore.schema import LIMITS, NAMES
 from resonax.labels import CRITERIA
 from resonax.request import AXES, is_adaptive, setting_of
 
-__all__ = ["asked_map", "asked_runs", "asked_setting", "points", "take"]
+__all__ = ["asked_map", "asked_page", "asked_runs", "asked_setting", "points", "take"]
 
 
 def take(body: Any, needed: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -85,10 +86,10 @@ def _asked_axis(where: str, given: Any) -> dict[str, Any]:
 
 
 def points(axis: Mapping[str, Any]) -> np.ndarray:
-    """Return the values of an axis; batches are rounded to whole numbers, each once."""
+    """Return the values of an axis, each once where they are rounded to whole numbers."""
     make = np.geomspace if axis["log"] else np.linspace
     found = make(axis["first"], axis["last"], axis["count"])
-    return np.unique(np.round(found)) if axis["name"] == "batch" else found
+    return np.unique(np.round(found)) if is_whole(axis) else found
 
 
 def asked_map(body: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]:
@@ -102,8 +103,8 @@ def asked_map(body: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]
         raise ArgumentError(f"a map has at most {LIMITS['cells']} cells here, got {cells}")
     setting = given["setting"]
     if isinstance(setting, dict):  # an axis may stand for a number that is left out
-        ends = {axis["name"]: axis["first"] for axis in (x, y)}
-        setting = {**ends, **setting}
+        for axis in (x, y):
+            setting = {**setting, axis["name"]: setting.get(axis["name"], axis["first"])}
     asked = asked_setting(setting)
     criterion = given.get("criterion", "level" if is_adaptive(asked) else "map")
     if not isinstance(criterion, str) or criterion not in (*CRITERIA, "level"):
@@ -111,6 +112,8 @@ def asked_map(body: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]
     if (criterion == "level") != is_adaptive(asked):
         word = "level" if is_adaptive(asked) else f"one of {', '.join(CRITERIA)}"
         raise ArgumentError(f"criterion must be {word} for this optimizer, got {criterion}")
+    for axis in (x, y):  # a cycle of a level has all steps of a period, or of many broken ones
+        axis["whole"] = axis["name"] == "batch" or (axis["name"], criterion) == ("period", "level")
     setting_of({**asked, **{axis["name"]: points(axis) for axis in (x, y)}})
     return asked, x, y, criterion
 
@@ -128,3 +131,18 @@ def asked_runs(body: Any) -> tuple[dict[str, Any], int, int, int]:
         check_whole(name, number, low=0 if name == "seed" else 1, high=high)
         numbers.append(number)
     return asked_setting(given["setting"]), *numbers
+
+
+def asked_page(body: Any) -> tuple[Any, ...]:
+    """Return what `page_code` takes: all that a page shows of one setting."""
+    drawn, run = ("x", "y", "criterion"), ("steps", "runs", "seed")
+    given = take(body, ("setting", "x", "y"), ("criterion", *run))
+
+    def part(names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: given[name] for name in ("setting", *names) if name in given}
+
+    asked, *numbers = asked_runs(part(run))
+    _, x, y, criterion = asked_map(part(drawn))
+    axes = (y, x)
+    values = tuple(points(axis).tolist() for axis in axes)
+    return asked, tuple(numbers), axes, values, criterion

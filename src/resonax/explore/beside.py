@@ -60,7 +60,7 @@ def _bands(check: Check, problem: Problem) -> tuple[list[dict[str, float]] | Non
     """
     process = problem.process
     if not isinstance(problem, Setting):
-        return None, "An adaptive optimizer settles at a level: no band of it grows."
+        return None, "Bands are computed for SGD alone: an adaptive optimizer has no growth rate."
     if isinstance(process, Iid):
         return None, "Independent inputs have no rhythm."
     if process.random_mean:
@@ -102,9 +102,8 @@ def find_safe(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
     problem: Problem = setting_of(asked)()[0]
     names = ("momentum", "lr", "batch")
     if not isinstance(problem, Setting):
-        why = "An adaptive optimizer settles at a level: there is no boundary to look for."
-        changes = [{"name": name, "missing": why} for name in names]
-        return {"safe": None, "criterion": "level", "changes": changes, "sentence": why}
+        why = "Safe values are searched for SGD alone: an adaptive optimizer has no growth rate."
+        return {"safe": None, "criterion": "level", "changes": [], "sentence": why}
     found = nearest_safe(problem, check)
     changes = [_change(name, found, asked) for name in names]
     word = "safe" if found.is_safe else "not safe"
@@ -133,6 +132,8 @@ def _change(name: str, found: Nearest, asked: dict[str, Any]) -> dict[str, Any]:
         said = f"The {label} {value:.6g} is safe as it is."
     else:
         said = f"The nearest safe {label} is {value:.6g}."
+        if name != "batch" and value > asked[name]:
+            said += f" It is the larger one: the period of the swing depends on the {label}."
     return {"name": name, "value": value, "sentence": said, "setting": {**asked, name: value}}
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from resonax.checks import ResonaxError
 from resonax.explore.check_options import check_code
-from resonax.explore.errors import answer_of
+from resonax.explore.errors import answer_of, reading
 
 __all__ = ["CheckRequest", "work"]
 
@@ -104,9 +104,9 @@ def _check(request: CheckRequest, send: Callable[[str, Any], None]) -> None:
     from resonax.reports.check import render_check
 
     stage = _stages(send)
-    reading, asked = asked_check(request.asked)
-    with stage("reading", 0):
-        recording = read_recording(request.path, **reading)
+    how, asked = asked_check(request.asked)
+    with stage("reading", 0), reading(request.name):
+        recording = read_recording(request.path, **how)
     send("read", None)  # the file is not needed any more
     code = check_code(request.asked, request.name, request.example)
 

@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from resonax.registry import KINDS, without_zeros
-from resonax.request import AXES, numbers
+from resonax.request import AXES, is_adaptive, numbers
 
 __all__ = [
+    "PATHS",
     "Axis",
     "features_code",
+    "is_whole",
     "map_code",
     "option_words",
+    "page_code",
     "program",
     "python_setting",
     "runs_code",
@@ -169,8 +172,13 @@ def runs_code(asked: Mapping[str, Any], steps: int, runs: int, seed: int) -> dic
     }
 
 
+def is_whole(axis: Axis) -> bool:
+    """Return whether the points of an axis are rounded to whole numbers."""
+    return axis.get("whole", axis["name"] == "batch")
+
+
 def _points(axis: Axis, values: list[float]) -> str:
-    if axis["name"] == "batch":
+    if is_whole(axis):
         return str([int(value) for value in values])
     maker = "geomspace" if axis["log"] else "linspace"
     return f"np.{maker}({tidy(axis['first'])}, {tidy(axis['last'])}, {axis['count']})"
@@ -189,14 +197,14 @@ def map_code(
 ) -> dict[str, str | None]:
     """Return the code that makes a map, over the vertical axis and the horizontal one.
 
-    A range of batches has whole numbers on the command line: where the points had to be rounded,
-    no command makes the same map.
+    A range has the same distance from point to point on the command line: where points had to be
+    rounded to whole numbers, no command makes the same map.
     """
     given = ", ".join(
         f"{axis['name']}={_points(axis, found)}" for axis, found in zip(axes, values, strict=True)
     )
     whole = all(
-        axis["name"] != "batch" or _is_even(axis, found)
+        not is_whole(axis) or _is_even(axis, found)
         for axis, found in zip(axes, values, strict=True)
     )
     ranges = {axis["name"]: _range(axis) for axis in sorted(axes, key=_place)}
@@ -217,9 +225,27 @@ def _place(axis: Axis) -> int:
 
 
 def _is_even(axis: Axis, found: list[float]) -> bool:
-    """Return whether the points of a batch are those of its range, without rounding."""
+    """Return whether the points are those of their range, without rounding."""
     count = axis["count"]
     if axis["log"] or len(found) != count:
         return False
     step = (axis["last"] - axis["first"]) / max(count - 1, 1)
     return all(abs(axis["first"] + k * step - value) < 1e-9 for k, value in enumerate(found))
+
+
+PATHS = 16  # of lyapunov: a quarter of the usual number, as a click should not wait
+
+
+def page_code(
+    asked: Mapping[str, Any],
+    run: tuple[int, int, int],
+    axes: tuple[Axis, Axis],
+    values: tuple[list[float], list[float]],
+    criterion: str,
+) -> dict[str, dict[str, str | None]]:
+    """Return the code of the verdict, the map and the runs (steps, runs, seed) of a setting."""
+    return {
+        "verdict": verdict_code(asked, is_adaptive(asked), PATHS),
+        "map": map_code(asked, axes, values, criterion),
+        "runs": runs_code(asked, *run),
+    }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from resonax.explore.errors import reading
 from resonax.labels import plain
 from resonax.recordings.dates import as_numbers, read_dates
 from resonax.recordings.sources import open_table
@@ -24,14 +25,15 @@ def describe_columns(
     options: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the columns of a file with their kinds, and how many rows it has."""
-    table = open_table(Path(path), separator, decimal)
-    names = table.columns[:_SHOWN]
     first, rows = None, 0
-    for piece in table.pieces(list(names)):
-        first = piece.head(_LOOK) if first is None else first
-        rows += len(piece)
-        check()
-    columns = [_column(name, None if first is None else first[name]) for name in names]
+    with reading(Path(path).name):
+        table = open_table(Path(path), separator, decimal)
+        names = table.columns[:_SHOWN]
+        for piece in table.pieces(list(names)):
+            first = piece.head(_LOOK) if first is None else first
+            rows += len(piece)
+            check()
+        columns = [_column(name, None if first is None else first[name]) for name in names]
     more = f", of which {_SHOWN} are shown" if len(table.columns) > _SHOWN else ""
     numeric = sum(column["numeric"] for column in columns)
     return {

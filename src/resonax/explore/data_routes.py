@@ -16,8 +16,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from resonax.data.example import EXAMPLE
-from resonax.explore.answering import answering, client_of, computed
-from resonax.explore.check_options import EXAMPLE_OPTIONS, parse_options
+from resonax.explore.answering import answering, body_of, client_of, computed
+from resonax.explore.asked import take
+from resonax.explore.check_options import EXAMPLE_OPTIONS, check_code, parse_options
 from resonax.explore.check_worker import CheckRequest
 from resonax.explore.errors import RequestError
 from resonax.explore.jobs import Job, Jobs
@@ -68,6 +69,7 @@ def data_routes(site: Site) -> list[Route]:
         Route("/api/columns", answering(_upload_columns), methods=["POST"]),
         Route("/api/example", answering(_example), methods=["GET"]),
         Route("/api/check", answering(check), methods=["POST"]),
+        Route("/api/check/code", answering(_check_code), methods=["POST"]),
         Route("/api/jobs/{id}", answering(_show_job), methods=["GET"]),
         Route("/api/jobs/{id}", answering(_cancel), methods=["DELETE"]),
         Route("/api/jobs/{id}/events", answering(_events), methods=["GET"]),
@@ -150,13 +152,26 @@ def _sorted(form: FormData) -> tuple[dict[str, str], UploadFile | None]:
 async def _save(upload: UploadFile, folder: Path) -> Path:
     """Write an upload into a folder of its own, under the end of its name and nothing else."""
     name = re.split(r"[/\\]", upload.filename or "")[-1].replace("\0", "")
-    name = "".join(letter for letter in name if letter.isprintable()).lstrip(".")[-80:]
+    name = "".join(letter for letter in name if letter.isprintable()).lstrip(".")
+    name = name.encode()[-200:].decode(errors="ignore")  # systems count bytes, 255 at most
     path = folder / (name or "upload")
     with path.open("xb") as file:
         while part := await upload.read(2**20):
             file.write(part)
     await upload.close()
     return path
+
+
+async def _check_code(request: Request) -> Response:
+    """Answer with the code of a check: its options are judged, and no file is read."""
+    body = await body_of(request)
+    given = take(body, ("options", "name"), ("example",))
+    fields, example = given["options"], given.get("example") is True
+    if not isinstance(fields, dict) or not all(isinstance(one, str) for one in fields.values()):
+        raise RequestError("The options of a check are texts by their names, as in a form.")
+    usual = {name: str(value) for name, value in EXAMPLE_OPTIONS.items()} if example else {}
+    asked = parse_options({**usual, **fields})
+    return JSONResponse({"asked": body, "code": check_code(asked, str(given["name"]), example)})
 
 
 async def _show_job(request: Request) -> Response:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 from resonax.checks import ArgumentError, DataError, ResonaxError
-from resonax.explore.schema import NAMES
+from resonax.explore.schema import NAMES, OPTIONS
 from resonax.labels import plain
 
-__all__ = ["RequestError", "Superseded", "answer_of"]
+__all__ = ["RequestError", "Superseded", "answer_of", "reading"]
 
 
 class RequestError(ResonaxError):
@@ -24,6 +26,26 @@ class Superseded(RequestError):  # noqa: N818
 
     def __init__(self) -> None:
         super().__init__("Superseded by a newer request.", 409)
+
+
+@contextlib.contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Say of a file that cannot be read that it is so, whatever a library makes of its bytes.
+
+    Examples
+    --------
+    >>> with reading("a.npy"):
+    ...     int("no number")
+    Traceback (most recent call last):
+    resonax.checks.DataError: a.npy cannot be read: save it again, as what its name says
+    """
+    try:
+        yield
+    except (ResonaxError, MemoryError):
+        raise
+    except Exception as error:
+        text = f"{plain(name)} cannot be read: save it again, as what its name says"
+        raise DataError(text) from error
 
 
 def answer_of(error: BaseException) -> tuple[int, dict[str, str]]:
@@ -43,7 +65,7 @@ def answer_of(error: BaseException) -> tuple[int, dict[str, str]]:
     text = re.sub(r"`(\w+)`", r"\1", " ".join(str(error).split()))
     told = {"error": f"{plain(text, 1000).rstrip('.')}."}
     first = text.partition(" ")[0]
-    if first in NAMES:
+    if first in NAMES | OPTIONS:
         told["name"] = first
     if isinstance(error, RequestError):
         return error.status, told

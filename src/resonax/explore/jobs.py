@@ -28,6 +28,10 @@ _AT_ONCE = 2  # checks that run; others wait
 _MOST = 16  # that are waiting or running
 _KEPT = 8  # whose results are kept
 _ENDS = ("result", "failed", "cancelled")
+_LOST = (
+    "The worker process of this check was killed, perhaps for want of memory: check again, "
+    "and if that ends in the same way use fewer rows."
+)
 _UPLOADS = "resonax-explore-"  # what folders of uploads are called, with the id of their process
 
 
@@ -169,7 +173,7 @@ class Jobs:
                 job.discard()
                 self._give_back(process)
             if not job.is_over:  # it ended without a word
-                await self._fail(job, {"error": "The check was ended, perhaps for want of memory."})
+                await self._fail(job, {"error": _LOST})
             async with job.news:  # who waits for its report hears that none comes
                 job.news.notify_all()
             if not self._is_closed and not any(other.is_under_way for other in self._jobs.values()):

@@ -17,7 +17,7 @@ from resonax.explore.errors import RequestError
 __all__ = ["page_file", "plotly_file"]
 
 _PAGE = Path(__file__).parent / "page"
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*\.(html|js|css|svg|png|json)")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{,60}\.(html|js|css|svg|png|json)")
 _KINDS = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",

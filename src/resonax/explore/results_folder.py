@@ -183,6 +183,6 @@ def _code(home: Path, name: str) -> dict[str, str | None]:
     path = f"{home.name}/results/{name}.zarr"
     words = ["resonax", "reproduce", name, "--scale", _scale(home), "--out", home.name]
     return {
-        "python": f'import resonax as rx\n\ndataset = rx.open_store("{path}")\nprint(dataset)\n',
+        "python": f"import resonax as rx\n\ndataset = rx.open_store({path!r})\nprint(dataset)\n",
         "command": shlex.join(words) if name in EXPERIMENTS else None,
     }

@@ -11,7 +11,7 @@ from resonax.labels import CRITERIA, LABELS, versions
 from resonax.registry import KINDS, kinds
 from resonax.request import AXES
 
-__all__ = ["DEFAULT", "LIMITS", "NAMES", "describe"]
+__all__ = ["DEFAULT", "LIMITS", "NAMES", "OPTIONS", "describe"]
 
 DEFAULT: dict[str, Any] = {
     "process": "sinusoid",
@@ -81,7 +81,7 @@ _OPTIMIZERS = {
     "heavy_ball": ("SGD with momentum", "The heavy ball, as torch and optax have it."),
     "nesterov": ("Nesterov momentum", "The gradient is taken ahead of the move."),
     "sgd": ("plain SGD", "No momentum."),
-    "adam": ("Adam", "It settles at a level in place of a growth rate."),
+    "adam": ("Adam", "Its steps adapt: predicted is how far from the best it settles."),
     "adamw": ("AdamW", "Adam with decoupled weight decay."),
     "amsgrad": ("AMSGrad", "Adam that keeps the largest squared gradient."),
     "rmsprop": ("RMSProp", "Steps divided by the root of the mean squared gradient."),
@@ -155,6 +155,8 @@ def _number(name: str) -> dict[str, Any]:
 
 # What a setting may have: all that the command line has but files.
 NAMES = frozenset({"process", "optimizer", "basis", "bias", "direction", *_SLIDERS})
+# What a check may have besides.
+OPTIONS = frozenset({"target", "features", "order_by", "group_by", "horizon", "epochs", "loss"})
 
 
 def describe(data: str | None = None, results: str | None = None) -> dict[str, Any]:

@@ -75,7 +75,10 @@ class Guarded:
         return await self.app(scope, receive, send_guarded)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
-        hosts = {f"{name}:{self.port}" for name in ("127.0.0.1", "localhost")}
+        names = ("127.0.0.1", "localhost")
+        hosts = {f"{name}:{self.port}" for name in names}
+        if self.port == 80:  # which browsers leave out
+            hosts |= set(names)
         if len(headers.getlist("host")) != 1 or headers["host"].lower() not in hosts:
             raise RequestError("This server answers to its own address alone.", 403)
         origins = {f"http://{host}" for host in hosts}

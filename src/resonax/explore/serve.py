@@ -123,6 +123,7 @@ def build_server(site: Site) -> uvicorn.Server:
     import uvicorn
 
     from resonax.explore.app import build_app
+    from resonax.explore.patience import Impatient
 
     for name in ("uvicorn.error", "python_multipart"):  # errors are answers here
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -134,6 +135,8 @@ def build_server(site: Site) -> uvicorn.Server:
         ws="none",
         server_header=False,
         proxy_headers=False,
+        http=Impatient,
+        timeout_keep_alive=5,
         timeout_graceful_shutdown=0,  # a stream of events would never end by itself
     )
     return uvicorn.Server(config)

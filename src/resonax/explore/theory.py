@@ -12,6 +12,7 @@ import numpy as np
 
 from resonax.dynamics import Problem, Setting
 from resonax.explore.asked import points
+from resonax.explore.code import PATHS as _PATHS
 from resonax.explore.code import map_code, verdict_code
 from resonax.explore.schema import DEFAULT
 from resonax.labels import CRITERIA, LABELS
@@ -28,13 +29,16 @@ __all__ = ["judge", "load", "make_map", "warm_judge", "warm_map"]
 
 Check = Callable[..., None]
 
-_PATHS = 16  # of lyapunov: a quarter of the usual number, as a click should not wait
 _WHO = {
     "flow": "the error of the expected weights, in continuous time,",
     "map": "the error of the expected weights",
     "mean_square": "the root mean square error",
     "lyapunov": "the error of almost every single run",
 }
+
+
+_NEVER = "The law of these inputs never repeats: no period multiplies an error by fixed numbers."
+_ADAPTS = "An adaptive optimizer multiplies an error by no fixed numbers in a period."
 
 
 def _problem(asked: dict[str, Any]) -> Problem:
@@ -54,6 +58,7 @@ def judge(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
         "sentence": f"{found.verdict}: {found.meaning()}.",
         "criteria": [_criterion(name, found) for name in CRITERIA],
         "multipliers": _multipliers(setting),
+        "multipliers_missing": None if setting.process.periodic else _NEVER,
         "order_proof": f"In every order: {found.order_proof.meaning()}.",
         "notes": [f"{note.rstrip('.')}." for note in found.notes],
         "level": None,
@@ -67,9 +72,14 @@ def _settled(found: Level, code: dict[str, str]) -> dict[str, Any]:
         "sentence": f"{found}.",
         "criteria": [],
         "multipliers": None,
+        "multipliers_missing": _ADAPTS,
         "order_proof": None,
         "notes": [f"{note.rstrip('.')}." for note in found.notes],
-        "level": found.to_dict(),
+        "level": {
+            "mean distance": found.distance,
+            "root mean square": found.rms,
+            "in random order": found.distance / found.over_iid,
+        },
         "code": code,
     }
 
@@ -85,7 +95,7 @@ def _criterion(name: str, found: Verdict) -> dict[str, Any]:
     growth, exact = getattr(found, name), name != "lyapunov"
     if growth is None:
         why = next((note for note in found.notes if note.startswith(f"{name}: ")), "")
-        why = why.partition(": ")[2] or "does not apply, as the inputs never repeat"
+        why = why.partition(": ")[2] or "this criterion does not apply to these inputs"
         nothing = {"rate": None, "radius": None, "verdict": None}
         return told | nothing | {"sentence": f"{why}.", "exact": exact}
     low, high = (growth.rate, growth.rate) if exact else growth[1:]
@@ -134,7 +144,7 @@ def make_map(
         quantity: plain_values(found),
         "missing": _missing(arrays["missing"]) if "missing" in arrays else [],
         "order_proof": None if criterion == "level" else _line(setting, values, x["name"]),
-        "sentence": _share(found, quantity),
+        "sentence": _share(arrays, quantity),
         "code": map_code(asked, (y, x), (lists[y["name"]], lists[x["name"]]), criterion),
     }
 
@@ -160,14 +170,20 @@ def _line(setting: Setting, axes: dict[str, np.ndarray], x: str) -> dict[str, An
     }
 
 
-def _share(values: np.ndarray, quantity: str) -> str:
-    known = values[np.isfinite(values)]
-    if not len(known):
+def _share(arrays: dict[str, np.ndarray], quantity: str) -> str:
+    values = arrays[quantity]
+    known = np.isfinite(values)
+    count = int(known.sum())
+    if not count:
         return "No cell of this map could be computed."
     if quantity == "distance":
-        return f"Distances from {known.min():.3g} to {known.max():.3g}."
-    share = float((known > 0).mean())
-    return f"{share:.1%} of {len(known)} cells diverge; the largest rate is {known.max():+.3g}."
+        ends = values[known].min(), values[known].max()
+        return f"{count} cells: distances from {ends[0]:.3g} to {ends[1]:.3g}."
+    low, high = (arrays.get(end, values)[known] for end in ("low", "high"))
+    said = f"{(low > 0).mean():.1%} of {count} cells diverge"
+    if "low" in arrays:
+        said += f", {((low <= 0) & (high >= 0)).mean():.1%} are undecided"
+    return f"{said}; the largest rate is {values[known].max():+.3g}."
 
 
 _WARM = {"first": 20.0, "last": 24.0, "log": False}, {"first": 0.9, "last": 0.99, "log": False}

@@ -49,8 +49,10 @@ class Ticket:
         self._future = pool.submit(function)
         return self._future
 
-    def call(self, prepare: Callable[[], None], name: str, given: tuple[Any, ...]) -> bytes:
-        """Do the work."""
+    def call(
+        self, prepare: Callable[[], None], name: str, given: tuple[Any, ...], asked: Any = None
+    ) -> bytes:
+        """Do the work; the answer says what was ``asked``, unless that is None."""
         self.check()
         # One thread loads at a time: of two that load parts of one library, one may find it half
         # loaded.
@@ -59,7 +61,8 @@ class Ticket:
             function = resolve_name(name)
         found = function(self.check, *given)
         self.check()
-        return json.dumps(found, allow_nan=False, separators=(",", ":")).encode()
+        told = found if asked is None else {"asked": asked, **found}
+        return json.dumps(told, allow_nan=False, separators=(",", ":")).encode()
 
 
 class Desk:
@@ -85,6 +88,7 @@ class Desk:
         client: str = "",
         gone: Callable[[], Awaitable[None]] | None = None,
         keeps: bool = False,
+        asked: Any = None,
     ) -> bytes:
         """Return what ``name(check, *given)`` returns, as JSON.
 
@@ -102,12 +106,15 @@ class Desk:
             Returns when nobody waits for the answer any more.
         keeps
             Whether the answer depends on nothing but what is given: it is then given again.
+        asked
+            The question as it was put, which goes back with its answer: who asks one after the
+            other knows by it what an answer is about.
         """
         ticket, key, wanted = Ticket(), (client, name), self._wanted[lane]
         if client and (older := self._latest.pop(key, None)) is not None:
             older.drop()
             wanted.discard(older)
-        question = (name, json.dumps(given, sort_keys=True)) if keeps else None
+        question = (name, json.dumps([asked, given])) if keeps else None
         if question in self._answers:
             return self._keep(question, self._answers[question])
         if len(wanted) >= _MOST:
@@ -115,7 +122,7 @@ class Desk:
         wanted.add(ticket)
         if client:
             self._latest[key] = ticket
-        call = functools.partial(ticket.call, self._prepare, name, given)
+        call = functools.partial(ticket.call, self._prepare, name, given, asked)
         work = asyncio.wrap_future(ticket.start(self._pools[lane], call))
         leaving = asyncio.ensure_future(gone()) if gone else None
         try:
