@@ -40,6 +40,7 @@ class Server:
     """
 
     results: Path | None = None
+    data: Path | None = None
     port: int = field(default_factory=free_port)
     _server: Any = None
     _thread: Thread | None = None
@@ -50,7 +51,7 @@ class Server:
 
     def start(self) -> None:
         # What it would compute ahead of the first visitor, the first visit computes as well.
-        site = Site(TOKEN, self.port, results=self.results, prepare=keep_compiled, warm=False)
+        site = Site(TOKEN, self.port, self.data, self.results, prepare=keep_compiled, warm=False)
         self._server = build_server(site)
         listener = socket.create_server(("127.0.0.1", self.port))
         self._thread = Thread(target=self._server.run, args=([listener],), daemon=True)
@@ -105,9 +106,9 @@ def check_in_threads(patch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def serving(results: Path) -> Iterator[Server]:
+def serving(results: Path | None = None, data: Path | None = None) -> Iterator[Server]:
     """Run a server until the block ends."""
-    server = Server(results)
+    server = Server(results, data)
     server.start()
     try:
         yield server
@@ -155,15 +156,16 @@ class Visit:
             self.errors.append(f"{message.text} {address}")
 
     def verdict(self, word: str = "") -> str:
-        """Return the head of the page, once it says something, or once it says this word."""
+        """Return the head of the page, once it says something of now, or once it says this word."""
         wanted = f"[data-verdict='{word}']" if word else "[data-verdict]:not([data-verdict=''])"
-        head = f"main > :not([hidden]) h1{wanted}"
+        head = f"main > :not([hidden]) h1{wanted}:not([data-state])"
         self.page.wait_for_selector(head)
         return self.page.inner_text(head)
 
     def drawn(self, name: str) -> None:
         """Wait until a figure is drawn."""
-        self.page.wait_for_selector(f"figure[data-name='{name}'] .plot .main-svg", state="attached")
+        figure = f"figure[data-name='{name}']:not([data-state]) .plot .main-svg"
+        self.page.wait_for_selector(figure, state="attached")
 
     def shift(self) -> float:
         """Return how far things moved on the page that nobody moved: the browser's own measure."""

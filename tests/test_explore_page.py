@@ -219,6 +219,149 @@ def test_any_two_numbers_are_axes_and_a_wrong_number_is_refused_beside_it(visit:
     page.wait_for_selector("main .error:not(:empty)", state="detached")
 
 
+STATES = """() => Object.fromEntries([
+    ["verdict", "h1"], ["criteria", ".verdict.card"], ["map", "[data-name=map]"],
+    ["runs", "[data-name=runs]"], ["multipliers", "[data-name=multipliers]"],
+    ["spectrum", "[data-name=spectrum]"], ["safe", ".cures"],
+].map(([name, place]) =>
+    [name, document.querySelector(`.map-view ${place}`).dataset.state ?? ""]))"""
+HOLD = """() => {
+    const real = window.fetch;
+    window.fetch = (address, options) => String(address).endsWith("/code")
+        ? real(address, options) : new Promise(() => {});
+    window.release = () => { window.fetch = real; };
+}"""
+
+
+def test_nothing_old_stands_under_a_new_setting(visit: Visit):
+    """All answers are held back: what is seen meanwhile is grey, but the code is already there."""
+    page = visit.page
+    visit.verdict()
+    for name in ("map", "runs", "multipliers", "spectrum"):
+        visit.drawn(name)
+    page.wait_for_selector("[data-safe=momentum]")
+    page.evaluate(HOLD)
+    page.select_option("[data-control=optimizer]", "adam")
+    assert set(page.evaluate(STATES).values()) == {"computing"}
+    assert "Computing" in page.inner_text("h1 .state")
+    page.wait_for_selector(".codes:has-text('rx.adam(')")
+    assert "rx.heavy_ball" not in page.inner_text(".codes")
+    assert page.locator(".answer:not([inert]) [data-safe]").count() == 0  # of the old setting
+    page.evaluate("() => release()")
+    page.select_option("[data-control=optimizer]", "sgd")  # while Adam's answers are on their way
+    page.wait_for_function(f"() => Object.values(({STATES})()).every((state) => state === '')")
+    assert page.locator(".criteria li[data-verdict]").count() == 4  # those of SGD, and no level
+    assert "settles" not in page.inner_text(f"{BEYOND} h1").lower()
+
+
+def test_an_answer_about_another_setting_is_dropped(visit: Visit):
+    page = visit.page
+    visit.verdict()
+    before = page.inner_text("h1")
+    page.route(
+        "**/api/verdict", lambda route: route.fulfill(json={"asked": 0, "sentence": "other"})
+    )
+    page.fill("[data-typed=momentum]", "0.9")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".codes:has-text('momentum=0.9)')")
+    page.wait_for_timeout(300)
+    page.unroute("**/api/verdict")
+    assert page.get_attribute("h1", "data-state") == "computing"
+    assert before in page.inner_text("h1")
+
+
+def test_a_map_of_adam_comes_coarsely_first_with_plain_numbers_at_its_bar(visit: Visit):
+    page = visit.page
+    page.select_option("[data-control=optimizer]", "adam")
+    visit.verdict("level")
+    page.wait_for_selector("[data-name=map]:is(:not([data-state]), [data-state=finer]) .cbaxis")
+    assert "Distance" in page.inner_text("[data-name=map] h2")
+    words = page.locator("[data-name=map] .cbaxis text").all_text_contents()
+    assert len(words) > 1
+    assert all(float(word) > 0 for word in words)
+    assert "adapt" in page.inner_text("[data-name=multipliers] .empty")
+
+
+def test_what_cannot_be_is_said_beside_its_input_and_nothing_old_stays(visit: Visit):
+    page = visit.page
+    visit.verdict()
+    visit.expected = "400 (Bad Request)"
+    for number, text in (("momentum", "2"), ("momentum", "many"), ("lr", "-1")):
+        page.fill(f"[data-typed={number}]", text)
+        page.keyboard.press("Enter")
+        place = f".number:has([data-typed={number}]) .error:not(:empty)"
+        page.wait_for_selector(place)
+        page.wait_for_function(f"() => Object.values(({STATES})()).every((one) => one === 'none')")
+        assert "No answer for this setting" in page.inner_text("h1 .state")
+        page.fill(f"[data-typed={number}]", "0.5" if number == "momentum" else "0.01")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(place, state="detached")
+    axis = ".axes input >> nth=0"
+    page.fill(axis, "99")
+    page.keyboard.press("Enter")
+    assert "from a smaller" in page.inner_text(".axes .error")
+    assert set(page.evaluate(STATES).values()) == {"none"}
+
+
+def test_captions_and_titles_say_what_is_drawn_and_overprint_nothing(visit: Visit):
+    page = visit.page
+    visit.verdict()
+    for name in ("map", "runs", "spectrum", "multipliers"):
+        visit.drawn(name)
+    caption = "[data-name=map] figcaption"
+    assert "The line" in page.inner_text(caption)
+    assert "Dashed" not in page.inner_text(caption)  # these inputs are unbounded
+    overlaps = """() => [...document.querySelectorAll(".map-view .main-svg")].flatMap((svg) => {
+        const boxes = (names) =>
+            [...svg.querySelectorAll(names)].map((each) => each.getBoundingClientRect());
+        const ticks = boxes(".xtick text, .ytick text, .cbaxis text");
+        const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1
+            && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+        return boxes(".xtitle, .ytitle").flatMap((a) => ticks.filter((b) => meet(a, b)));
+    }).length"""
+    assert page.evaluate(overlaps) == 0
+    page.fill("[data-typed=momentum]", "0.2")
+    page.keyboard.press("Enter")
+    page.fill(".axes input >> nth=3", "0.96")
+    page.keyboard.press("Enter")
+    page.wait_for_function(
+        "() => !document.querySelector('[data-name=map] figcaption')"
+        ".textContent.includes('The line')"
+    )
+
+
+@starting("data")
+def test_a_text_column_is_left_out_and_others_can_be(visit: Visit, tmp_path):
+    page = visit.page
+    path = tmp_path / "text.csv"
+    lines = [f"{'ab'[k % 2]},{k % 7},{k % 5},{k % 3}" for k in range(300)]
+    path.write_text("\n".join(["word,one,two,three", *lines]))
+    page.set_input_files("input[type=file]", path)
+    page.wait_for_selector("[data-column=word]", state="attached")
+    ticked = (
+        "() => [...document.querySelectorAll('[data-column]:checked')].map(b => b.dataset.column)"
+    )
+    assert page.evaluate(ticked) == ["one", "two", "three"]
+    assert page.is_disabled("[data-column=word]")
+    page.select_option("[data-option=target]", "three")
+    page.uncheck("[data-column=two]")
+    assert page.evaluate(ticked) == ["one"]
+    page.wait_for_selector(".codes:has-text('--features one')")
+    visit.expected = "400 (Bad Request)"
+    page.fill("[data-option=batch]", "none")
+    page.click("#check")
+    page.wait_for_selector(".choice:has([data-option=batch]) .error:not(:empty)")
+
+
+@pytest.mark.parametrize("named", ["data", "results"])
+def test_the_page_opens_on_what_the_command_named(tab, tmp_path, named):
+    given = rows(tmp_path / "day.csv", 50) if named == "data" else results(tmp_path)
+    with serving(**{named: given}) as server, visiting(tab, server.address) as visit:
+        visit.page.wait_for_selector(f"#views a[data-view={named}][aria-current=page]")
+        shown = "[data-column=later]" if named == "data" else "[data-experiment=small]"
+        visit.page.wait_for_selector(shown, state="attached")
+
+
 @starting("data")
 def test_a_dropped_file_is_checked_and_a_remedy_moves_you(visit: Visit, tmp_path):
     page = visit.page
@@ -401,7 +544,3 @@ def test_a_server_that_stops_and_comes_back_is_found_again(visit: Visit, server:
 def test_no_text_becomes_mark_up_and_no_other_host_is_named(unwanted):
     found = [path.name for path in PAGE.iterdir() if re.search(unwanted, path.read_text())]
     assert found == []
-
-
-def test_no_file_of_the_page_is_longer_than_can_be_read_in_one_sitting():
-    assert [path.name for path in PAGE.iterdir() if path.read_text().count("\n") > 300] == []

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from resonax.checks import ArgumentError
 from resonax.data.example import EXAMPLE
 from resonax.explore.answering import answering, body_of, client_of, computed
 from resonax.explore.asked import take
@@ -49,7 +50,11 @@ def data_routes(site: Site) -> list[Route]:
         fields, upload = await _form(request)
         example, given = (_is_on(fields.pop(name, "")) for name in ("example", "given"))
         if upload is not None:
-            asked = parse_options(fields)
+            try:
+                asked = parse_options(fields)
+            except ArgumentError:
+                await upload.close()
+                raise
             folder = _jobs(request).new_folder()
             path = await _save(upload, folder)
             order = CheckRequest(path, plain(path.name), asked)

@@ -59,8 +59,9 @@ function tell(source) {
   for (const listener of listeners) listener(state, source);
 }
 
-/** Take the state from the address whenever that changes, and tell it now. */
-export function start() {
+/** Take the state from the address whenever that changes, and tell it now; begin where it names none. */
+export function start(view) {
+  if (!location.hash) state.view = view;
   window.addEventListener("popstate", () => {
     read();
     last = { source: null, time: -Infinity };

@@ -1,17 +1,21 @@
 /** Requests to the server: with the token, without answers that nobody waits for any more. */
 
+import { mark } from "./dom.js";
+
 const token = new URLSearchParams(location.search).get("token") ?? "";
 const client = [...crypto.getRandomValues(new Uint8Array(8))]
   .map((byte) => byte.toString(16).padStart(2, "0")).join("");
 const HEARTBEAT = 5000; // milliseconds
+const REST = 160; // milliseconds between a coarse answer and the question for a finer one
 const watchers = new Set();
 let connected = true;
 
 /** An answer of the server that says what is wrong, in a sentence. */
 export class Refusal extends Error {
-  constructor(text, status, name) {
+  constructor(text, status, name, path) {
     super(text);
     this.status = status;
+    this.path = path;
     this.control = name ?? null; // the control whose value is wrong, if it is one
   }
 }
@@ -85,7 +89,7 @@ export async function request(path, { body, method, signal, keepalive } = {}) {
   });
   if (answer.ok) return found;
   throw new Refusal(found.error ?? `The server answered ${answer.status}.`, answer.status,
-    found.name);
+    found.name, path);
 }
 
 /** Whether an error only says that nobody waits for the answer any more. */
@@ -115,60 +119,85 @@ export function listen(job, { lost, ...handlers }) {
 }
 
 /**
- * A question whose subject moves: one request is under way at most, and while it is, only the
- * newest subject waits.
+ * A question whose subject moves. What its parts show belongs to the newest subject, or they say that it
+ * does not: from the moment on in which another subject is asked about they are grey, and an answer is
+ * shown only if the server says that it is about the subject of now.
  * @param {string} path of the request
- * @param {{show: Function, fail: Function, pause?: number}} given what to do with answers; `pause`
- *   is how long the subject has to rest before it is asked about, in milliseconds, and a question
- *   with a pause gives up the answer to an older subject
+ * @param {{parts: Node[], show: Function, refuse?: Function, pause?: number}} given the parts of the
+ *   page that show the answer, what shows it, what hears of a subject that cannot be, and how long the
+ *   subject has to rest before it is asked about, in milliseconds
  */
-export function question(path, { show, fail, pause = 0 }) {
-  let key = null;
-  let waiting = null;
+export function question(path, { parts, show, refuse = () => {}, pause = 0 }) {
+  let key = null; // the subject of now
   let running = null;
   let timer;
+  let clock;
 
-  async function run() {
-    const subject = waiting;
-    const mine = key;
-    waiting = null;
+  function tell(state, text) {
+    clearInterval(clock);
+    mark(parts, state, text);
+  }
+
+  function wait() {
+    const began = performance.now();
+    tell("computing", "Computing …");
+    clock = setInterval(() => {
+      mark(parts, "computing", `Computing … ${Math.round((performance.now() - began) / 1000)} s`);
+    }, 1000);
+  }
+
+  /** Ask one round after the other: each is the same subject, more finely. */
+  async function run(mine, rounds) {
     running = new AbortController();
-    try {
-      show(await request(path, { body: subject, signal: running.signal }), subject);
-    } catch (error) {
-      if (error.status === 503) { // too many wait: a little later, if it still matters
-        await new Promise((resolve) => { setTimeout(resolve, 1000); });
-        if (key === mine) waiting ??= subject;
-      } else if (!isDropped(error)) fail(error, subject);
-      else if (key === mine) key = null; // so that it can be asked again
+    const { signal } = running;
+    for (const [index, body] of rounds.entries()) {
+      if (index) await new Promise((resolve) => { setTimeout(resolve, REST); });
+      if (key !== mine) return;
+      try {
+        const found = await request(path, { body, signal });
+        if (key !== mine || JSON.stringify(found.asked) !== JSON.stringify(body)) return;
+        const isLast = index === rounds.length - 1;
+        tell(isLast ? "" : "finer", isLast ? "" : "A finer one is computed …");
+        show(found, body);
+      } catch (problem) {
+        if (key !== mine) return;
+        if (problem.status === 503 || problem.status === 409) { // too many wait, or it came too late
+          timer = setTimeout(run, 1000, mine, rounds.slice(index));
+          return;
+        }
+        key = null; // so that it can be asked again
+        const why = problem.control ? "" : problem.message; // else it stands beside its control
+        tell("none", isDropped(problem) ? "No answer yet." : `No answer for this setting. ${why}`.trim());
+        if (problem.status === 400) refuse(problem);
+        return;
+      }
     }
-    running = null;
-    if (waiting) run();
+  }
+
+  function drop() {
+    clearTimeout(timer);
+    running?.abort();
+    key = null;
   }
 
   return {
-    /** Ask about a subject; return whether it is another than before. */
-    ask(subject) {
-      const now = JSON.stringify(subject);
+    /** Ask about a subject, first coarsely and then more finely; return whether it is another. */
+    ask(...rounds) {
+      const now = JSON.stringify(rounds);
       if (now === key) return false;
+      drop();
       key = now;
-      clearTimeout(timer);
-      if (pause) running?.abort(); // a slow answer to what nobody asks any more
-      timer = setTimeout(() => {
-        waiting = subject;
-        if (!running) run();
-      }, pause);
+      wait();
+      if (pause) timer = setTimeout(run, pause, now, rounds);
+      else run(now, rounds);
       return true;
     },
-    drop() {
-      clearTimeout(timer);
-      waiting = null;
-      key = null;
-      running?.abort();
+    /** Say that there is no answer: something of the setting cannot be. */
+    none() {
+      drop();
+      tell("none", "No answer for this setting.");
     },
-    forget() {
-      key = null;
-    },
-    isBusy: () => Boolean(running || waiting),
+    /** Give up what was asked; it may be asked again. */
+    drop,
   };
 }

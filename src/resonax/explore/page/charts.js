@@ -21,7 +21,7 @@ export function powers(values) {
 
 /** Weights over time: a few runs in order, against the same inputs shuffled. */
 export function runsFigure() {
-  const fig = figure("Weights over time", { name: "runs", empty: "Runs are simulated …" });
+  const fig = figure("Weights over time", { name: "runs" });
   return {
     ...fig,
     show({ steps, in_order: inOrder, shuffled, sentence }) {
@@ -48,12 +48,12 @@ export function runsFigure() {
 
 /** The multipliers of a period in the complex plane; outside of the unit circle they grow. */
 export function multipliersFigure() {
-  const fig = figure("Multipliers of a period", { name: "multipliers", empty: "…" });
+  const fig = figure("Multipliers of a period", { name: "multipliers" });
   return {
     ...fig,
-    show(found) {
+    show(found, missing) {
       if (!found) {
-        fig.clear("This stream never repeats: no period multiplies an error by fixed numbers.");
+        fig.clear(missing);
         return;
       }
       fig.draw(() => {
@@ -87,10 +87,10 @@ export function multipliersFigure() {
 
 /** The input's spectrum over the bands in which a rhythm would grow, over periods. */
 export function spectrumFigure() {
-  const fig = figure("Rhythms of the input", { name: "spectrum", empty: "The spectrum is computed …" });
+  const fig = figure("Rhythms of the input", { name: "spectrum" });
   return {
     ...fig,
-    show({ frequencies, power, lines = [], bands, sentence, missing }) {
+    show({ frequencies, power, lines = [], bands, sentence }) {
       fig.draw(() => {
         const { ink, band, red } = colours();
         const ends = around([...(bands ?? []).flatMap(({ first, last }) => [1 / first, 1 / last]),
@@ -122,8 +122,9 @@ export function spectrumFigure() {
           }),
         };
       });
-      const shaded = bands?.length ? "Shaded: periods at which a rhythm like this one grows." : "";
-      fig.caption([sentence, missing, shaded].filter(Boolean).join(" "));
+      const stick = lines.some((each) => each.frequency > 0) ? "Red: the rhythm of the mean." : "";
+      const shaded = bands?.length ? "Shaded: periods at which a rhythm as strong as this one grows." : "";
+      fig.caption([sentence, stick, shaded].filter(Boolean).join(" "));
     },
   };
 }

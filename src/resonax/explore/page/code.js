@@ -4,8 +4,9 @@ import { announce, el, say } from "./dom.js";
 
 /** Return a box with the code of a view; `show` takes `[{title, code: {python, command}}]`. */
 export function codeBox() {
-  const body = el("div", { class: "codes" });
-  const root = el("section", { class: "code", hidden: true }, el("h2", {}, "The same without this page"), body);
+  const body = el("div", { class: "codes answer" });
+  const root = el("section", { class: "code", hidden: true },
+    el("h2", {}, "The same without this page"), el("p", { class: "state" }), body);
   let key = "";
   return {
     root,

@@ -10,9 +10,10 @@ const FINE = 1000; // places of a slider
 /**
  * Make the controls.
  * @param {Object} schema of the server
- * @param {Function} changed called with the words that change, and the name of the control
+ * @param {{changed: Function, refused: Function}} given called with the words that change and the name of
+ *   the control, and when something is typed that is no number
  */
-export function controls(schema, changed) {
+export function controls(schema, { changed, refused }) {
   const kinds = {
     process: choice("Inputs", optionsOf(schema.processes)),
     optimizer: choice("Optimizer", optionsOf(schema.optimizers)),
@@ -21,6 +22,7 @@ export function controls(schema, changed) {
     }))),
   };
   const abouts = {};
+  const errors = {};
   const groups = {};
   const sliders = new Map();
   for (const [name, { root, select }] of Object.entries(kinds)) {
@@ -28,7 +30,8 @@ export function controls(schema, changed) {
     select.addEventListener("change", () => changed({ [name]: select.value }, name));
     abouts[name] = el("p", { class: "about" });
     groups[name] = el("div", { class: "numbers" });
-    root.append(abouts[name]);
+    errors[name] = el("p", { class: "error", role: "alert" });
+    root.append(errors[name], abouts[name]);
   }
   const root = el("form", { class: "controls", "aria-label": "Setting", onsubmit: stop },
     ...Object.keys(kinds).map((name) => el("fieldset", {},
@@ -38,7 +41,8 @@ export function controls(schema, changed) {
   function sliderOf(name) {
     if (!sliders.has(name)) {
       const make = schema.numbers[name].flag ? flag : slider;
-      sliders.set(name, make(name, schema.numbers[name], (value) => changed({ [name]: value }, name)));
+      sliders.set(name, make(name, schema.numbers[name],
+        (value) => changed({ [name]: value }, name), refused));
     }
     return sliders.get(name);
   }
@@ -73,12 +77,13 @@ export function controls(schema, changed) {
     show,
     /** Show an error near the control that it is of; return whether there is one. */
     refuse(name, text) {
-      const known = sliders.get(name);
-      known?.refuse(text);
-      return Boolean(known);
+      if (name in errors) say(errors[name], text);
+      sliders.get(name)?.refuse(text);
+      return name in errors || Boolean(sliders.get(name)?.root.isConnected);
     },
     accept() {
       for (const each of sliders.values()) each.refuse("");
+      for (const each of Object.values(errors)) say(each, "");
     },
   };
 }
@@ -92,7 +97,7 @@ function optionsOf(list) {
 }
 
 /** Return a slider with its number, which can be typed too. */
-export function slider(name, number, changed) {
+function slider(name, number, changed, refused) {
   const id = unique(name);
   const span = number.maximum - number.minimum;
   const along = scale(number.minimum, number.maximum, wayOf(number));
@@ -113,8 +118,17 @@ export function slider(name, number, changed) {
   typed.addEventListener("change", () => {
     const value = Number(typed.value.replace(",", ".").replace("−", "-"));
     if (typed.value.trim() !== "" && Number.isFinite(value)) changed(value);
-    else say(error, `${number.label} must be a number.`);
+    else {
+      refuse(`${number.label} must be a number.`);
+      refused();
+    }
   });
+
+  function refuse(text) {
+    say(error, text);
+    typed.toggleAttribute("aria-invalid", Boolean(text));
+  }
+
   const unit = number.unit && number.unit !== "1" ? ` (${number.unit})` : "";
   const root = el("div", { class: "number" },
     el("label", { for: id }, `${number.label}${unit} `,
@@ -135,10 +149,7 @@ export function slider(name, number, changed) {
       badge.hidden = !place;
       say(badge, place === "across" ? "↔ axis" : place ? "↕ axis" : "");
     },
-    refuse(text) {
-      say(error, text);
-      typed.toggleAttribute("aria-invalid", Boolean(text));
-    },
+    refuse,
   };
 }
 

@@ -42,9 +42,7 @@ export function dataMap(moved) {
     ...fig,
     show(found) {
       map = found;
-      fig.draw(() => drawing(map, here, fig.plot.clientWidth < 480));
-      fig.caption("The line: an error neither grows nor falls. Dashed: below it every order of these rows "
-        + "is safe.");
+      fig.draw(() => drawing(map, here));
       place();
     },
     at(point) {
@@ -69,23 +67,24 @@ export function dataMap(moved) {
   };
 }
 
-function drawing(map, here, narrow) {
+function drawing(map, here) {
   const { ink, paper } = colours();
   const [across, up] = [map.x.values, map.y.values];
   const [a, b] = [scale(across[0], across.at(-1), "log"), scale(up[0], up.at(-1), "depth")];
   const [x, y] = [across.map(a.place), up.map(b.place)];
-  const traces = growthTraces(x, y, map.rate, { narrow });
+  const traces = growthTraces(x, y, map.rate);
   const proof = map.order_proof;
   if (proof?.some((value) => value !== null)) {
     traces.push({
       type: "scatter", mode: "lines", x, y: proof.map((value) => (value === null ? null : b.place(value))),
-      line: { color: ink, width: 1.4, dash: "dash" }, name: "safe in every order", hoverinfo: "skip",
+      line: { color: ink, width: 1.4, dash: "dash" }, hoverinfo: "skip",
+      meta: "Dashed: a smaller momentum is safe in every order of these rows.",
     });
   }
   return {
     traces,
     layout: look({
-      margin: { l: 60, r: narrow ? 56 : 96, t: 8, b: 48 },
+      margin: { l: 60, r: 56, t: 8, b: 48 },
       xaxis: { title: "step size η", range: [a.low, a.high], showgrid: false,
         ...ticks(across[0], across.at(-1), "log") },
       yaxis: { title: "momentum μ", range: [b.low, b.high], showgrid: false,
@@ -134,8 +133,9 @@ export function rhythmsFigure() {
           }),
         };
       });
-      fig.caption([guilty ? `The rhythm of ${short(guilty, 3)} steps is to blame.` : "",
-        tongues?.length ? "Shaded: periods that resonate with this learner." : ""].join(" ").trim());
+      fig.caption(["Strong line: of the values.", products ? "Faint line: of their squares and products." : "",
+        guilty ? `Red: the rhythm that was found, ${short(guilty, 3)} steps.` : "",
+        tongues?.length ? "Shaded: periods that resonate with this learner." : ""].filter(Boolean).join(" "));
     },
   };
 }
@@ -187,7 +187,7 @@ export function trainingFigure() {
           }),
         };
       });
-      fig.caption("");
+      fig.caption("Of a linear model, step by step.");
     },
   };
 }

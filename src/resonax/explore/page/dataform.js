@@ -5,16 +5,27 @@ import { choice, el, fill, say, unique } from "./dom.js";
 const NUMBERS = {
   lr: { label: "Step size", value: 0.01 },
   momentum: { label: "Momentum", value: 0.95 },
-  batch: { label: "Batch", value: 1 },
+  batch: { label: "Batch (rows)", value: 1 },
   horizon: { label: "Predict rows ahead", value: "" },
   epochs: { label: "Passes", value: 1 },
 };
-const OPTIMIZERS = ["heavy_ball", "nesterov", "sgd", "torch", "optax", "river"];
+const OPTIMIZERS = [
+  { value: "heavy_ball", label: "SGD with momentum" }, { value: "nesterov", label: "Nesterov" },
+  { value: "sgd", label: "plain SGD" }, { value: "torch", label: "torch.optim.SGD" },
+  { value: "optax", label: "optax.sgd" }, { value: "river", label: "river" },
+];
 
 /** The options of a check as they stand when nothing was chosen. */
 export const USUAL = Object.fromEntries(
   Object.entries(NUMBERS).map(([name, { value }]) => [name, String(value)]),
 );
+
+/** Return the columns that can be learnt from: all of numbers that have no other part. */
+export function learnable(columns, options) {
+  const taken = [options.order_by, options.group_by, options.horizon ? null : options.target];
+  return columns.filter(({ name, numeric }) => numeric && !taken.includes(name))
+    .map(({ name }) => name);
+}
 
 /**
  * Make the form.
@@ -27,31 +38,40 @@ export function dataForm({ chosen, example, given, changed, check }) {
     onchange: () => picker.files[0] && chosen(picker.files[0]),
   });
   const file = el("p", { class: "file" }, "No file yet.");
-  const error = el("p", { class: "error", role: "alert", id: unique("error") });
-  picker.setAttribute("aria-describedby", error.id);
+  const errors = { file: errorLine(), check: errorLine() }; // beside what caused them
+  picker.setAttribute("aria-describedby", errors.file.id);
   const zone = el("div", { class: "drop" },
     el("label", { for: picker.id, class: "pick" }, "Choose a file"), picker,
     el("p", {}, "or drop a CSV or Parquet file here. It is read by the server on this machine and "
-      + "not kept."), file, error);
+      + "not kept."), file, errors.file);
   const own = given ? el("button", { type: "button", onclick: given.use }, `Use ${given.name}`) : null;
   const sample = el("button", { type: "button", onclick: example, id: "use-example" }, "Try the example");
   const selects = {
     target: choice("Target", []), order_by: choice("Order by", []), group_by: choice("Series by", []),
-    optimizer: choice("Optimizer", OPTIMIZERS.map((value) => ({ value }))),
+    optimizer: choice("Optimizer", OPTIMIZERS),
     loss: choice("Loss", [{ value: "squared" }, { value: "logistic", label: "logistic (two classes)" }]),
   };
-  for (const [name, { select }] of Object.entries(selects)) {
+  for (const [name, { root, select }] of Object.entries(selects)) {
     select.dataset.option = name;
     select.addEventListener("change", () => changed({ [name]: select.value }));
+    errors[name] = errorLine();
+    root.append(errors[name]);
   }
   const inputs = Object.fromEntries(Object.entries(NUMBERS).map(([name, { label }]) => {
     const id = unique(name);
+    errors[name] = errorLine();
     const input = el("input", {
       id, type: "text", inputmode: "decimal", class: "typed", "data-option": name, autocomplete: "off",
+      "aria-describedby": errors[name].id,
       onchange: (event) => changed({ [name]: event.target.value.replace(",", ".") }),
     });
-    return [name, { input, root: el("div", { class: "choice" }, el("label", { for: id }, label), input) }];
+    const root = el("div", { class: "choice" }, el("label", { for: id }, label), input, errors[name]);
+    return [name, { input, root }];
   }));
+  errors.features = errorLine();
+  const boxes = el("div", { class: "columns" });
+  const columns = el("fieldset", { class: "columns-of", hidden: true },
+    el("legend", {}, "Columns to learn from"), boxes, errors.features);
   const dropMissing = el("input", {
     type: "checkbox", id: unique("drop"),
     onchange: () => changed({ drop_missing: dropMissing.checked ? "true" : null }),
@@ -65,21 +85,56 @@ export function dataForm({ chosen, example, given, changed, check }) {
     selects.group_by.root, inputs.horizon.root,
     el("div", { class: "tick" }, dropMissing,
       el("label", { for: dropMissing.id }, "leave out rows with missing values"))),
-  el("fieldset", {}, el("legend", {}, "Learner"), selects.optimizer.root, inputs.lr.root,
+  columns,
+  el("fieldset", {}, el("legend", {}, "Learner: a linear model"), selects.optimizer.root, inputs.lr.root,
     inputs.momentum.root, inputs.batch.root, inputs.epochs.root, selects.loss.root),
-  button);
+  button, errors.check);
   acceptDrops(zone, chosen);
+
+  let ticked = []; // columns that are learnt from
+  let able = []; // columns that could be
+  const ticks = new Map(); // boxes by their columns
+  let built = "";
+
+  function showColumns(all, options) {
+    able = learnable(all, options);
+    ticked = options.features ? options.features.split(",") : able;
+    columns.hidden = !all.length;
+    if (JSON.stringify(all) !== built) {
+      built = JSON.stringify(all);
+      ticks.clear();
+      boxes.replaceChildren(...all.map(({ name, kind }) => {
+        const box = el("input", { type: "checkbox", id: unique("column"), "data-column": name });
+        box.addEventListener("change", () => tick(name, box));
+        ticks.set(name, box);
+        return el("div", { class: "tick" }, box, el("label", { for: box.id }, `${name} (${kind})`));
+      }));
+    }
+    for (const [name, box] of ticks) {
+      box.checked = ticked.includes(name);
+      box.disabled = !able.includes(name) || name.includes(","); // a comma parts names
+    }
+  }
+
+  function tick(name, box) {
+    const now = able.filter((each) => (each === name ? box.checked : ticked.includes(each)));
+    if (now.length) changed({ features: now.length === able.length ? null : now.join(",") });
+    else {
+      box.checked = true;
+      say(errors.features, "One column at least is needed to learn from.");
+    }
+  }
 
   return {
     root,
     /** Show what is chosen: the words of the address, and the columns of the file. */
     show(words, table) {
-      const columns = (table?.columns ?? []).map(({ name, kind }) => ({
+      const named = (table?.columns ?? []).map(({ name, kind }) => ({
         value: name, label: kind ? `${name} (${kind})` : name,
       }));
-      fill(selects.target.select, [{ value: "", label: "none" }, ...columns]);
-      fill(selects.order_by.select, [{ value: "", label: "as in the file" }, ...columns]);
-      fill(selects.group_by.select, [{ value: "", label: "one series" }, ...columns]);
+      fill(selects.target.select, [{ value: "", label: "none" }, ...named]);
+      fill(selects.order_by.select, [{ value: "", label: "as in the file" }, ...named]);
+      fill(selects.group_by.select, [{ value: "", label: "one series" }, ...named]);
       for (const [name, { select }] of Object.entries(selects)) {
         const usual = name === "optimizer" ? "heavy_ball" : name === "loss" ? "squared" : "";
         select.value = words[name] ?? usual;
@@ -89,10 +144,24 @@ export function dataForm({ chosen, example, given, changed, check }) {
       }
       dropMissing.checked = words.drop_missing === "true";
       button.disabled = !table;
+      showColumns(table?.columns ?? [], words);
     },
     file: (text) => say(file, text),
-    refuse: (text) => say(error, text),
+    /** Say what is wrong beside its cause: an option, the "file", or else the button "check". */
+    refuse(text, cause = "check") {
+      const place = cause in errors ? cause : "check";
+      say(errors[place], text);
+      if (place in inputs) inputs[place].input.toggleAttribute("aria-invalid", true);
+    },
+    accept() {
+      for (const line of Object.values(errors)) say(line, "");
+      for (const { input } of Object.values(inputs)) input.removeAttribute("aria-invalid");
+    },
   };
+}
+
+function errorLine() {
+  return el("p", { class: "error", role: "alert", id: unique("error") });
 }
 
 function acceptDrops(zone, chosen) {

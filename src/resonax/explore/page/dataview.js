@@ -1,23 +1,24 @@
 /** The view of a check: a file, a verdict that grows while it is computed, and what would help. */
 
 import { change } from "./address.js";
-import { address, isDropped, listen, request } from "./api.js";
+import { address, isDropped, listen, question, request } from "./api.js";
 import { codeBox } from "./code.js";
 import { dataMap, ordersFigure, rhythmsFigure, trainingFigure } from "./datacharts.js";
-import { USUAL, dataForm } from "./dataform.js";
-import { announce, el, say } from "./dom.js";
+import { USUAL, dataForm, learnable } from "./dataform.js";
+import { announce, el, mark, say } from "./dom.js";
 import { headline } from "./verdict.js";
 import { pace, sentence, short } from "./words.js";
 
-const START = "Will training on your rows, in their order, diverge?";
-const NEEDED = ["lr", "momentum"];
+const START = "Does a linear model that is trained on your rows, in their order, diverge?";
+const SCOPE = "A model that is linear in the columns is trained step by step, with as many rows for each step as "
+  + "the batch says. What happens to a network on these rows is not said.";
+const PLACE = ["lr", "momentum"]; // the axes of the map
 const SOURCES = { example: { example: "1" }, given: { given: "1" }, file: {} };
 
 /** Make the view. */
 export function dataView(schema) {
   const head = headline(START);
-  const error = el("p", { class: "error", role: "alert" });
-  const said = el("p", { class: "explanation" });
+  const said = el("p", { class: "explanation answer" });
   const bar = el("progress", { max: 1, value: 0, "aria-label": "Progress of the check" });
   const stage = el("span", { class: "stage" });
   const stop = el("button", { type: "button", onclick: cancel }, "Stop");
@@ -27,7 +28,7 @@ export function dataView(schema) {
   const [training, rhythms, orders] = [trainingFigure(), rhythmsFigure(), ordersFigure()];
   const here = el("p", { class: "here" });
   const checkHere = el("button", { type: "button", onclick: check, hidden: true }, "Check here");
-  const remedies = el("ul", { class: "safe" });
+  const remedies = el("ul", { class: "safe answer" });
   const notes = el("ul", { class: "notes" });
   const links = el("p", { class: "links" });
   const facts = el("dl", { class: "facts" });
@@ -45,20 +46,40 @@ export function dataView(schema) {
   let table = null; // columns of the source that is shown
   let tableOf = null;
   let words = {};
-  let checked = null; // the options that were checked last
+  let checked = null; // what was checked last: its source and options
+  let isRefused = false; // whether what is set cannot be checked
+  const known = new Set(); // parts that show the answers to it
   let job = null;
   let rate = null; // in order, as it is known before the rest
   let silence = () => {};
 
-  const cures = el("section", { class: "card cures" }, el("h2", {}, "What would help"), remedies, here,
-    checkHere);
+  const cures = el("section", { class: "card cures" }, el("h2", {}, "What would help"),
+    el("p", { class: "state" }), remedies, here, checkHere);
+  const done = el("section", { class: "card" }, el("h2", {}, "What was done"), el("p", { class: "state" }),
+    el("div", { class: "answer" }, facts, notes, links));
+  const cause = el("div", {}, said);
+  const parts = [head, map, training, rhythms, orders].map(({ root: part }) => part).concat(cures, done, cause);
+  const ofCode = question("check/code", { // without a file: it also says at once what cannot be
+    parts: [code.root],
+    show(found) {
+      isRefused = false;
+      form.accept();
+      code.show([{ title: "Check", code: found.code }]);
+      showState();
+    },
+    refuse(problem) {
+      isRefused = true;
+      form.accept();
+      form.refuse(sentence(problem.message), problem.control ?? "check");
+      showState();
+    },
+  });
   const root = el("div", { class: "view data-view", id: "view-data" },
-    el("div", { class: "lead verdict" }, head.root, said, error, progress),
+    el("div", { class: "lead verdict" }, head.root, cause, el("p", { class: "scope" }, SCOPE), progress),
     el("div", { class: "panel card" }, el("h2", {}, "Your data"), form.root),
     el("div", { class: "main-map" }, map.root),
     el("div", { class: "row" }, training.root, rhythms.root),
-    el("div", { class: "beside" }, cures, orders.root,
-      el("section", { class: "card" }, el("h2", {}, "What was done"), facts, notes, links)),
+    el("div", { class: "beside" }, cures, orders.root, done),
     code.root);
 
   async function takeFile(chosen) {
@@ -69,7 +90,7 @@ export function dataView(schema) {
 
   /** Ask for the columns of a source; the form is usable when they are there. */
   async function readColumns(source) {
-    form.refuse("");
+    form.accept();
     form.file(source === "file" ? `Reading ${file.name} …` : "Reading …");
     table = null;
     try {
@@ -84,10 +105,9 @@ export function dataView(schema) {
     } catch (problem) {
       tableOf = null;
       form.file("No file yet.");
-      if (!isDropped(problem)) form.refuse(sentence(problem.message));
+      if (!isDropped(problem)) form.refuse(sentence(problem.message), "file");
     }
-    form.show(optionsIn(words), table);
-    if (words.run && table) begin();
+    if (tableOf === source) update(words);
   }
 
   /** Return the options that the words of the address mean, with those of the example. */
@@ -96,6 +116,13 @@ export function dataView(schema) {
     const usual = Object.fromEntries(Object.entries(table?.options ?? {})
       .map(([key, value]) => [key.replaceAll("-", "_"), value]));
     const whole = { ...USUAL, ...usual, ...options };
+    const able = learnable(table?.columns ?? [], whole);
+    const keys = [whole.order_by, whole.group_by, whole.target];
+    const others = (table?.columns ?? []).filter((each) => !able.includes(each.name) && !keys.includes(each.name));
+    if (whole.features) {
+      whole.features = whole.features.split(",").filter((each) => able.includes(each)).join(",");
+    }
+    if (!whole.features && others.length) whole.features = able.join(","); // text is left out
     return Object.fromEntries(Object.entries(whole).map(([key, value]) => [key, String(value)])
       .filter(([, value]) => value !== ""));
   }
@@ -105,15 +132,25 @@ export function dataView(schema) {
     change("data", { ...words, run: 1 }, "check");
   }
 
+  /** Return the options that a check is asked by. */
+  function askedBy(options) {
+    return Object.fromEntries(Object.entries(options)
+      .filter(([name, value]) => PLACE.includes(name) || value !== USUAL[name]));
+  }
+
+  function keyOf(options) {
+    return JSON.stringify([words.source, words.name, options]);
+  }
+
   async function begin() {
     const options = optionsIn(words);
-    const key = JSON.stringify([words.source, words.name, options]);
+    const key = keyOf(options);
     if (key === checked) return;
     checked = key;
     const body = new FormData();
     if (words.source === "file") body.append("file", file);
-    for (const [name, value] of Object.entries({ ...SOURCES[words.source], ...options })) {
-      if (NEEDED.includes(name) || value !== USUAL[name]) body.append(name, value);
+    for (const [name, value] of Object.entries({ ...SOURCES[words.source], ...askedBy(options) })) {
+      body.append(name, value);
     }
     silence();
     reset();
@@ -123,36 +160,34 @@ export function dataView(schema) {
       job = id;
       silence = listen(id, {
         progress: showProgress, partial: showFound, result: (found) => finish(found, id),
-        failed: ({ error: text }) => failed(text), cancelled: () => failed("The check was stopped."),
+        failed: ({ error: text, name }) => failed(text, name), cancelled: () => failed("The check was stopped."),
         lost: (text) => { cancel(); failed(text); },
       });
     } catch (problem) {
-      if (!isDropped(problem)) failed(problem.message);
+      if (key === checked) failed(problem.message, problem.control);
     }
   }
 
   function finish(found, id) {
-    showFound(found);
     job = null;
+    for (const part of parts) known.add(part);
+    showFound(found);
     progress.classList.add("idle");
     const path = `jobs/${encodeURIComponent(id)}`;
     links.replaceChildren(
       el("a", { href: address(`${path}/report`), download: "report.html" }, "Download the report"), " · ",
       el("a", { href: address(`${path}/check.json`), download: "check.json" }, "the numbers as JSON"));
-    code.show([{ title: "Check", code: found.code }]);
     announce(found.sentence);
   }
 
   function reset() {
     rate = null;
-    say(error, "");
-    head.show("", "Checking these rows …");
-    say(said, "");
+    known.clear();
+    form.accept();
     progress.classList.remove("idle");
     bar.removeAttribute("value");
     say(stage, "reading");
-    for (const node of [remedies, notes, links, facts]) node.replaceChildren();
-    for (const fig of [map, training, rhythms, orders]) fig.clear("Being computed …");
+    showState();
   }
 
   function cancel() {
@@ -165,13 +200,16 @@ export function dataView(schema) {
   // its events away before this, and others after.
   window.addEventListener("pagehide", ({ persisted }) => { if (!persisted) cancel(); });
 
-  function failed(text) {
+  function failed(text, cause) {
     job = null;
     checked = null;
     progress.classList.add("idle");
     head.show("", START);
-    say(error, sentence(text));
+    say(said, "");
+    form.refuse(sentence(text), cause);
+    for (const node of [remedies, notes, links, facts]) node.replaceChildren();
     for (const fig of [map, training, rhythms, orders]) fig.clear("Nothing was computed.");
+    showState();
   }
 
   function showProgress({ stage: name, fraction, seconds_left: left }) {
@@ -182,20 +220,29 @@ export function dataView(schema) {
 
   /** Show what is known by now of a check. */
   function showFound(found) {
-    if (found.sentence) head.show(found.verdict, sentence(found.sentence));
-    if (found.explanation) say(said, sentence(`cause: ${found.explanation}`));
-    if (found.map) map.show(found.map);
-    if (found.spectrum) rhythms.show(found.spectrum, found.rhythm?.period);
-    if (found.trajectories !== undefined) training.show(found.trajectories);
     if (found.rate !== undefined) rate = found.rate;
-    if (found.shuffled && rate !== null) orders.show(rate, found.shuffled);
-    if (found.remedies) showRemedies(found.remedies);
-    if (found.notes) notes.replaceChildren(...found.notes.map((note) => el("li", {}, sentence(note))));
-    if (found.facts) {
-      facts.replaceChildren(...Object.entries(found.facts)
-        .map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))));
+    const shows = [
+      [head.root, found.sentence, (text) => head.show(found.verdict, sentence(text))],
+      [cause, found.explanation, (text) => say(said, sentence(`cause: ${text}`))],
+      [map.root, found.map, map.show],
+      [rhythms.root, found.spectrum, (spectrum) => rhythms.show(spectrum, found.rhythm?.period)],
+      [training.root, found.trajectories, training.show],
+      [orders.root, rate === null ? undefined : found.shuffled, (shuffled) => orders.show(rate, shuffled)],
+      [cures, found.remedies, showRemedies],
+      [done, found.facts, (given) => showFacts(given, found.notes ?? [])],
+    ];
+    for (const [part, given, show] of shows) {
+      if (given === undefined || given === "") continue;
+      show(given);
+      known.add(part);
     }
-    showHere(optionsIn(words));
+    showState();
+  }
+
+  function showFacts(given, said) {
+    facts.replaceChildren(...Object.entries(given)
+      .map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))));
+    notes.replaceChildren(...said.map((note) => el("li", {}, sentence(note))));
   }
 
   function showRemedies(found) {
@@ -208,35 +255,62 @@ export function dataView(schema) {
         }, el("span", {}, sentence(text))))));
   }
 
-  function showHere(options) {
-    map.at({ lr: Number(options.lr), momentum: Number(options.momentum ?? 0) });
-    const moved = checked !== null && JSON.stringify([words.source, words.name, options]) !== checked;
-    checkHere.hidden = !moved;
-    const there = moved ? map.rate() : null;
-    say(here, there === null ? "" : `You moved to step size ${short(Number(options.lr))}, momentum `
-      + `${short(Number(options.momentum))}: by the map an error ${pace(there)}.`);
+  /** Say of every part whether it belongs to what is set now, and what the map says of this place. */
+  function showState() {
+    const options = optionsIn(words);
+    const now = keyOf(options);
+    const place = { lr: Number(options.lr), momentum: Number(options.momentum ?? 0) };
+    const isOther = checked !== null && now !== checked;
+    const isMoved = isOther && without(now) === without(checked);
+    map.at(place);
+    for (const part of parts) {
+      const fits = !isOther || (isMoved && part === map.root); // a map has all places
+      if (isRefused) mark([part], "none", "No answer for these options.");
+      else if (!fits) mark([part], "other", "Of the options that were checked.");
+      else if (checked !== null && !known.has(part)) mark([part], "computing", "Computing …");
+      else mark([part]);
+    }
+    checkHere.hidden = !isOther || isRefused;
+    say(checkHere, isMoved ? "Check here" : "Check these options");
+    const there = isMoved && !isRefused ? map.rate() : null;
+    say(here, there === null ? "" : `You moved to step size ${short(place.lr)}, momentum `
+      + `${short(place.momentum)}: by the map an error ${pace(there)}.`);
+  }
+
+  /** Return what was checked but for the place on the map. */
+  function without(key) {
+    const [source, name, options] = JSON.parse(key);
+    return JSON.stringify([source, name,
+      Object.entries(options).filter(([option]) => !PLACE.includes(option))]);
+  }
+
+  function update(given) {
+    words = given;
+    const source = SOURCES[words.source] ? words.source : schema.data && !words.source ? "given" : null;
+    if (source && source !== words.source) words = { ...words, source };
+    if (source === "file" && (!file || file.name !== words.name)) {
+      form.refuse("Choose the file again: a page cannot open it by itself.", "file");
+      form.show(optionsIn(words), null);
+      return;
+    }
+    if (source && tableOf !== source) {
+      tableOf = source;
+      readColumns(source);
+    } else if (words.run && table) begin();
+    const options = optionsIn(words);
+    form.show(options, table);
+    if (table) {
+      ofCode.ask({ options: askedBy(options), name: table.name, example: source === "example" });
+    } else ofCode.drop();
+    showState();
   }
 
   return {
     root,
     title: "Your data",
-    update(given) {
-      words = given;
-      const source = SOURCES[words.source] ? words.source : schema.data && !words.source ? "given" : null;
-      if (source && source !== words.source) words = { ...words, source };
-      if (source === "file" && (!file || file.name !== words.name)) {
-        form.refuse("Choose the file again: a page cannot open it by itself.");
-        form.show(optionsIn(words), null);
-        return;
-      }
-      if (source && tableOf !== source) {
-        tableOf = source;
-        readColumns(source);
-      } else if (words.run && table) begin();
-      form.show(optionsIn(words), table);
-      showHere(optionsIn(words));
-    },
-    again() {
+    update,
+    leave() {
+      ofCode.drop();
       if (!table) tableOf = null;
     },
   };

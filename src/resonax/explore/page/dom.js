@@ -24,6 +24,23 @@ export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+/**
+ * Say of parts of the page whether what they show belongs to what is set now. What is in the elements of
+ * the class "answer" is grey and cannot be used while it does not; the element "state" says why.
+ * @param {Node[]} parts
+ * @param {string} state nothing if it does, "finer" if more of it comes, else "computing", "none", "other"
+ */
+export function mark(parts, state = "", text = "") {
+  for (const part of parts) {
+    if (state) part.dataset.state = state;
+    else delete part.dataset.state;
+    part.setAttribute("aria-busy", String(state === "computing"));
+    const isOld = state !== "" && state !== "finer";
+    for (const node of part.querySelectorAll(".answer")) node.inert = isOld;
+    for (const node of part.querySelectorAll(".state")) say(node, text);
+  }
+}
+
 let count = 0;
 
 /** Return a name that no other element of the page has. */

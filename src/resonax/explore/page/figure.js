@@ -31,7 +31,7 @@ export function look(more = {}) {
   const axis = {
     color: soft, gridcolor: line, linecolor: line, zeroline: false, ticks: "outside", ticklen: 4,
     tickcolor: line, tickfont: { size: 12 }, title: { font: { size: 13, color: ink }, standoff: 8 },
-    fixedrange: true, automargin: false,
+    fixedrange: true, automargin: true,
   };
   const { xaxis, yaxis, ...rest } = more;
   return {
@@ -56,12 +56,13 @@ function merged(axis, own = {}) {
  */
 export function figure(title, { name, size = "", zoom = false, empty = "" }) {
   const heading = el("h2", { id: unique("figure") }, title);
-  const plot = el("div", { class: "plot", role: "img", "aria-labelledby": heading.id });
-  const note = el("p", { class: "empty" }, empty);
-  const caption = el("figcaption", {});
-  const frame = el("div", { class: "frame" }, plot, note);
+  const plot = el("div", { class: "plot answer", role: "img", "aria-labelledby": heading.id });
+  const note = el("p", { class: "empty answer" }, empty);
+  const caption = el("figcaption", { class: "answer" });
+  const frame = el("div", { class: "frame" }, plot, note, el("p", { class: "state" }));
   let build = null;
   let turn = 0;
+  let text = null; // the caption, if it is not made of what is drawn
 
   async function draw(parts = build) {
     build = parts;
@@ -71,11 +72,17 @@ export function figure(title, { name, size = "", zoom = false, empty = "" }) {
     const Plotly = await plotly().catch(() => null);
     if (!Plotly || mine !== turn || !build) return;
     const { traces, layout } = build();
+    if (text === null) tell(traces.flatMap(({ meta }) => (typeof meta === "string" ? [meta] : [])).join(" "));
     await Plotly.react(plot, traces, layout, {
       displayModeBar: false, responsive: true, staticPlot: !zoom, doubleClick: "reset",
     });
     note.hidden = true;
     root.dispatchEvent(new CustomEvent("drawn"));
+  }
+
+  function tell(words) {
+    say(caption, words);
+    plot.setAttribute("aria-label", `${heading.textContent}. ${words}`);
   }
 
   async function save(format) {
@@ -97,9 +104,10 @@ export function figure(title, { name, size = "", zoom = false, empty = "" }) {
   return {
     root, plot, frame, heading,
     draw,
-    caption: (text) => {
-      say(caption, text ?? "");
-      plot.setAttribute("aria-label", `${heading.textContent}. ${text ?? ""}`);
+    /** Give a caption; without one it is what the traces say of themselves in `meta`. */
+    caption(words) {
+      text = words;
+      tell(words);
     },
     /** Say why there is nothing to see; the note covers what was drawn before. */
     clear(why) {

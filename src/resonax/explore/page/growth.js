@@ -3,7 +3,6 @@
 import { colours, diverging } from "./theme.js";
 
 const FINEST = Math.LN2 / 1000; // slower than this is all but white
-const BAR = "halves in … steps  ↓   ↑  doubles in … steps";
 const STEPS = [1000, 100, 30, 10, 3];
 
 /** Return the place of a rate on the scale of colours: even near 0, logarithmic beyond. */
@@ -18,13 +17,21 @@ export function reach(rates) {
   return Math.max(shade(sizes[Math.floor(0.98 * (sizes.length - 1))]), shade(Math.LN2 / 100));
 }
 
+/** Return the look that the bars of all colour scales share. */
+export function barLook() {
+  const { soft } = colours();
+  return {
+    thickness: 12, len: 1, outlinewidth: 0, ticklen: 3, tickfont: { size: 11, color: soft }, xpad: 8,
+  };
+}
+
 /**
  * Return the traces of a map of rates: colours, the boundary, and crosses where nothing is known.
  * @param {number[]} x coordinates of the columns
  * @param {number[]} y coordinates of the rows
  * @param {(number|null)[][]} rates rows of rates
  */
-export function growthTraces(x, y, rates, { smooth = true, hover = null, narrow = false } = {}) {
+export function growthTraces(x, y, rates, { smooth = true, hover = null } = {}) {
   const { ink, soft } = colours();
   const z = rates.map((row) => row.map(shade));
   const most = reach(rates);
@@ -34,17 +41,17 @@ export function growthTraces(x, y, rates, { smooth = true, hover = null, narrow 
   const traces = [{
     type: "heatmap", x, y, z, zmin: -most, zmax: most, zsmooth: even ? "fast" : false,
     colorscale: diverging(), ...(hover ?? { hoverinfo: "skip" }),
+    meta: "Red: an error doubles, blue: it halves, in as many steps as stand at the bar.",
     colorbar: {
-      thickness: 12, len: 1, outlinewidth: 0, ticklen: 3, tickfont: { size: 11, color: soft },
-      tickvals: [...places.map((place) => -place), 0, ...places],
-      ticktext: [...shown, "∞", ...shown].map(String), xpad: 8,
-      title: narrow ? {} : { text: BAR, side: "right", font: { size: 12 } },
+      ...barLook(), tickvals: [...places.map((place) => -place), 0, ...places],
+      ticktext: [...shown, "∞", ...shown].map(String),
     },
   }];
   if (z.flat().some((value) => value > 0) && z.flat().some((value) => value < 0)) {
     traces.push({
       type: "contour", x, y, z, autocontour: false, showscale: false, hoverinfo: "skip",
       contours: { start: 0, end: 0, size: 1, coloring: "none" }, line: { color: ink, width: 1.8 },
+      meta: "The line: it neither grows nor falls.",
     });
   }
   const unknown = rates.flatMap((row, j) => row.flatMap((rate, i) => (rate === null ? [[i, j]] : [])));
@@ -53,6 +60,7 @@ export function growthTraces(x, y, rates, { smooth = true, hover = null, narrow 
       type: "scatter", mode: "markers", hoverinfo: "skip",
       x: unknown.map(([i]) => x[i]), y: unknown.map(([, j]) => y[j]),
       marker: { symbol: "x-thin-open", size: 5, color: soft, line: { width: 1, color: soft } },
+      meta: "Crosses: could not be computed.",
     });
   }
   return traces;

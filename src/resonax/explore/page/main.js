@@ -25,7 +25,7 @@ onConnection((isThere, why) => {
   banner.hidden = isThere;
   say(banner, isThere ? "" : why === "token" ? OTHER : GONE);
   if (isThere && views) {
-    for (const view of Object.values(views)) view.again();
+    for (const view of Object.values(views)) view.leave();
     show(current());
   }
 });
@@ -49,7 +49,7 @@ async function begin() {
   watchServer();
   subscribe(show);
   subscribe(guide.show);
-  startAddress();
+  startAddress(schema.results ? "results" : schema.data ? "data" : "map");
   return undefined;
 }
 
@@ -60,7 +60,7 @@ function show(state) {
   }
   document.getElementById("starting")?.remove();
   for (const [name, view] of Object.entries(views)) {
-    if (name !== state.view && !view.root.hidden) view.leave?.();
+    if (name !== state.view && !view.root.hidden) view.leave();
     view.root.hidden = name !== state.view;
   }
   for (const link of document.querySelectorAll("#views a")) {

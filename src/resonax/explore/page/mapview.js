@@ -13,15 +13,17 @@ import { sentence } from "./words.js";
 
 const RUNS = { steps: 2000, runs: 4, seed: 0 };
 const REST = 200; // milliseconds without a change, after which the slower questions are asked
+const SCOPE = "A model that is linear in its features learns from simulated inputs: no network, and no rows of "
+  + "yours. Verdict, criteria and map are computed from the equations; the runs are simulated.";
 
 /** Make the view. */
 export function mapView(schema) {
-  const head = headline("Judging this setting …");
+  const head = headline("");
   const error = el("p", { class: "error", role: "alert" });
-  const panel = controls(schema, (words, name) => change("map", words, `control ${name}`));
-  const map = rateMap(schema, {
-    moved: (words, source) => change("map", words, source), refuse,
+  const panel = controls(schema, {
+    changed: (words, name) => change("map", words, `control ${name}`), refused: none,
   });
+  const map = rateMap(schema, (words, source) => change("map", words, source), refuse, none);
   const criteria = criteriaTable(schema);
   const safe = safeButtons(({ name, setting, value }) => {
     change("map", { [name]: setting?.[name] ?? value }, `safe ${name}`);
@@ -29,56 +31,56 @@ export function mapView(schema) {
   });
   const [runs, multipliers, spectrum] = [runsFigure(), multipliersFigure(), spectrumFigure()];
   const code = codeBox();
-  const codes = {};
   const asked = {
-    verdict: question("verdict", {
+    code: question("code", { // without any computation: it also says at once what cannot be
+      parts: [code.root], refuse,
       show(found) {
         accept();
+        code.show([["Verdict", found.verdict], ["Map", found.map], ["Runs", found.runs]]
+          .map(([title, made]) => ({ title, code: made })));
+      },
+    }),
+    verdict: question("verdict", {
+      parts: [head.root, criteria.root, multipliers.root], refuse,
+      show(found) {
         head.show(found.verdict, sentence(found.sentence));
         announce(found.sentence);
         criteria.show(found);
-        multipliers.show(found.multipliers);
-        keep("Verdict", found.code);
+        multipliers.show(found.multipliers, found.multipliers_missing);
       },
-      fail: refuse,
     }),
-    safe: question("safe", {
-      pause: REST, fail: (problem) => safe.show({ changes: [], sentence: problem.message }),
-      show: safe.show,
-    }),
-    runs: question("runs", {
-      pause: REST, fail: (problem) => runs.clear(problem.message),
-      show: (found) => { runs.show(found); keep("Runs", found.code); },
-    }),
+    safe: question("safe", { parts: [safe.root], show: safe.show, refuse, pause: REST }),
+    runs: question("runs", { parts: [runs.root], show: runs.show, refuse, pause: REST }),
     spectrum: question("spectrum", {
-      pause: REST, fail: (problem) => spectrum.clear(problem.message), show: spectrum.show,
+      parts: [spectrum.root], show: spectrum.show, refuse, pause: REST,
     }),
+    map: map.question,
   };
   const root = el("div", { class: "view map-view", id: "view-map" },
-    el("div", { class: "lead" }, head.root, error),
+    el("div", { class: "lead" }, head.root, error, el("p", { class: "scope" }, SCOPE)),
     el("div", { class: "main-map" }, map.root),
     el("div", { class: "panel card" }, el("h2", {}, "Setting"), panel.root),
     el("div", { class: "row" }, runs.root, spectrum.root),
     el("div", { class: "beside" }, criteria.root, safe.root, multipliers.root),
     code.root);
 
-  function keep(title, found) {
-    if (found) codes[title] = found;
-    code.show(["Verdict", "Map", "Runs"].filter((name) => codes[name])
-      .map((name) => ({ title: name, code: codes[name] })));
+  /** Say that the setting cannot be: beside the control that is wrong, and wherever answers stand. */
+  function refuse(problem) {
+    if (!problem.control && problem.path !== "code") return; // it stands in place of that answer
+    none();
+    const label = schema.numbers[problem.control]?.label ?? problem.control;
+    const text = sentence(problem.message.replace(problem.control, label));
+    say(error, problem.control && panel.refuse(problem.control, text) ? "" : text);
   }
 
-  function refuse(problem) {
-    const near = problem.control && panel.refuse(problem.control, sentence(problem.message));
-    say(error, near ? "" : sentence(problem.message));
+  function none() {
+    for (const each of Object.values(asked)) each.none();
   }
 
   function accept() {
     say(error, "");
     panel.accept();
   }
-
-  map.onCode((found) => keep("Map", found));
 
   return {
     root,
@@ -89,21 +91,15 @@ export function mapView(schema) {
       const possible = criteriaOf(schema, setting);
       const criterion = possible.includes(words.criterion) ? words.criterion : possible[0];
       panel.show(setting, axes);
-      map.show(setting, axes, criterion, possible);
-      const short = compact(schema, setting);
-      asked.verdict.ask({ setting: short });
-      if (asked.safe.ask({ setting: short })) safe.wait();
-      asked.spectrum.ask({ setting: short });
-      asked.runs.ask({ setting: short, ...RUNS });
+      const { finest } = map.show(setting, axes, criterion, possible);
+      const short = { setting: compact(schema, setting) };
+      asked.code.ask({ ...short, ...finest, ...RUNS });
+      for (const name of ["verdict", "safe", "spectrum"]) asked[name].ask(short);
+      asked.runs.ask({ ...short, ...RUNS });
     },
-    again() {
-      for (const each of Object.values(asked)) each.forget();
-      map.again();
-    },
-    /** Give up what was asked: another view is shown. */
+    /** Give up what was asked: another view is shown, or the server was away. */
     leave() {
       for (const each of Object.values(asked)) each.drop();
-      map.leave();
     },
   };
 }

@@ -1,32 +1,28 @@
-/** The live map of the growth rate: coarse while something moves, fine when it rests. */
+/** The map of the growth rate, or of Adam's level: a coarse one first, then finer ones. */
 
 import { question } from "./api.js";
 import { choice, el, fill, say, unique } from "./dom.js";
 import { figure, look } from "./figure.js";
-import { growthTraces } from "./growth.js";
+import { barLook, growthTraces } from "./growth.js";
 import { scale, ticks, tidy, wayOfAxis } from "./scale.js";
 import { axesOf, axisWord, compact, rangeOf } from "./setting.js";
 import { colours, sequential } from "./theme.js";
 import { pace, short } from "./words.js";
 import { you } from "./you.js";
 
-const COARSE = 28; // points along each axis
-const FINE = 100;
-const REST = 160; // milliseconds without a change, after which the fine map is asked for
+const COUNTS = { rate: [28, 100], distance: [12, 28, 49] }; // points along each axis, one after the other
 
 /**
  * Make the map.
  * @param {Object} schema of the server
- * @param {{moved: Function, refuse: Function}} given `moved(words, source)` when "you" or an axis
- *   changes, `refuse(error)` when the server does
+ * @param {Function} moved called with words and a source when "you" or an axis changes
+ * @param {Function} refuse called with what the server refuses
+ * @param {Function} refused called when something is typed that cannot be
  */
-export function rateMap(schema, { moved, refuse }) {
-  const fig = figure("Growth rate", { name: "map", size: "large", empty: "The map is computed …" });
-  const readout = el("p", { class: "readout" });
-  let now = null; // what is shown: setting, axes, criterion
-  let rest;
-  let finer = null; // what to ask for when the coarse map is there
-  let keepCode = () => {};
+export function rateMap(schema, moved, refuse, refused) {
+  const fig = figure("Growth rate", { name: "map", size: "large" });
+  const readout = el("p", { class: "readout answer" });
+  let now = null; // what is set: setting, axes, criterion
   let answer = null;
   const marker = you(fig, {
     label: () => place(now.setting[now.axes.x.name], now.setting[now.axes.y.name]),
@@ -40,15 +36,16 @@ export function rateMap(schema, { moved, refuse }) {
     },
     looked: (shares) => say(readout, shares ? read(shares) : rests()),
   });
-  const coarse = question("map", {
-    show(found, asked) {
-      show(found, asked);
-      setTimeout(refine);
+  const asked = question("map", {
+    parts: [fig.root], refuse,
+    show(found) {
+      answer = found;
+      bar.refuse("");
+      fig.draw(() => drawing(schema, found, now));
+      say(readout, rests());
     },
-    fail: refuse,
   });
-  const fine = question("map", { show, fail: refuse });
-  const bar = axisBar(schema, moved, () => now);
+  const bar = axisBar(schema, moved, () => now, refused);
   fig.frame.after(readout);
   fig.root.querySelector(".head").after(bar.root);
 
@@ -86,72 +83,40 @@ export function rateMap(schema, { moved, refuse }) {
     return answer?.sentence ?? "";
   }
 
-  function show(found, asked) {
-    answer = { ...found, asked };
-    if (asked.x.count === FINE) keepCode(found.code);
-    fig.draw(() => drawing(schema, answer, now, fig.plot.clientWidth < 480));
-    say(readout, rests());
-    fig.caption("");
-  }
-
-  function refine() {
-    if (!finer || coarse.isBusy()) return;
-    fine.ask(finer);
-    finer = null;
-  }
-
   return {
     root: fig.root,
-    onCode: (keep) => { keepCode = keep; },
+    question: asked,
+    /** Show where "you" are and ask for the map; return what the finest map is asked by. */
     show(setting, axes, criterion, possible) {
       now = { setting, axes, criterion };
       bar.show(axes, criterion, possible);
-      say(fig.heading, `Growth rate over ${schema.numbers[axes.x.name].label} and `
-        + `${schema.numbers[axes.y.name].label}`);
+      const isLevel = criterion === "level";
+      say(fig.heading, `${isLevel ? "Distance at which it settles" : "Growth rate"} over `
+        + `${schema.numbers[axes.x.name].label} and ${schema.numbers[axes.y.name].label}`);
       marker.show(...["x", "y"].map((name) => {
         const { axis, along } = parts(name);
         return along.share(setting[axis.name]);
       }));
-      const others = compact(schema, {
+      const setting0 = compact(schema, { // the map is the same wherever "you" are on it
         ...setting, [axes.x.name]: axes.x.first, [axes.y.name]: axes.y.first,
       });
-      const body = (count) => ({
-        setting: others, criterion, x: { ...axes.x, count }, y: { ...axes.y, count },
-      });
-      const key = JSON.stringify(body(FINE));
-      if (key === fig.root.dataset.key) return;
-      fig.root.dataset.key = key;
-      fine.drop();
-      finer = null;
-      coarse.ask(body(COARSE));
-      clearTimeout(rest);
-      rest = setTimeout(() => {
-        finer = body(FINE);
-        refine();
-      }, REST);
-    },
-    again() {
-      delete fig.root.dataset.key;
-      coarse.forget();
-      fine.forget();
-    },
-    leave() {
-      clearTimeout(rest);
-      delete fig.root.dataset.key;
-      coarse.drop();
-      fine.drop();
+      const rounds = COUNTS[isLevel ? "distance" : "rate"].map((count) => ({
+        criterion, x: { ...axes.x, count }, y: { ...axes.y, count },
+      }));
+      if (asked.ask(...rounds.map((round) => ({ setting: setting0, ...round })))) answer = null;
+      return { finest: rounds.at(-1) };
     },
   };
 }
 
 /** Return traces and layout of an answer, in the coordinates of its own axes. */
-function drawing(schema, answer, now, narrow) {
+function drawing(schema, answer, now) {
   const { x, y } = answer.asked;
   const [a, b] = [x, y].map((axis) => ({ axis, number: schema.numbers[axis.name] }));
   for (const each of [a, b]) each.along = scale(each.axis.first, each.axis.last, wayOfAxis(each.axis));
   const [columns, rows] = [answer.x.map(a.along.place), answer.y.map(b.along.place)];
   const traces = answer.quantity === "distance" ? levelTraces(columns, rows, answer.distance)
-    : growthTraces(columns, rows, answer.rate, { narrow });
+    : growthTraces(columns, rows, answer.rate);
   const { ink, paper } = colours();
   if (answer.order_proof) {
     const { of, along: points, values } = answer.order_proof;
@@ -159,8 +124,10 @@ function drawing(schema, answer, now, narrow) {
     const [free, bound] = isUp ? [a.along, b.along] : [b.along, a.along];
     const line = values.map((value) => (value === null ? null : bound.place(value)));
     const places = points.map(free.place);
-    traces.push({
+    const below = of === "lr" ? "a smaller step size is" : "a smaller momentum is";
+    if (line.some((value) => value !== null)) traces.push({
       type: "scatter", mode: "lines", hoverinfo: "skip", line: { color: ink, width: 1.4, dash: "dash" },
+      meta: `Dashed: ${below} safe in every order of the inputs.`,
       ...(isUp ? { x: places, y: line } : { x: line, y: places }),
     });
   }
@@ -172,7 +139,7 @@ function drawing(schema, answer, now, narrow) {
   return {
     traces,
     layout: look({
-      xaxis: axisLayout(a), yaxis: axisLayout(b), margin: { l: 60, r: narrow ? 56 : 96, t: 8, b: 48 },
+      xaxis: axisLayout(a), yaxis: axisLayout(b), margin: { l: 60, r: 56, t: 8, b: 48 },
     }),
     marks: [{
       type: "scatter", mode: "markers+text", text: ["you"], textposition: "top right",
@@ -183,20 +150,24 @@ function drawing(schema, answer, now, narrow) {
 }
 
 function levelTraces(x, y, z) {
+  const logs = z.map((row) => row.map((v) => (v > 0 ? Math.log10(v) : null)));
+  const known = logs.flat().filter((value) => value !== null);
+  const ends = known.length ? [10 ** Math.min(...known), 10 ** Math.max(...known)] : [0.1, 1];
   return [{
-    type: "heatmap", x, y, z: z.map((row) => row.map((v) => (v > 0 ? Math.log10(v) : null))),
-    colorscale: sequential(), hoverinfo: "skip",
-    colorbar: { thickness: 12, outlinewidth: 0, tickprefix: "10^",
-      title: { text: "distance at which it settles", side: "right" } },
+    type: "heatmap", x, y, z: logs, colorscale: sequential(), hoverinfo: "skip",
+    meta: `Colours: the predicted mean distance from the best weights${
+      known.length < logs.flat().length ? "; none where no level was found" : ""}.`,
+    colorbar: { ...barLook(), ...ticks(...ends, "log") },
   }];
 }
 
 /** The choice of axes, their ends, and of the criterion. */
-function axisBar(schema, moved, current) {
+function axisBar(schema, moved, current, refused) {
   const [across, up] = [axisChoice("x", "Across"), axisChoice("y", "Up")];
   const by = choice("Criterion", []);
   by.select.addEventListener("change", () => moved({ criterion: by.select.value }, "criterion"));
-  const root = el("div", { class: "axes" }, across.root, up.root, by.root);
+  const error = el("p", { class: "error", role: "alert" });
+  const root = el("div", { class: "axes" }, across.root, up.root, by.root, error);
 
   function axisChoice(place, label) {
     const picked = choice(label, [], { "data-axis": place });
@@ -220,13 +191,19 @@ function axisBar(schema, moved, current) {
 
   function setEnd(place, end, text) {
     const axis = { ...current().axes[place], [end]: Number(text.replace(",", ".")) };
-    if (text.trim() && axis.first < axis.last) moved({ [place]: axisWord(axis) }, `${end} ${place}`);
-    else moved({}, `${end} ${place}`);
+    if (text.trim() && axis.first < axis.last) {
+      moved({ [place]: axisWord(axis) }, `${end} ${place}`);
+      return;
+    }
+    refused();
+    say(error, `${schema.numbers[axis.name].label} must run from a smaller to a larger number.`);
   }
 
   return {
     root,
+    refuse: (text) => say(error, text),
     show(axes, criterion, possible) {
+      say(error, "");
       const names = axesOf(schema, current().setting)
         .map((name) => ({ value: name, label: schema.numbers[name].label }));
       for (const [shown, axis] of [[across, axes.x], [up, axes.y]]) {

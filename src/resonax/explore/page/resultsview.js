@@ -22,8 +22,8 @@ export function resultsView(schema) {
   const claims = el("div", { class: "claims" });
   const code = codeBox();
   const root = el("div", { class: "view results-view", id: "view-results" },
-    el("div", { class: "lead" }, title, caption, stored, error),
-    el("nav", { class: "panel card", "aria-label": "Experiments" }, el("h2", {}, "Experiments"), list),
+    el("div", { class: "lead" }, title, caption, stored),
+    el("nav", { class: "panel card", "aria-label": "Experiments" }, el("h2", {}, "Experiments"), list, error),
     el("div", { class: "main-map" }, panels, claims), code.root);
   let folder = null;
   let shown = null;
@@ -53,14 +53,18 @@ export function resultsView(schema) {
       if (button.dataset.experiment === name) button.setAttribute("aria-current", "true");
       else button.removeAttribute("aria-current");
     }
+    stored.replaceChildren();
+    showPanels([]);
+    showClaims([]);
+    code.show([]);
     if (!name) {
-      stored.replaceChildren();
-      showPanels([]);
       say(title, `Results in ${folder.name}`);
       say(caption, "Choose an experiment to see its figures point by point.");
       showClaims(folder.claims ?? []);
       return;
     }
+    say(title, folder.experiments.find((each) => each.name === name)?.title ?? name);
+    say(caption, "Loading …");
     try {
       const found = await request(`results/${encodeURIComponent(name)}`);
       if (shown !== name) return;
@@ -74,6 +78,8 @@ export function resultsView(schema) {
       showClaims(found.claims ?? []);
       code.show([{ title: "Experiment", code: found.code }]);
     } catch (problem) {
+      if (shown !== name) return;
+      say(caption, "");
       if (!isDropped(problem)) say(error, sentence(problem.message));
       shown = null;
     }
@@ -98,9 +104,7 @@ export function resultsView(schema) {
       if (!folder) await open();
       if (folder && (shown !== (experiment ?? "") || !figures.length)) await load(experiment ?? "");
     },
-    again() {
-      if (!folder) shown = null;
-    },
+    leave() {},
   };
 }
 

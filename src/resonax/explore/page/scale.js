@@ -49,7 +49,10 @@ export function tidy(value, number, span) {
 /** Return places and words of the ticks of an axis that is drawn in the coordinates of its scale. */
 export function ticks(first, last, way) {
   const { to } = WAYS[way];
-  const values = way === "linear" ? even(first, last) : decades(first, last, way);
+  const round = way === "linear" ? even(first, last) : decades(first, last, way);
+  // Where hardly a round number lies between the ends, plain ones stand for them.
+  const values = round.length > 1 || way !== "log" ? round
+    : [0, 0.5, 1].map((share) => Number((first * (last / first) ** share).toPrecision(3)));
   return { tickvals: values.map(to), ticktext: values.map((value) => label(value)) };
 }
 

@@ -65,7 +65,7 @@ export function axesIn(schema, setting, words) {
     let axis = given && { name: given[1], first: Number(given[2]), last: Number(given[3]) };
     if (!isUsable(axis, names, taken)) {
       const free = names.filter((name) => !taken.some((other) => other.name === name));
-      axis = isUsable(usualAxis, names, taken) ? { ...usualAxis } : rangeOf(schema, free[0]);
+      axis = isUsable(usualAxis, names, taken) ? { ...usualAxis } : rangeOf(schema, free.find((name) => schema.numbers[name].depth) ?? free[0]);
     }
     taken.push({ ...axis, log: wayOf(schema.numbers[axis.name]) === "log" });
   }

@@ -13,37 +13,38 @@ export const STEPS = [
     name: "Swing", view: "map", point: "runs",
     words: { ...TONGUE, process: "iid", period: null, x: "lr:0.001:0.1", y: "momentum:0.9:0.999" },
     text: "Momentum turns gradient descent into a pendulum: the weights swing around the best ones, "
-      + "a little less far each time. Here the inputs come in no order at all. Every run settles, in "
-      + "order or shuffled.",
+      + "a little less far each time. Here the inputs are independent of each other. The four runs of the "
+      + "figure Weights over time settle near the best weights.",
   },
   {
     name: "Tongue", view: "map", point: "map", words: { ...TONGUE },
     text: "Now the mean of the inputs goes up and down every 22 steps, which is half the natural "
-      + "period of the swing: a push at each turn, as on a playground. The red tongue of the map "
-      + "comes down on your setting, and the error grows exponentially. The same inputs shuffled "
-      + "train well. Drag the marker out of the tongue.",
+      + "period of the swing: a push at each turn, as on a playground. The marker \"you\" stands in a red "
+      + "tongue of the map: there the error grows exponentially, as do the red runs under the map. The blue "
+      + "ones have the same inputs shuffled, and stay near the best weights. Drag the marker out of the tongue.",
   },
   {
     name: "Noise", view: "map", point: "verdict",
     words: { ...TONGUE, momentum: 0.96, batch: 1, criterion: "mean_square" },
     text: "Just below the tongue the expected weights converge. But a batch of one sample is noisy, and "
-      + "noise that grows with the weights shakes the pendulum too: single runs converge, while rare ones "
-      + "grow so large that the mean square diverges. Three criteria point down, one points up. Move the "
-      + "slider of the batch to 20, and it turns.",
+      + "noise that grows with the weights shakes the pendulum too: almost every run converges, while rare ones "
+      + "grow so large that the mean square diverges. So of the four criteria only mean square has the mark ▲, "
+      + "and the map, which is now drawn by it, is red around you. Move the slider of the batch to 20, and "
+      + "it turns to ▼.",
   },
   {
     name: "Real data", view: "data", point: "verdict",
     words: { source: "example", run: 1 },
-    text: "Rhythms are everywhere in recorded data. These are hourly temperatures of San Francisco: "
-      + "the day is a rhythm of 24 rows, and a linear model trained on them in order diverges, "
-      + "although every batch is harmless and the shuffled rows train well.",
+    text: "Recorded data have rhythms too. These are hourly temperatures of San Francisco, with a rhythm of "
+      + "24 rows, the day. While they are checked the answers appear one by one: a linear model that is "
+      + "trained on them in order diverges, and on the same rows shuffled it does not.",
   },
   {
     name: "Cure", view: "map", point: "cures", words: { ...TONGUE, momentum: 0.95 },
-    text: "Back in the tongue's place, with a momentum of 0.95 in place of 0.97: it converges. The nearest "
-      + "safe momentum, step size and batch are buttons; shuffling would help as well. In a run whose "
-      + "data you do not know beforehand, the guards in resonax.torch and resonax.jax do it while you "
-      + "train.",
+    text: "Back at the period of 22, with a momentum of 0.95 in place of 0.97: it converges, and the card of "
+      + "safe values says so. Raise the momentum to 0.97, and it offers the nearest safe ones as buttons. In a "
+      + "run whose data you do not know beforehand, the guards in resonax.torch and resonax.jax look for them "
+      + "while you train.",
   },
 ];
 

@@ -7,9 +7,9 @@ const NAMES = { momentum: "momentum", lr: "step size", batch: "batch" };
 
 /** The verdict in one sentence: the head of a view. */
 export function headline(text) {
-  const mark = el("span", { class: "mark", "aria-hidden": "true" });
-  const words = el("span", {}, text);
-  const root = el("h1", { class: "headline" }, mark, words);
+  const mark = el("span", { class: "mark answer", "aria-hidden": "true" });
+  const words = el("span", { class: "answer" }, text);
+  const root = el("h1", { class: "headline" }, mark, words, el("span", { class: "state" }));
   return {
     root,
     show(verdict, said) {
@@ -26,22 +26,26 @@ export function criteriaTable(schema) {
     .map((criterion) => [criterion.name, row(criterion)]));
   const proof = el("p", { class: "proof" });
   const list = el("ul", { class: "criteria" }, ...[...rows.values()].map(({ root }) => root));
-  const root = el("section", { class: "card verdict" }, el("h2", {}, "Four criteria"), list, proof);
+  const distances = el("dl", { class: "facts" });
+  const heading = el("h2", {}, "Four criteria");
+  const root = el("section", { class: "card verdict" }, heading, el("p", { class: "state" }),
+    el("div", { class: "answer" }, list, distances, proof));
   return {
     root,
     show({ criteria, order_proof: order, level, notes = [] }) {
       list.hidden = !criteria.length;
       for (const found of criteria) rows.get(found.name)?.show(found);
-      const said = [level ? sentence(level.sentence ?? "") : "", order ? sentence(order) : "",
-        ...notes.map(sentence)];
-      say(proof, said.filter(Boolean).join(" "));
+      say(heading, level ? "Predicted distance from the best weights" : "Four criteria");
+      distances.replaceChildren(...Object.entries(level ?? {}).map(([name, value]) => el("div", {},
+        el("dt", {}, name), el("dd", {}, short(value, 3)))));
+      say(proof, [order ?? "", ...notes].filter(Boolean).map(sentence).join(" "));
     },
   };
 }
 
 function row({ label, about }) {
   const mark = el("span", { class: "mark", "aria-hidden": "true" });
-  const words = el("p", { class: "words" }, "…");
+  const words = el("p", { class: "words" });
   const rate = el("p", { class: "rate" });
   const root = el("li", {},
     mark, el("div", {}, el("div", { class: "name" }, label, about ? el("small", {}, about) : null), words,
@@ -61,19 +65,16 @@ function row({ label, about }) {
 
 /** The nearest safe values, as buttons that move "you" there. */
 export function safeButtons(take) {
-  const list = el("ul", { class: "safe" }, ...Object.keys(NAMES).map(() => el("li", {}, "…")));
+  const list = el("ul", { class: "safe" }, ...Object.keys(NAMES).map(() => el("li", {})));
   const said = el("p", { class: "said" });
-  const root = el("section", { class: "card cures" }, el("h2", {}, "Nearest safe values"), said, list);
+  const root = el("section", { class: "card cures" }, el("h2", {}, "Nearest safe values"),
+    el("p", { class: "state" }), el("div", { class: "answer" }, said, list));
   return {
     root,
     show({ changes, sentence: text }) {
-      root.classList.remove("stale");
       say(said, sentence(text ?? ""));
       list.replaceChildren(...changes.map((change) => el("li", {},
         change.missing ? el("p", { class: "missing" }, sentence(change.missing)) : offer(change))));
-    },
-    wait() {
-      root.classList.add("stale");
     },
   };
 
