@@ -436,12 +436,19 @@ def test_the_tour_tells_the_story_in_five_steps(visit: Visit):
         told.append(page.inner_text("#tour h2").split(": ")[1])
         visit.verdict(verdicts[step - 1])
         assert f"tour={step}" in page.url
+        assert page.locator(f"{BEYOND} .pointed").count() == 1
+        page.wait_for_function(IN_SIGHT)
         page.click("#tour .primary")
     assert told == ["Swing", "Tongue", "Noise", "Real data", "Cure"]
     assert page.is_hidden("#tour")
     page.go_back()
     page.wait_for_selector("#tour h2:has-text('5 of 5')")
 
+
+IN_SIGHT = """() => {
+    const { top, bottom } = document.querySelector(".pointed").getBoundingClientRect();
+    return top < innerHeight && bottom > 0;
+}"""
 
 # The answer of a server whose body breaks off, as it does where a request is given up late.
 BROKEN = """async () => {

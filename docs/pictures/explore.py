@@ -18,6 +18,7 @@ TONGUE = "#view=map&period=22&momentum=0.97&lr=0.01&batch=20&x=period:12:60&y=mo
 EXAMPLE = "#view=data&source=example&run=1"
 DESK = {"viewport": {"width": 1360, "height": 1290}, "device_scale_factor": 1}
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2}
+OF_NOW = "() => !document.querySelector('.map-view [data-state]')"
 LARGEST = 240_000  # bytes
 FINE = "() => document.querySelector('[data-name=map] .plot')?.data?.[0].x.length > 99"
 
@@ -49,9 +50,7 @@ def main() -> None:
                 page = browser.new_context(color_scheme=scheme, **look).new_page()
                 page.goto(address + TONGUE)
                 page.wait_for_function(FINE, timeout=240_000)
-                page.wait_for_selector("[data-safe=momentum]", timeout=240_000)
-                for name in ("runs", "spectrum"):
-                    page.wait_for_selector(f"[data-name={name}] .main-svg", state="attached")
+                page.wait_for_function(OF_NOW, timeout=240_000)
                 page.wait_for_timeout(1500)
                 save(page, f"explore-{size}-{scheme}")
         page = browser.new_context(color_scheme="light", **DESK).new_page()

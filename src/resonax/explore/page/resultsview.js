@@ -34,9 +34,11 @@ export function resultsView(schema) {
       say(caption, NONE);
       return;
     }
+    say(caption, "Loading …");
     try {
       folder = await request("results");
     } catch (problem) {
+      say(caption, "");
       if (!isDropped(problem)) say(error, sentence(problem.message));
       return;
     }

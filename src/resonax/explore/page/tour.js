@@ -65,8 +65,8 @@ export function tour(place, button) {
 
   function go(index) {
     const { view, words } = STEPS[index - 1];
+    window.scrollTo({ top: 0, behavior: "instant" }); // before what is told of comes into sight
     change(view, words, `tour ${index}`, { replaceAll: true, tour: index });
-    window.scrollTo({ top: 0, behavior: "instant" });
     heading.focus({ preventScroll: true });
   }
 
