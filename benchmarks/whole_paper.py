@@ -156,7 +156,7 @@ def child(given: argparse.Namespace, out: Path) -> None:
     from resonax.cli.start import leave
 
     if given.owners:
-        work._OWNERS = work._COMPILING = given.owners
+        work._OWNERS = given.owners
     start, traced = work.start_executor, []
 
     @contextlib.contextmanager

@@ -6,12 +6,4 @@ importing resonax costs nothing.
 
 import lazy_loader
 
-_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-
-
-def __getattr__(name: str) -> object:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("resonax")
-    return _load(name)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

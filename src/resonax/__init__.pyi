@@ -1,7 +1,5 @@
 """Every public name and its home: the one list, which `__init__.py` and type checkers read."""
 
-__version__: str
-
 from .checking.check import check as check
 from .checking.response import response as response
 from .checking.response_result import Response as Response
@@ -122,3 +120,4 @@ from .values import (
     static as static,
     value as value,
 )
+from .version import __version__ as __version__
