@@ -150,7 +150,7 @@ def program(*lines: str) -> str:
     return "\n".join([*needed, "", text, ""])
 
 
-def verdict_code(asked: Mapping[str, Any], adaptive: bool, paths: int) -> dict[str, str]:
+def verdict_code(asked: Mapping[str, Any], adaptive: bool, paths: int) -> dict[str, str | None]:
     """Return the code that judges one setting, with some sampled paths for lyapunov."""
     call = "rx.level(setting)" if adaptive else f"rx.verdict(setting, paths={paths})"
     words = setting_options(asked) + ([] if adaptive else ["--paths", str(paths)])
@@ -172,7 +172,7 @@ def runs_code(asked: Mapping[str, Any], steps: int, runs: int, seed: int) -> dic
     }
 
 
-def is_whole(axis: Axis) -> bool:
+def is_whole(axis: Mapping[str, Any]) -> bool:
     """Return whether the points of an axis are rounded to whole numbers."""
     return axis.get("whole", axis["name"] == "batch")
 

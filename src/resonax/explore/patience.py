@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 __all__ = ["FIRST", "Impatient"]
 
 FIRST = 20.0  # seconds in which the head of the first request must be there
 
 
-class Impatient(AutoHTTPProtocol):
+class Impatient(H11Protocol):
     """A connection to the server, which ends unless a whole request comes soon.
 
     After an answer it ends by uvicorn's own ``timeout_keep_alive``.

@@ -66,7 +66,7 @@ def judge(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _settled(found: Level, code: dict[str, str]) -> dict[str, Any]:
+def _settled(found: Level, code: dict[str, str | None]) -> dict[str, Any]:
     return {
         "verdict": "level",
         "sentence": f"{found}.",
