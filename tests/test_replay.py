@@ -272,7 +272,7 @@ def test_calm_steps_end_before_the_step_after_which_a_run_is_looked_at():
         )
 
         def is_looked_at(later: int, state=state, config=config) -> bool:
-            then = replace(state, step=state.step + later, recent=(1.0,))
+            then = replace(state, step=state.step + later, recent=(1.0,), reservoir=(0,))
             is_end = then.step % config.spacing == 0
             return is_end or replay.is_marked(then, config) or replay.is_due(then, config)
 

@@ -241,56 +241,52 @@ def test_copies_are_made_in_the_tensors_of_those_that_are_gone_but_not_of_a_chec
 def test_batches_beyond_the_limit_shorten_the_look_back():
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
-    guard = Guard(model, optimizer, memory=150_000, spacing=16, budget=10.0)
+    guard = Guard(model, optimizer, memory=300_000, spacing=16, budget=10.0)
     for x, y in rows(80):
         guard.step(lambda x, y: mse_loss(model(x), y), x, y)
     ladder = guard._inner._state.ladder
-    assert ladder.size <= 150_000
-    assert 16 <= len(ladder.batches) < 48  # of 5.2 kB each, with the state of random numbers
-    assert guard.report().memory < 300_000
+    assert ladder.size <= 300_000
+    assert 16 <= len(ladder.batches) < 48  # of 10.2 kB each, with the states of random numbers
+    assert guard.report().memory < 600_000
     assert guard.report().log.check() == ()
     assert_replayed(guard)
 
 
-def test_random_numbers_of_others_are_kept_once_the_loss_draws_them():
+@pytest.mark.parametrize("first", [50, 70])
+def test_a_loss_that_draws_late_is_replayed_with_the_numbers_that_it_drew(first):
+    """Dropout, and numbers of numpy and Python, from a step on; the loop draws always."""
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     learner = TorchLearner(model, optimizer)
-    kept = []
-    for step, (x, y) in enumerate(rows(80)):
-        draws = step >= 70
-        loss = noisy_loss(model) if draws else (lambda x, y: mse_loss(model(x), y))
-        kept.append(learner.keep(loss, ((x, y),)))
-        learner.step(kept[-1])
-    has = [one.random.numpy is not None for one in kept]
-    assert has == [True] * 8 + [False] * 55 + [True] + [False] * 16
-    for x, y in rows(49):
-        kept.append(learner.keep(noisy_loss(model), ((x, y),)))
-        learner.step(kept[-1])
-    assert [one.random.python is not None for one in kept[-2:]] == [True, True]
-
-
-def test_random_numbers_of_torch_are_kept_once_the_loss_draws_them():
-    model = nn.Linear(5, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    learner = TorchLearner(model, optimizer)
     kept, saved = [], None
-    for step, (x, y) in enumerate(rows(140)):
-        torch.rand(2)  # the loop draws always, the loss from step 70 on
-        loss = noisy_loss(model) if step >= 70 else (lambda x, y: mse_loss(model(x), y))
-        if step == 128:
+    for step, (x, y) in enumerate(rows(first + 20)):
+        torch.rand(2), random.random(), np.random.standard_normal()  # noqa: NPY002
+        loss = noisy_loss(model) if step >= first else (lambda x, y: mse_loss(model(x), y))
+        model.train(step >= first)  # no dropout before
+        if step == first - 10:
             saved = learner.save()
         kept.append(learner.keep(loss, ((x, y),)))
         learner.step(kept[-1])
-    has = [one.random.torch is not None for one in kept]
-    assert has == [True] * 8 + [False] * 55 + [True] + [False] * 63 + [True] * 13
-    end, drawn = all_of(model, optimizer), torch.get_rng_state()
-    torch.manual_seed(7)
+    assert saved is not None
+    end, drawn = all_of(model, optimizer), learner.random_state()
+    torch.manual_seed(7), random.seed(7), np.random.seed(7)  # noqa: NPY002
     learner.load(saved)
-    for batch in kept[128:]:
+    for step, batch in enumerate(kept[first - 10 :], first - 10):
+        model.train(step >= first)
         learner.step(batch)
     assert_same(all_of(model, optimizer), end)
-    assert torch.equal(torch.get_rng_state(), drawn)
+    again = learner.random_state()
+    assert torch.equal(again.torch[0], drawn.torch[0])
+    assert again[1:] == drawn[1:]
+
+
+def test_random_states_that_nobody_draws_from_are_kept_once():
+    model = nn.Linear(5, 1)
+    learner = TorchLearner(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    kept = [learner.keep(lambda x, y: mse_loss(model(x), y), ((x, y),)) for x, y in rows(9)]
+    states = [one.random for one in kept[1:]]  # `rows` draws before the first
+    assert len({id(one.torch[0]) for one in states}) == 1
+    assert len({id(one.numpy) for one in states}) == 1
 
 
 def test_a_knob_that_is_not_there_is_refused_in_a_sentence():

@@ -30,12 +30,14 @@ _FORMAT = "resonax guard log 1"
 class Judged(NamedTuple):
     """The losses on the reservoir that were asked for after a step, in their order.
 
-    ``oldest`` is the step of the oldest snapshot, as far back as the guard could go.
+    ``oldest`` is the step of the oldest snapshot, as far back as the guard could go. ``lost`` are
+    the steps with a loss that is not finite, where that is why losses were asked for.
     """
 
     step: int
     oldest: int
     losses: tuple[float, ...]
+    lost: tuple[int, ...] = ()
 
 
 class _Recording:
@@ -65,7 +67,7 @@ def record(
     if not recording.losses:
         return made, ()
     oldest = state.ladder.snapshots[0].step
-    return made, (Judged(state.step, oldest, tuple(recording.losses)),)
+    return made, (Judged(state.step, oldest, tuple(recording.losses), state.lost),)
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,9 @@ class DecisionLog:
                 ReplayConfig(**config),
                 head["step"],
                 tuple(_numbers(losses["losses"])),
-                tuple(one._replace(losses=tuple(one.losses)) for one in judged),
+                tuple(
+                    one._replace(losses=tuple(one.losses), lost=tuple(one.lost)) for one in judged
+                ),
                 tuple(made),
             )
         except (ValueError, KeyError, TypeError):
@@ -165,9 +169,8 @@ class _Logged:
         self.answers: list[float] = []
 
     def step(self, batch: int) -> float:
-        place, inside = divmod(batch, self._spacing)
-        is_last = inside == self._spacing - 1 and place < len(self._means)
-        return self._means[place] * self._spacing if is_last else 0.0
+        place = batch // self._spacing
+        return self._means[place] if place < len(self._means) else 0.0
 
     def loss(self, batches: Sequence[Any]) -> float:
         if not self.answers:
@@ -197,9 +200,14 @@ def check_log(log: DecisionLog) -> tuple[str, ...]:
     judged = {one.step: one for one in log.judged}
     state = replay.init(config)
     for step in range(log.step):
+        is_lost = state.is_lost
         state = replay.before_step(state, config, asked, step)
         state = replay.count_steps(state, config, (learner.step(step),))
         entry = judged.get(step + 1)
+        if entry is None:
+            state = replace(state, lost=(), is_lost=is_lost)
+        else:
+            state = replace(state, lost=entry.lost)
         if entry is not None:
             learner.answers = list(entry.losses)
             state = replace(state, ladder=ladders.from_step(state.ladder, entry.oldest))

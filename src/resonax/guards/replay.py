@@ -4,7 +4,11 @@ It needs copies of the learner, no derivatives and no linearity. Kept are snapsh
 batches since the oldest of them, and a reservoir, a uniform sample of all batches so far. A state
 is judged by its loss on the reservoir: the next batch of ordered data prefers what forgets most.
 
-An *alarm* is a loss that is not finite, or a reservoir loss far above that of the snapshots: the
+A loss that is not finite has one of two causes. Either the batch has no finite loss even at the
+weights of a snapshot that gives others one: then the *batch is set aside*, and the run is trained
+again from the snapshot as if it had not come. Or the run has diverged: that is an alarm.
+
+An *alarm* is a run that has diverged, or a reservoir loss far above that of the snapshots: the
 run goes back to the best snapshot and on from there with a safer candidate. A *test* comes from
 time to time, and after a rise of the loss: is it the order? See `order_test`. If so, the candidates
 are trained again on the batches as they came, and the run goes on from the state of the mildest
@@ -123,11 +127,15 @@ class ReplayState:
     """State of a guard by replay between two steps.
 
     ``places`` are those of the candidates taken up so far and not left, the one in use last.
-    ``recent`` are mean losses of whole spacings, ``partial`` is the sum of the one that goes on.
-    ``marked`` are reservoir losses of the run at the marks before ``next_test``. ``rose`` is the
-    step at which the loss last began to rise, ``least`` the least loss of the run in a test.
-    ``returned`` is the step of the last return, ``earlier`` the tests until then. ``work`` is all
-    extra work so far, in steps.
+    ``recent`` are mean losses of whole spacings, ``partial`` are the losses of the one that
+    goes on, None for those that are not finite and were looked into. ``lost`` are the steps
+    whose loss is not finite and was not looked into yet, ``aside`` those whose batch was set
+    aside, as far as the ladder reaches, and ``set_aside`` is the number of all such batches.
+    ``is_lost`` says that a run which is only watched has no finite loss any more. ``marked``
+    are reservoir losses of the run at the marks before ``next_test``. ``rose`` is the step at
+    which the loss last began to rise, ``least`` the least loss of the run in a test.
+    ``returned`` is the step of the last return, ``earlier`` the tests until then. ``work`` is
+    all extra work so far, in steps.
     """
 
     step: int = 0
@@ -135,7 +143,11 @@ class ReplayState:
     ladder: Ladder = ladders.EMPTY
     reservoir: tuple[Any, ...] = ()
     recent: tuple[float, ...] = ()
-    partial: Any = 0.0
+    partial: tuple[Any, ...] = ()
+    lost: tuple[int, ...] = ()
+    aside: tuple[int, ...] = ()
+    set_aside: int = 0
+    is_lost: bool = False
     marked: tuple[float, ...] = ()
     next_test: int = 0
     rose: int = 0
@@ -173,8 +185,14 @@ def marks(test: int, spacing: int) -> range:
 
 def is_marked(state: ReplayState, config: ReplayConfig) -> bool:
     """Return whether the run is judged after this step."""
-    mixed = config.candidates[state.place].is_mixed
-    return not mixed and state.step in marks(state.next_test, config.spacing)
+    if config.candidates[state.place].is_mixed or not _can_judge(state):
+        return False
+    return state.step in marks(state.next_test, config.spacing)
+
+
+def _can_judge(state: ReplayState) -> bool:
+    """Return whether the loss of the run on the reservoir says something."""
+    return bool(state.reservoir) and not state.lost and not state.is_lost
 
 
 def needs_snapshot(state: ReplayState, config: ReplayConfig) -> bool:
@@ -214,12 +232,13 @@ def trained_on(
     state: ReplayState, config: ReplayConfig, learner: Learner, candidate: Candidate, count: int
 ) -> Any:
     """Return what a candidate trains on when ``count`` batches of the ladder have come."""
-    batches = state.ladder.batches
-    if not candidate.is_mixed:
+    batches, first = state.ladder.batches, state.ladder.snapshots[0].step
+    usable = [place for place in range(count) if place + first not in state.aside]
+    if not candidate.is_mixed or not usable:
         return batches[count - 1]
-    step = state.ladder.snapshots[0].step + count
-    rng = np.random.default_rng([config.seed, 2, step])
-    chosen = rng.integers(count, size=min(_DRAWN, count)).tolist()
+    rng = np.random.default_rng([config.seed, 2, first + count])
+    drawn = rng.integers(len(usable), size=min(_DRAWN, len(usable))).tolist()
+    chosen = [usable[place] for place in drawn]
     return learner.mix([batches[place] for place in chosen], rng, [batches[count - 1]])[0]
 
 
@@ -228,7 +247,8 @@ def after_step(
 ) -> tuple[ReplayState, bool]:
     """Return the state after a step with its loss, and whether something is to be done now.
 
-    The loss may be lazy, such as a tensor on a device: it is looked at once in a spacing.
+    The loss may be lazy, such as a tensor on a device: it is looked at in the first step, and then
+    once in a spacing.
     """
     return look(count_steps(state, config, (loss,)), config, learner)
 
@@ -238,13 +258,31 @@ def count_steps(state: ReplayState, config: ReplayConfig, losses: Sequence[Any])
 
     Only the last of them may complete a spacing.
     """
-    step, partial = state.step + len(losses), state.partial
-    for loss in losses:
-        partial = partial + loss
-    if step % config.spacing:
-        return replace(state, step=step, partial=partial)
-    recent = (*state.recent, float(partial) / config.spacing)[-(2**config.rungs) :]
-    return replace(state, step=step, partial=0.0, recent=recent)
+    step, partial = state.step + len(losses), (*state.partial, *losses)
+    state = replace(state, step=step, partial=partial)
+    is_full = step % config.spacing == 0
+    if is_full or step == 1 or isinstance(partial[-1], float):
+        state = _with_lost(state)
+    if not is_full:
+        return state
+    finite = [one for one in state.partial if one is not None and math.isfinite(one)]
+    if not finite:
+        return replace(state, partial=())
+    recent = (*state.recent, math.fsum(finite) / len(finite))[-(2**config.rungs) :]
+    return replace(state, partial=(), recent=recent)
+
+
+def _with_lost(state: ReplayState) -> ReplayState:
+    """Return the state with its losses as numbers, and the steps at which they are not finite."""
+    partial = tuple(None if one is None else float(one) for one in state.partial)
+    first = state.step - len(partial)
+    lost = tuple(
+        step
+        for step, loss in enumerate(partial, first)
+        if loss is not None and not math.isfinite(loss)
+    )
+    is_lost = state.is_lost and state.step - 1 in lost
+    return replace(state, partial=partial, lost=() if is_lost else lost, is_lost=is_lost)
 
 
 def look(state: ReplayState, config: ReplayConfig, learner: Learner) -> tuple[ReplayState, bool]:
@@ -258,6 +296,10 @@ def look(state: ReplayState, config: ReplayConfig, learner: Learner) -> tuple[Re
 
 def is_due(state: ReplayState, config: ReplayConfig) -> bool:
     """Return whether something is to be done after this step."""
+    if state.lost:
+        return True
+    if not _can_judge(state):
+        return False
     returns = may_return(state, config)
     tests = state.step >= state.next_test and not config.candidates[state.place].is_mixed
     return returns or tests or has_risen(state, config)
@@ -274,12 +316,10 @@ def may_return(state: ReplayState, config: ReplayConfig) -> bool:
 
 
 def has_risen(state: ReplayState, config: ReplayConfig) -> bool:
-    """Return whether the mean loss of the last spacing is far above those before, or not finite."""
+    """Return whether the mean loss of the last spacing is far above those before."""
     if state.step % config.spacing or not state.recent:
         return False
     *before, last = state.recent
-    if not math.isfinite(last):
-        return True
     if not before or last <= config.rises * min(before):  # then it is below the median, too
         return False
     return last > config.rises * float(np.median(before))

@@ -13,7 +13,7 @@ from resonax.guards.replay import Decision, ReplayConfig, ReplayState
 from resonax.guards.report import Event
 from resonax.objects import Result
 
-__all__ = ["ReplayReport", "event_of", "replay_report"]
+__all__ = ["ReplayReport", "aside_event", "event_of", "replay_report"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,7 +21,9 @@ class ReplayReport(Result):
     """State of a run that is guarded by replay; `str` of it is readable.
 
     ``work`` is the extra work for each step, in steps; ``memory`` the most that snapshots and
-    batches took, in bytes. ``losses`` are mean losses, one for each ``spacing`` steps. ``log``
+    batches took, in bytes. ``losses`` are mean losses, one for each ``spacing`` steps, of those
+    that are finite. ``set_aside`` is the number of batches that were set aside as their loss is not
+    finite; ``is_lost`` says that a run which is only watched has no finite loss any more. ``log``
     holds all that the decisions were made from: ``log.save(path)`` writes it, and ``log.check()``
     makes the decisions again.
     """
@@ -42,6 +44,8 @@ class ReplayReport(Result):
     decisions: tuple[Decision, ...]
     events: tuple[Event, ...]
     log: DecisionLog | None = None
+    set_aside: int = 0
+    is_lost: bool = False
 
     @property
     def momentum(self) -> float:
@@ -56,9 +60,42 @@ class ReplayReport(Result):
             f"extra work {self.work:.2f} steps for each step, memory up to "
             f"{self.memory / 2**20:.1f} MiB, {self.tests} tests of the order",
             *([f"the inputs repeat about every {self.period:.1f} steps"] if self.period else []),
+            *self._not_finite(),
             *(f"step {event.step}: {event.text}" for event in self.events),
         ]
         return "\n".join(lines)
+
+    def _not_finite(self) -> list[str]:
+        if 0 < self.set_aside == self.step:
+            return ["no loss of this run was finite"]
+        batches = "1 batch" if self.set_aside == 1 else f"{self.set_aside} batches"
+        aside = [f"{batches} set aside, as their loss is not finite"] if self.set_aside else []
+        return [*aside, *(["the loss of this run is not finite any more"] if self.is_lost else [])]
+
+
+def aside_event(state: ReplayState, policy: str) -> Event:
+    """Return the first batch that was set aside, in words.
+
+    Examples
+    --------
+    >>> state = ReplayState(step=101, aside=(100,), set_aside=1)
+    >>> print(aside_event(state, "safe").text)
+    the batch of step 101 has no finite loss at weights that give others one: it is set aside, and
+    the run goes on as if it had not come; the report counts further ones
+    """
+    if state.set_aside == state.step:
+        text = (
+            "the loss of the first step is not finite: look at the inputs, the loss function and "
+            "the weights at the start; the report counts further ones"
+        )
+        return Event(state.step, "lost", text)
+    text = (
+        f"the batch of step {state.aside[0] + 1} has no finite loss at weights that give others "
+        "one: it is set aside, and the run goes on as if it had not come"
+    )
+    if policy == "watch":
+        text = text.partition(": it is")[0] + ": the guard compares runs without it"
+    return Event(state.step, "lost", f"{text}; the report counts further ones")
 
 
 def event_of(decision: Decision, policy: str, period: float | None) -> Event:
@@ -80,7 +117,9 @@ def event_of(decision: Decision, policy: str, period: float | None) -> Event:
     words = {"order": _order, "alarm": _alarm, "return": _return, "fastest": _fastest}[decision.why]
     text = words(decision)
     if policy == "watch":
-        text = text.replace("rewound ", "it would help to rewind ", 1)
+        text = text.replace("rewound ", "it would help to rewind ", 1).replace(
+            "; now ", "; try ", 1
+        )
     if period and decision.why != "return":
         text += f"; the inputs repeat about every {period:.1f} steps"
     kind = "resonance" if policy == "watch" else "setting"
@@ -104,7 +143,7 @@ def _alarm(decision: Decision) -> str:
     text = f"rewound {decision.rewound} steps: with {decision.before} the loss on past data "
     loss = dict(decision.tried).get(decision.after, math.inf)
     if math.isinf(decision.own):
-        text += "was not finite"
+        text += "is not finite"
         text += f"; now {decision.after}"
         text += f", with which it is {loss:.3g}" if math.isfinite(loss) else ""
     else:
@@ -162,4 +201,6 @@ def replay_report(
         log=None
         if judged is None
         else DecisionLog(config, state.step, losses, judged, state.decisions),
+        set_aside=state.set_aside,
+        is_lost=state.is_lost,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +15,8 @@ from resonax.guards import replay
 from resonax.guards.decision_log import Judged, record
 from resonax.guards.learner import Candidate, Learner
 from resonax.guards.replay import ReplayConfig, ReplayState
-from resonax.guards.replay_report import ReplayReport, event_of, replay_report
-from resonax.guards.report import Event, ResonanceWarning
+from resonax.guards.replay_report import ReplayReport, aside_event, event_of, replay_report
+from resonax.guards.report import WARNED, Event, ResonanceWarning
 from resonax.guards.rhythm import dominant_period
 
 __all__ = [
@@ -61,8 +62,9 @@ class ReplayLearner(Learner, Protocol):
 class ReplayRun:
     """A guarded run between two steps: what is decided from, and what is told.
 
-    ``losses`` are mean losses, one for each spacing; ``judged`` all losses on the reservoir that
-    were asked for; ``memory`` is the most that snapshots and batches took, in bytes.
+    ``losses`` are mean losses, one for each spacing, of its finite ones; ``judged`` all losses
+    on the reservoir that were asked for; ``memory`` is the most that snapshots and batches
+    took, in bytes.
     """
 
     config: ReplayConfig
@@ -123,13 +125,14 @@ def count(
     run: ReplayRun, learner: ReplayLearner, batches: Sequence[Any], losses: Sequence[Any]
 ) -> ReplayRun:
     """Return the run after steps, not looked at yet; only the last may complete a spacing."""
-    config = run.config
+    config, before = run.config, run.state.recent
     state = replay.with_batches(run.state, config, learner, batches)
     state = replay.count_steps(state, config, losses)
     if state.step % config.spacing:
         return replace(run, state=state)
+    mean = math.nan if state.recent is before else state.recent[-1]
     memory = _most(run.memory, state, learner)
-    return replace(run, state=state, losses=(*run.losses, state.recent[-1]), memory=memory)
+    return replace(run, state=state, losses=(*run.losses, mean), memory=memory)
 
 
 def is_pending(run: ReplayRun) -> bool:
@@ -145,6 +148,8 @@ def finish(run: ReplayRun, learner: ReplayLearner) -> ReplayRun:
     new = state.decisions[len(run.state.decisions) :]
     period = _period(state, learner) if new else None
     events = tuple(event_of(one, run.config.policy, period) for one in new)
+    if state.set_aside and not run.state.set_aside:
+        events = (aside_event(state, run.config.policy), *events)
     copies = [one.saved for one in run.state.ladder.snapshots]
     extra = learner.replay_size(copies, run.state.reservoir)
     return replace(
@@ -189,7 +194,7 @@ def report(run: ReplayRun, learner: ReplayLearner) -> ReplayReport:
 def announce(events: Sequence[Event], stacklevel: int = 3) -> None:
     """Warn of a resonance that is only watched; log what was changed."""
     for event in events:
-        if event.kind == "resonance":
+        if event.kind in WARNED:
             text = f"step {event.step}: {event.text}"
             warnings.warn(text, ResonanceWarning, stacklevel=stacklevel)
         else:

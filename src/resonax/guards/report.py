@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "WARNED",
     "Candidate",
     "Event",
     "GuardReport",
@@ -27,6 +28,9 @@ __all__ = [
     "report_of",
     "resonance",
 ]
+
+
+WARNED = ("resonance", "lost")  # kinds of events that a user should act on
 
 
 class ResonanceWarning(UserWarning):

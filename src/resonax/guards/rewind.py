@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -60,6 +60,8 @@ class _Moment:
 
     def act(self) -> ReplayState:
         state, config = self.state, self.config
+        if state.lost or (self.used.is_mixed and self.may_hold_bad()):
+            return self.look_into_lost()
         if has_risen(state, config):
             own, judged = self.judge(), self.judge_snapshots()
             if rises.is_alarm(state, config, own, judged):
@@ -83,6 +85,8 @@ class _Moment:
         return state
 
     def judge(self) -> float:
+        if not self.state.reservoir:
+            return math.inf
         self.work += len(self.state.reservoir) / 3
         return self.learner.loss(self.state.reservoir)
 
@@ -93,26 +97,126 @@ class _Moment:
             judged.append(self.judge())
         return judged
 
-    def replay(self, start: Snapshot, batches: Sequence[Any], candidate: Candidate) -> float:
-        """Train from a snapshot; the geometric mean of the reservoir loss at the marks."""
+    def replay(
+        self,
+        start: Snapshot,
+        batches: Iterable[Any],
+        candidate: Candidate,
+        marked: Collection[int] | None = None,
+    ) -> float:
+        """Train from a snapshot; the geometric mean of the reservoir loss at the marks.
+
+        There is one batch for each step since the snapshot that was not set aside.
+        """
         self.learner.load(start.saved)
         self.learner.set(candidate)
-        judged = []
-        marked = marks(start.step + len(batches), self.config.spacing)
-        for step, batch in enumerate(batches, start.step + 1):
-            self.work += 1
-            self.learner.step(batch)
-            if step in marked:
+        judged, coming = [], iter(batches)
+        marked = marks(self.state.step, self.config.spacing) if marked is None else marked
+        for step in range(start.step, self.state.step):
+            if step not in self.state.aside:
+                self.work += 1
+                self.learner.step(next(coming))
+            if step + 1 in marked:
                 judged.append(self.judge())
         return geometric_mean(judged)
 
-    def replay_in_order(self, start: Snapshot, candidate: Candidate) -> float:
+    def replay_in_order(
+        self, start: Snapshot, candidate: Candidate, marked: Collection[int] | None = None
+    ) -> float:
         """Replay a candidate on the batches as they came."""
+        state, first = self.state, self.state.ladder.snapshots[0].step
+        made = [
+            trained_on(state, self.config, self.learner, candidate, step - first + 1)
+            for step in range(start.step, state.step)
+            if step not in state.aside
+        ]
+        return self.replay(start, made, candidate, marked)
+
+    def stretch(self, start: Snapshot) -> list[Any]:
+        """Return the batches since a snapshot without those that were set aside."""
+        batches = ladders.since(self.state.ladder, start)
+        return [one for step, one in enumerate(batches, start.step) if step not in self.state.aside]
+
+    def look_into_lost(self) -> ReplayState:
+        """Set batches aside that have no finite loss; if the run has none, undo that.
+
+        Under ``watch`` the run stays as it is, and nothing is done while it has no finite loss.
+        """
+        start, bad, reservoir = self.find_bad()
+        state, spacing = self.state, self.config.spacing
+        oldest, before = state.ladder.snapshots[0].step, state.step - len(state.partial)
+        self.state = state = replace(
+            state,
+            partial=tuple(
+                None if step in state.lost else one
+                for step, one in enumerate(state.partial, before)
+            ),
+            lost=(),
+            next_test=max(state.next_test, (state.step // spacing + 1) * spacing),
+            aside=tuple(one for one in (*state.aside, *bad) if one >= oldest),
+            set_aside=state.set_aside + len(bad),
+            reservoir=reservoir,
+        )
+        self.learner.load(self.now)
+        if math.isfinite(self.judge()):  # as where a gradient scaler left out the update
+            return self.stay()
+        if self.config.policy == "watch":
+            self.state = replace(state, is_lost=True)
+            return self.stay() if bad else self.alarm(math.inf, self.judge_snapshots())
+        ladder = ladders.drop_after(state.ladder, start)
+        if bad:
+            self.replay_in_order(start, self.used, marked=())
+            if not reservoir or math.isfinite(self.judge()):
+                return self.settle(self.learner.save(), ladder=ladder, marked=())
+        if not reservoir:
+            return self.settle(start.saved, ladder=ladder, marked=())
+        return self.alarm(math.inf, self.judge_snapshots())
+
+    def may_hold_bad(self) -> bool:
+        """Return whether a batch has no finite loss: of mixed rows not all were trained on."""
+        kept = [*self.stretch(self.state.ladder.snapshots[0]), *self.state.reservoir]
+        self.work += len(kept) / 3
+        return not math.isfinite(self.learner.loss(kept))
+
+    def find_bad(self) -> tuple[Snapshot, list[int], tuple[Any, ...]]:
+        """Return a snapshot, the steps without a finite loss at it, and the rest of the reservoir.
+
+        It is the newest before the first such step at which any batch has a finite loss. If there
+        is none, the batches cannot be told from the weights, and are set aside: at the first step
+        of a run that is all one can do.
+        """
         state = self.state
-        first = start.step - state.ladder.snapshots[0].step + 1
-        counts = range(first, len(state.ladder.batches) + 1)
-        made = [trained_on(state, self.config, self.learner, candidate, one) for one in counts]
-        return self.replay(start, made, candidate)
+        first = state.ladder.snapshots[0].step
+        steps: Sequence[int] = [one for one in state.lost if one >= first]
+        if self.used.is_mixed:  # a step trains on rows of others
+            steps = [one for one in range(first, state.step) if one not in state.aside]
+        batches = state.ladder.batches
+        suspects = [batches[one - first] for one in steps]
+        before = min(state.lost, default=state.step)
+        early = [one for one in state.ladder.snapshots if one.step <= before]
+        for start in reversed(early):
+            self.learner.load(start.saved)
+            bad = self.without_loss(suspects)
+            lost = self.without_loss(state.reservoir)
+            if len(bad) < len(suspects) or len(lost) < len(state.reservoir):
+                kept = (one for place, one in enumerate(state.reservoir) if place not in lost)
+                return start, [steps[one] for one in bad], tuple(kept)
+        return (early or state.ladder.snapshots)[-1], [*steps], ()
+
+    def without_loss(self, batches: Sequence[Any], first: int = 0) -> list[int]:
+        """Return the places of batches whose loss is not finite, by bisection."""
+        if not batches:
+            return []
+        self.work += len(batches) / 3
+        if math.isfinite(self.learner.loss(batches)):
+            return []
+        if len(batches) == 1:
+            return [first]
+        half = len(batches) // 2
+        return [
+            *self.without_loss(batches[:half], first),
+            *self.without_loss(batches[half:], first + half),
+        ]
 
     def choose(self, start: Snapshot, target: float, places: Sequence[int]) -> _Choice | None:
         """Replay candidates in turn; the first that reaches the target, or else the best."""
@@ -139,7 +243,7 @@ class _Moment:
     def mixed_loss(self, start: Snapshot) -> float:
         """Replay the rows in a random order."""
         rng = np.random.default_rng([self.config.seed, 4, self.state.step])
-        batches = self.learner.mix(ladders.since(self.state.ladder, start), rng)
+        batches = self.learner.mix(self.stretch(start), rng)
         return self.replay(start, batches, self.used)
 
     def move(
@@ -174,9 +278,9 @@ class _Moment:
         """Ask whether the order of the rows harms; if so, change what is needed."""
         state, config = self.state, self.config
         start = self.test_start()
-        batches = ladders.since(state.ladder, start)
+        batches = self.stretch(start)
         later = next_test(state, config, len(batches))
-        if len(batches) < config.spacing:
+        if state.step - start.step < config.spacing or not batches:
             return self.stay(next_test=later)
         own = self.own_loss(start)
         self.state = replace(state, tests=state.tests + 1, least=min(state.least, own))

@@ -212,6 +212,8 @@ def replay_guard(
 def _averaged(offer: Offer, learner: JaxLearner, before: ReplayRun, after: ReplayRun) -> Offer:
     """Return the offer after a step; it is looked at after a test or a change."""
     state = after.state
+    if state.set_aside > before.state.set_aside:  # it may hold weights that are not finite
+        offer = averages.init(learner.saved.params)._replace(held=offer.held)
     if has_judged(before.state, state):
         offer, _, is_better = averages.look(offer, learner, state.reservoir)
         if state.place != before.state.place and not is_better:

@@ -78,7 +78,7 @@ class DrivenReplay(ReplayInstrument):
         self._kept, self._parts, self._loss = None, (), 0.0
         if kept is None or not parts:
             return
-        self._learner.random.end(kept.random)
+        self._learner.random.end()
         with self._replaying():
             self._add(kept._replace(parts=parts, size=kept.size + byte_count(parts)), loss)
 

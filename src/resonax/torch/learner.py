@@ -84,15 +84,11 @@ class TorchLearner:
     def clear(self) -> None:
         """Let go of memory that is kept for more batches."""
         self._copies.clear()
-        self.random.clear()
 
     def alone(self, batch: KeptBatch) -> KeptBatch:
         """Return a batch in memory of its own, without that of the batches around it."""
-        made = iter(copy_alone(tensors_of((batch.parts, batch.random.torch))))
-        return batch._replace(
-            parts=with_tensors(batch.parts, made),
-            random=batch.random._replace(torch=with_tensors(batch.random.torch, made)),
-        )
+        made = iter(copy_alone(tensors_of(batch.parts)))
+        return batch._replace(parts=with_tensors(batch.parts, made))
 
     def keep(
         self, loss_fn: Callable[..., Tensor], parts: tuple[tuple[Any, ...], ...], size: int = 0
@@ -144,7 +140,7 @@ class TorchLearner:
         else:
             with self.hyperparameters.in_force(batch.own, self.candidate):
                 loss = self._train(batch)
-        self.random.end(batch.random)
+        self.random.end()
         return loss
 
     def _train(self, batch: KeptBatch) -> Tensor:

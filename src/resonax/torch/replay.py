@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ from resonax.guards.learner import Candidate, default_candidates
 from resonax.guards.replay import ReplayConfig, ReplayState, has_judged
 from resonax.guards.replay_report import ReplayReport
 from resonax.guards.replay_run import as_candidates
-from resonax.guards.report import Event
+from resonax.guards.report import WARNED, Event
 from resonax.torch.average import Offer
 from resonax.torch.batches import KeptBatch, byte_count, can_mix, form_of, tensors_of
 from resonax.torch.events import EventLog
@@ -146,9 +147,13 @@ class ReplayInstrument:
             self._calm = self._calm_steps()
         # A device is not waited for. Memory of the CPU that is held here would lie between that of
         # gradients, which then take more of it.
-        self._steps.append((kept, loss.item() if loss.device.type == "cpu" else loss))
+        number = loss.item() if loss.device.type == "cpu" else loss
+        self._steps.append((kept, number))
         self._bytes += kept.size
-        if len(self._steps) > self._calm or self._bytes > self._run.config.memory:
+        is_lost = isinstance(number, float) and not math.isfinite(number)
+        is_first = self._run.state.step == 0 and len(self._steps) == 1
+        is_many = len(self._steps) > self._calm or self._bytes > self._run.config.memory
+        if is_lost or is_first or is_many:
             self._count()
             self._is_pending = True
             self._finish()
@@ -221,7 +226,7 @@ class ReplayInstrument:
     def _say(self, event: Event) -> None:
         used = self.setting
         numbers = {"momentum": used.momentum, "lr_factor": used.lr, "is_mixed": used.is_mixed}
-        say = self._log.warn if event.kind == "resonance" else self._log.tell
+        say = self._log.warn if event.kind in WARNED else self._log.tell
         say(event, {"step": event.step, **numbers})
 
     def _check(self, loss_fn: object, parts: Sequence[tuple[Any, ...]]) -> list[Any]:

@@ -19,7 +19,7 @@ from resonax.torch.snapshots import Saved
 
 __all__ = ["load_run", "save_run", "with_loss"]
 
-_FORMAT = 5
+_FORMAT = 6
 
 
 def _missing(*_: Any) -> Any:
@@ -52,7 +52,6 @@ def save_run(run: ReplayRun, learner: TorchLearner) -> dict[str, Any]:
         "peak": run.memory,
         "reservoir": run.config.reservoir,
         "judged": [tuple(one) for one in run.judged],
-        "drawn": learner.random.seen,
     }
 
 
@@ -85,9 +84,8 @@ def load_run(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearner)
         for one in plain["reservoir"]
     )
     plain["decisions"] = tuple(as_decision(one) for one in plain["decisions"])
-    for name in ("places", "recent", "marked"):
+    for name in ("places", "recent", "marked", "partial", "lost", "aside"):
         plain[name] = tuple(plain[name])
-    learner.random.seen = tuple(saved["drawn"])
     return ReplayRun(
         replace(config, reservoir=saved["reservoir"]),
         ReplayState(**plain),
