@@ -163,6 +163,7 @@ def test_a_loop_that_a_replay_cannot_see_is_told_so():
     scaler.scale(mse_loss(model(x), y)).backward()
     with pytest.raises(ArgumentError, match="makes the steps itself"):
         scaler.step(optimizer)
+    optimizer.zero_grad()
     train(model, guard, [(x, y)])  # and the guard's own steps go on
     guard.close()
     optimizer.step()

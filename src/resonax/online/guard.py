@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,6 +20,9 @@ from resonax.online.learner import CopiedLearner
 from resonax.online.libraries import Library, find_library
 
 __all__ = ["Guard"]
+
+# Those that are not closed, by the identity of their models, which they keep alive.
+_guards: weakref.WeakValueDictionary[int, Guard] = weakref.WeakValueDictionary()
 
 
 class Guard:
@@ -92,6 +96,9 @@ class Guard:
         rows: int = 16,
         seed: int = 0,
     ):
+        _check_kind(model, policy)
+        if id(model) in _guards:
+            raise ArgumentError("this model has a guard already; close() that one first")
         check_whole("rows", rows, low=1)
         library = _completed(find_library(model), learn, loss, _paths(knob), _paths(lr))
         knobs = library.knobs.checked(model)
@@ -105,6 +112,8 @@ class Guard:
         self._group: Group | None = None
         self._rows, self._is_pending = rows, False
         self._held: Any = None  # the copy that was offered when that was last looked at
+        self._is_closed = False
+        _guards[id(model)] = self
 
     @property
     def model(self) -> Any:
@@ -127,6 +136,8 @@ class Guard:
         **options
             Given to the call as they are, such as ``classes``.
         """
+        if self._is_closed:
+            raise ArgumentError("this guard is closed; make a new one")
         rows = count_rows(batch)
         if not batch or rows == 0:
             raise ArgumentError("learn needs a batch of at least one row, such as learn(x, y)")
@@ -219,9 +230,35 @@ class Guard:
             return self.model
         return self._learner.copy_of(self._held)
 
+    def close(self) -> None:
+        """End the guard; rows of a step that is not full yet are learnt."""
+        if self._is_closed:
+            return
+        self._end_group()
+        self._is_closed = True
+        for known, guard in list(_guards.items()):
+            if guard is self:
+                del _guards[known]
+
     def report(self) -> ReplayReport:
         """Return what is known of the run; print it, plot it, or take ``to_dict()``."""
         return replay_run.report(self._run, self._learner)
+
+
+def _check_kind(*given: Any) -> None:
+    """Raise `ArgumentError` for what another guard is for."""
+    for one in given:
+        rooms = {base.__module__.split(".")[0] for base in type(one).__mro__}
+        if "torch" in rooms:
+            raise ArgumentError(
+                "resonax.Guard takes models that learn by calls; for one of torch write "
+                "resonax.torch.Guard(model, optimizer)"
+            )
+        if rooms & {"optax", "flax", "equinox", "jax", "jaxlib"}:
+            raise ArgumentError(
+                "resonax.Guard takes models that learn by calls; for JAX write "
+                "resonax.jax.replay_guard(loss_fn, optimizer)"
+            )
 
 
 def _paths(given: str | Iterable[str] | None) -> tuple[str, ...] | None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
+from resonax.checks import ArgumentError
 from resonax.guards.averaging import LEAST, STRIDE, preferred, share
 from resonax.guards.learner import mean_loss
 from resonax.torch.batches import KeptBatch, byte_count
@@ -83,12 +84,16 @@ class Offer:
 
     def state_dict(self) -> dict[str, Any]:
         """Return copies of all tensors."""
-        held = None if self._held is None else [one.clone() for one in _tensors(self._held)]
-        return {
-            "count": int(self.averaged.n_averaged),
-            "average": [one.clone() for one in _tensors(self.averaged)],
-            "held": held,
-        }
+        held = None if self._held is None else _copies(self._held)
+        count = int(self.averaged.n_averaged)
+        return {"count": count, "average": _copies(self.averaged), "held": held}
+
+    def check_state(self, state: dict[str, Any]) -> None:
+        """Raise `ArgumentError` for the state of another model."""
+        shapes = [one.shape for one in _tensors(self.averaged)]
+        for tensors in (state["average"], state["held"]):
+            if tensors is not None and [one.shape for one in tensors] != shapes:
+                raise ArgumentError("this state is of another model: its tensors have other shapes")
 
     @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -102,6 +107,10 @@ class Offer:
 
 def _tensors(averaged: AveragedModel) -> list[Tensor]:
     return [*averaged.module.parameters(), *averaged.module.buffers()]
+
+
+def _copies(averaged: AveragedModel) -> list[Tensor]:
+    return [one.detach().clone() for one in _tensors(averaged)]
 
 
 def _average_of(model: torch.nn.Module) -> AveragedModel:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NoReturn, Self, Unpack
 
 import torch
@@ -22,19 +23,25 @@ from resonax.torch.instruments import (
     check_state,
     choose_instrument,
 )
+from resonax.torch.refusals import (
+    Gradients,
+    check_alone,
+    check_one_process,
+    forget_guard,
+    remember_guard,
+)
 from resonax.torch.replay import ReplayInstrument
 from resonax.torch.tangent import TangentInstrument
 
 __all__ = ["Guard"]
-
-_GUARDED = "_resonax_guarded"  # attribute of an optimizer
 
 
 class Guard:
     r"""Watch the training of a module, and change how it trains where the order of the data harms.
 
     ``replay``
-        For any module and any `torch.optim` optimizer. From time to time, and when the loss has
+        For any module, and any optimizer but those whose step calls the loss again, such as
+        `torch.optim.LBFGS`. From time to time, and when the loss has
         risen, the guard trains on the rows of the last stretch again, mixed. If the run is worse
         than these by more than chance, the order of the rows is to blame: the guard goes back,
         trains on the same batches with smaller momenta, and goes on from the state of the largest
@@ -115,8 +122,6 @@ class Guard:
 
     Attributes
     ----------
-    model, optimizer
-        Those that are guarded.
     instrument
         Name of the instrument in use.
 
@@ -145,9 +150,9 @@ class Guard:
         **options: Unpack[GuardOptions],
     ):
         check_module(model, optimizer)
-        if getattr(optimizer, _GUARDED, False):
-            raise ArgumentError("this optimizer has a guard already; close() that one first")
-        self.model, self.optimizer = model, optimizer
+        check_one_process()
+        check_alone(model, optimizer)
+        self._model, self._optimizer = model, optimizer
         self.instrument = choose_instrument(instrument, model, optimizer)
         check_options(options, self.instrument)
         self._policy, self._options = policy, options
@@ -155,11 +160,43 @@ class Guard:
         self._inner = inner = made(model, optimizer, policy, **options)
         self._parts: tuple[tuple[Any, ...], ...] = ()
         self._is_closed = False
+        self._gradients = gradients = Gradients(optimizer)
+        is_tangent = self.instrument == "tangent"
+
+        def after_step(*_: Any) -> None:
+            inner.after_step()
+            if is_tangent:  # in a loop of one's own gradients have been used now
+                gradients.remember()
+
+        # The hooks do not hold the guard: one that is deleted lets go of the run, as `close` does.
         self._hooks = [
             optimizer.register_step_pre_hook(lambda *_: inner.before_step()),
-            optimizer.register_step_post_hook(lambda *_: inner.after_step()),
+            optimizer.register_step_post_hook(after_step),
         ]
-        setattr(optimizer, _GUARDED, True)  # no part of its copies, nor of its state_dict
+        guarded = {id(one) for group in optimizer.param_groups for one in group["params"]}
+        others = () if is_tangent else map(id, model.parameters())
+        self.guarded = frozenset({*guarded, *others})  # weights that nobody else may train
+        remember_guard(self)
+        self._deleted: Any = weakref.finalize(self, _let_go, self._hooks, inner)
+        self._deleted.atexit = False
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The module that is guarded."""
+        return self._model
+
+    @model.setter
+    def model(self, model: torch.nn.Module) -> NoReturn:
+        raise ArgumentError("a guard keeps its model; close() it and make a new one")
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer that is guarded."""
+        return self._optimizer
+
+    @optimizer.setter
+    def optimizer(self, optimizer: torch.optim.Optimizer) -> NoReturn:
+        raise ArgumentError("a guard keeps its optimizer; close() it and make a new one")
 
     @property
     def momentum(self) -> float:
@@ -203,8 +240,12 @@ class Guard:
             dictionaries of them. ``tangent`` needs none: ``guard.step(lambda: loss)``.
         """
         inner = self._opened()
+        self._gradients.check()
         parts, self._parts = (*self._parts, batch), ()
-        return inner.step(loss_fn, parts)
+        try:
+            return inner.step(loss_fn, parts)
+        finally:
+            self._gradients.remember()
 
     def accumulate(self, *batch: Any) -> None:
         """Add a part of the next step's batch, for a step of several backward passes."""
@@ -287,13 +328,22 @@ class Guard:
     def _opened(self) -> Instrument:
         if self._is_closed:
             raise ArgumentError("this guard is closed; make a new one")
+        check_one_process()
         return self._inner
 
     def _end(self, *, quiet: bool) -> None:
         if self._is_closed:
             return
         self._is_closed = True
+        self._deleted.detach()
         for hook in self._hooks:
             hook.remove()
-        delattr(self.optimizer, _GUARDED)
+        forget_guard(self)
         self._inner.end(quiet=quiet)
+
+
+def _let_go(hooks: Sequence[Any], inner: Instrument) -> None:
+    """Take a guard off that was deleted and not closed."""
+    for hook in hooks:
+        hook.remove()
+    inner.end(quiet=True)

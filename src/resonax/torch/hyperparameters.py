@@ -81,7 +81,7 @@ class Hyperparameters:
     def __init__(self, optimizer: torch.optim.Optimizer, knob: Knob | None):
         self.knob = knob
         self._optimizer = optimizer
-        self._count = len(self._groups)
+        self._weights = [list(map(id, group["params"])) for group in self._groups]
         self._last: Options = ()
         self._seen: list[dict[str, Any]] = []  # the groups as they were when last read
         self._unlowered: Any = _NONE  # a candidate that lowers nothing of these
@@ -94,8 +94,11 @@ class Hyperparameters:
     def own(self) -> Options:
         """Return what each group has between two steps: the user's own, as schedules left it."""
         groups = self._optimizer.param_groups
-        if len(groups) != self._count:
-            raise ArgumentError("make the guard after the last parameter group has been added")
+        if len(groups) != len(self._weights) or not self._has_weights(groups):
+            raise ArgumentError(
+                "the optimizer has other parameters than when the guard was made: make the guard "
+                "after the last parameter group has been added"
+            )
         if self._has_tensors or not self._is_seen(groups):
             self._last = tuple(
                 {name: _kept(one) for name, one in group.items() if name not in _PARAMETERS}
@@ -104,6 +107,13 @@ class Hyperparameters:
             self._seen = [group | mine for group, mine in zip(groups, self._last, strict=True)]
             self._unlowered = _NONE
         return self._last
+
+    def _has_weights(self, groups: list[dict[str, Any]]) -> bool:
+        """Return whether the groups train the parameters that the guard was made for."""
+        return all(
+            list(map(id, group["params"])) == weights
+            for group, weights in zip(groups, self._weights, strict=True)
+        )
 
     def _is_seen(self, groups: list[dict[str, Any]]) -> bool:
         """Return whether the groups are as they were; their parameters must be the same list."""

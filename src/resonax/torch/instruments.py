@@ -194,8 +194,11 @@ def check_options(options: GuardOptions, instrument: str | None = None) -> None:
 
 def check_state(state: object, instrument: str) -> None:
     """Raise `ArgumentError` for the state of a guard with another instrument."""
-    saved = state.get("instrument") if isinstance(state, dict) else None
-    if saved in INSTRUMENTS and saved != instrument:
+    if not isinstance(state, dict):
+        kind = type(state).__name__
+        raise ArgumentError(f"this is no state of a guard of this version of resonax, but a {kind}")
+    saved = state.get("instrument")
+    if isinstance(saved, str) and saved in INSTRUMENTS and saved != instrument:
         raise ArgumentError(
             f"this is the state of a guard with the instrument {saved}, and this guard uses "
             f'{instrument}; make it with instrument="{saved}"'

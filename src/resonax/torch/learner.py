@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from inspect import signature
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from resonax.torch.buffers import Buffers
 from resonax.torch.copies import Copies, copy_alone
 from resonax.torch.groups import check_module
 from resonax.torch.hyperparameters import Hyperparameters, find_knob
+from resonax.torch.losses import check_no_backward
 from resonax.torch.random_state import RandomState, RandomStates, devices_of
 from resonax.torch.snapshots import Holder, Saved, copy_back
 
@@ -28,8 +30,12 @@ _JOINED = 2**24  # bytes up to which batches are judged in one forward pass
 def checked_optimizer(model: object, optimizer: object) -> None:
     """Raise `ArgumentError` for what cannot be trained again step by step."""
     check_module(model, optimizer)
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise ArgumentError("LBFGS calls the loss many times in a step and cannot be guarded")
+    closure = signature(cast(torch.optim.Optimizer, optimizer).step).parameters.get("closure")
+    if closure is not None and closure.default is closure.empty:
+        raise ArgumentError(
+            f"{type(optimizer).__name__} calls the loss again within a step and cannot be guarded: "
+            "use an optimizer whose step needs no closure, such as SGD or Adam"
+        )
 
 
 class TorchLearner:
@@ -119,9 +125,13 @@ class TorchLearner:
     def _weights(self) -> list[Tensor]:
         return [one for group in self.optimizer.param_groups for one in group["params"]]
 
+    def optimizer_states(self) -> list[dict[str, Any]]:
+        """Return the state of the optimizer of each parameter."""
+        return [self.optimizer.state.get(weight, {}) for weight in self._weights()]
+
     def save(self) -> Saved:
         """Return a copy of weights, buffers, optimizer state and gradient scaler."""
-        states = [self.optimizer.state.get(weight, {}) for weight in self._weights()]
+        states = self.optimizer_states()
         scaler = None if self.scaler is None else self.scaler.state_dict()
         return self.holder.save(self.tensors(), states, scaler)
 
@@ -147,7 +157,7 @@ class TorchLearner:
         self._buffers.keep()
         try:
             first, *others = batch.parts
-            total = self._differentiate(batch.loss_fn, first)
+            total = self._differentiate(batch.loss_fn, first, is_first=True)
             for part in others:
                 total = total + self._differentiate(batch.loss_fn, part)
         except BaseException:
@@ -158,9 +168,13 @@ class TorchLearner:
         self._update()
         return total
 
-    def _differentiate(self, loss_fn: Callable[..., Tensor], part: tuple[Any, ...]) -> Tensor:
+    def _differentiate(
+        self, loss_fn: Callable[..., Tensor], part: tuple[Any, ...], *, is_first: bool = False
+    ) -> Tensor:
         """Add the gradients of the loss of a part, whose graph is gone before the update."""
         loss = _checked(loss_fn(*part))
+        if is_first:
+            check_no_backward(self._weights())
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
         kept = loss.detach()
         return kept.reshape(()) if kept.ndim else kept

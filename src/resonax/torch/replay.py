@@ -25,7 +25,7 @@ from resonax.torch.average import Offer
 from resonax.torch.batches import KeptBatch, byte_count, can_mix, form_of, tensors_of
 from resonax.torch.events import EventLog
 from resonax.torch.learner import TorchLearner, checked_optimizer
-from resonax.torch.replay_checkpoint import load_run, save_run, with_loss
+from resonax.torch.replay_checkpoint import digest_of, load_run, save_run, with_loss
 
 __all__ = ["ReplayInstrument"]
 
@@ -277,14 +277,18 @@ class ReplayInstrument:
         self._count()
         offer = None if self._offer is None else self._offer.state_dict()
         made = save_run(self._run, self._learner)
-        return made | {"is_pending": self._is_pending, "acted": self._acted, "offer": offer}
+        made |= {"is_pending": self._is_pending, "acted": self._acted, "offer": offer}
+        return made | {"digest": digest_of(made)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._run = load_run(state, self._run.config, self._learner)
+        loaded = load_run(state, self._run.config, self._learner)
+        if self._offer is not None and state["offer"] is not None:
+            self._offer.check_state(state["offer"])
+        self._run = loaded
         self._steps, self._bytes, self._form = [], self._run.state.ladder.size, None
         self._is_loaded, self._is_pending = True, state["is_pending"]
-        self._acted = state.get("acted")
-        if self._offer is not None and state.get("offer") is not None:
+        self._acted = state["acted"]
+        if self._offer is not None and state["offer"] is not None:
             self._offer.load_state_dict(state["offer"])
 
     def copy_rest(self, other: ReplayInstrument) -> None:

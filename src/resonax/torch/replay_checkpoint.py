@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
+from zlib import crc32
+
+from torch import Tensor
 
 from resonax.checks import ArgumentError
 from resonax.guards.decision_log import Judged, as_decision, plain_decision
@@ -17,7 +21,7 @@ from resonax.torch.learner import TorchLearner
 from resonax.torch.random_state import RandomState
 from resonax.torch.snapshots import Saved
 
-__all__ = ["load_run", "save_run", "with_loss"]
+__all__ = ["digest_of", "load_run", "save_run", "with_loss"]
 
 _FORMAT = 6
 
@@ -55,6 +59,42 @@ def save_run(run: ReplayRun, learner: TorchLearner) -> dict[str, Any]:
     }
 
 
+def digest_of(value: Any) -> int:
+    """Return a checksum of plain values, and of the shapes and types of tensors.
+
+    What the tensors hold is checked by who stores them.
+
+    Examples
+    --------
+    >>> digest_of([1, {"a": 2.0}]) == digest_of((1, {"a": 2.0}))
+    True
+    >>> digest_of([1, {"a": 2.0}]) == digest_of([1, {"a": None}])
+    False
+    """
+    digest = 0
+    for part in _parts_of(value):
+        digest = crc32(part, digest)
+    return digest
+
+
+def _parts_of(value: Any) -> Iterator[bytes]:
+    if isinstance(value, Tensor):
+        yield f"tensor {tuple(value.shape)} {value.dtype};".encode()
+    elif isinstance(value, dict):
+        yield b"{"
+        for name, one in value.items():
+            yield f"{name!r}:".encode()
+            yield from _parts_of(one)
+        yield b"}"
+    elif isinstance(value, (list, tuple)):
+        yield b"["
+        for one in value:
+            yield from _parts_of(one)
+        yield b"]"
+    else:
+        yield value if isinstance(value, bytes) else f"{value!r};".encode()
+
+
 def _snapshot(saved: Saved) -> tuple[Any, ...]:
     return saved.tensors, saved.states, saved.scaler
 
@@ -65,16 +105,27 @@ def _batch(batch: KeptBatch) -> tuple[Any, ...]:
 
 def load_run(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearner) -> ReplayRun:
     """Return the run that `save_run` took apart; `ArgumentError` if it does not fit."""
+    kept = {name: one for name, one in saved.items() if name not in ("digest", "instrument")}
     if saved.get("format") != _FORMAT:
         raise ArgumentError("this is not the state of a guard by replay of this version")
+    if saved.get("digest") != digest_of(kept):
+        raise ArgumentError(
+            "this state of a guard is damaged: it does not hold what was saved; load another "
+            "checkpoint, or begin with a new guard"
+        )
     plain = dict(saved["state"])
     ladder = plain["ladder"]
     shapes = [tuple(one.shape) for one in learner.tensors()]
-    for _, (tensors, *_) in ladder["snapshots"]:
+    for _, (tensors, states, _) in ladder["snapshots"]:
         if [tuple(one.shape) for one in tensors] != shapes:
             raise ArgumentError("this state is of another model: its tensors have other shapes")
+        if len(states) != len(learner.optimizer_states()):
+            raise ArgumentError("this state is of an optimizer with other parameters")
     if max(plain["places"]) >= len(config.candidates):
         raise ArgumentError("this state is of a guard with other candidates")
+    names = [sorted(one) for one in learner.hyperparameters.own()]
+    if any([sorted(one) for one in own] != names for _, own, _ in ladder["batches"]):
+        raise ArgumentError("this state is of another optimizer: its groups hold other numbers")
     adopt = learner.holder.adopt
     snapshots = tuple(Snapshot(step, adopt(*kept)) for step, kept in ladder["snapshots"])
     batches, sizes = [_loaded(one, learner) for one in ladder["batches"]], ladder["sizes"]

@@ -1,0 +1,253 @@
+"""What a guard refuses in a sentence, and leaves as it was: processes, gradients, states."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import multiprocessing
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+
+import resonax
+from resonax.checks import ArgumentError
+from resonax.torch import Guard
+
+
+def made(**options):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    return model, optimizer, Guard(model, optimizer, **options)
+
+
+def learn(model, guard, steps=1):
+    for _ in range(steps):
+        x = torch.randn(8, 3)
+        guard.step(lambda x, y: mse_loss(model(x), y), x, x[:, :1])
+
+
+def _train_as(rank: int, store: str, answers) -> None:
+    """Make a guard before and after the processes know of each other; say what came of it."""
+    torch.set_num_threads(1)
+    model, _, early = made()
+    linear = nn.Linear(3, 1)
+    followed = Guard(linear, torch.optim.SGD(linear.parameters(), lr=0.01, momentum=0.9))
+    before = [one.detach().clone() for one in model.parameters()]
+    torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+    torch.distributed.barrier()  # nobody ends while another still connects
+    found = []
+    attempts = [
+        lambda: learn(model, early),
+        lambda: followed.observe(linear(torch.ones(1, 3)).sum()),
+        made,
+    ]
+    for attempt in attempts:
+        try:
+            attempt()
+        except ArgumentError as error:
+            found.append(str(error))
+    same = all(map(torch.equal, before, model.parameters()))
+    torch.distributed.destroy_process_group()
+    answers.put((rank, found, same))
+
+
+def test_several_processes_are_refused_before_the_first_step(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    store = f"file://{tmp_path / 'store'}"
+    ranks = [context.Process(target=_train_as, args=(one, store, answers)) for one in range(2)]
+    for one in ranks:
+        one.start()
+    found = [answers.get(timeout=300) for _ in ranks]
+    for one in ranks:
+        one.join()
+    assert {rank for rank, _, _ in found} == {0, 1}
+    for _, texts, is_same in found:
+        assert len(texts) == 3
+        assert all(
+            "a guard works in one process, and torch.distributed has 2" in one for one in texts
+        )
+        assert is_same
+
+
+def test_gradients_of_a_backward_of_ones_own_are_refused_and_not_dropped():
+    model, optimizer, guard = made()
+    learn(model, guard, 2)
+    before = [one.detach().clone() for one in model.parameters()]
+    model(torch.ones(1, 3)).sum().backward()
+    held = [one.grad.clone() for one in model.parameters()]
+    with pytest.raises(ArgumentError, match=r"outside of guard\.step, which would drop them"):
+        learn(model, guard)
+    assert all(map(torch.equal, before, model.parameters()))
+    assert all(map(torch.equal, held, [one.grad for one in model.parameters()]))
+    optimizer.zero_grad()
+    learn(model, guard)
+
+
+def test_gradients_that_are_nobodys_are_no_matter():
+    """Of a loop before the guard was made, zeros, and those that the guard left itself."""
+    model, optimizer, guard = made()
+    learn(model, guard)
+    guard.close()
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    guard = Guard(model, optimizer)
+    learn(model, guard, 40)  # over a test
+    optimizer.zero_grad(set_to_none=False)
+    learn(model, guard, 2)
+    nn.utils.get_total_norm([one.grad for one in model.parameters()])
+    learn(model, guard)
+    x = torch.randn(8, 3)
+    with pytest.raises(ArgumentError, match="without calling backward"):
+        guard.step(lambda x, _: _with_backward(model(x).sum()), x, x[:, :1])
+    learn(model, guard)
+
+
+def _with_backward(loss):
+    loss.backward(retain_graph=True)
+    return loss
+
+
+def test_an_optimizer_that_takes_the_place_of_another_is_refused():
+    model, optimizer, guard = made()
+    learn(model, guard)
+    other = torch.optim.Adam(model.parameters())
+    with pytest.raises(ArgumentError, match="keeps its optimizer"):
+        guard.optimizer = other
+    with pytest.raises(ArgumentError, match="keeps its model"):
+        guard.model = nn.Linear(1, 1)
+    model(torch.ones(1, 3)).sum().backward()
+    with pytest.raises(ArgumentError, match="guarded with another one"):
+        other.step()
+    other.zero_grad()
+    stranger = nn.Linear(1, 1)
+    torch.optim.Adam(stranger.parameters()).step()
+    learn(model, guard)
+    optimizer.param_groups[0]["params"] = [*stranger.parameters()]
+    with pytest.raises(ArgumentError, match="other parameters than when the guard was made"):
+        learn(model, guard)
+    guard.close()
+    other.step()
+
+
+def test_a_run_has_one_guard_until_it_is_closed_or_deleted():
+    model, optimizer, guard = made()
+    with pytest.raises(ArgumentError, match="optimizer has a guard already"):
+        Guard(model, optimizer)
+    with pytest.raises(ArgumentError, match="model has a guard already"):
+        Guard(model, torch.optim.Adam(model.parameters()))
+    with pytest.raises(ArgumentError, match="model has a guard already"):
+        Guard(model[0], torch.optim.Adam(model[0].parameters()))
+    learn(model, guard)
+    guard.close()
+    guard = Guard(model, optimizer)
+    learn(model, guard)
+    del guard
+    gc.collect()
+    optimizer.zero_grad()
+    optimizer.step()  # nobody refuses it
+    seen = weakref.ref(model)
+    Guard(model, optimizer)
+    del model, optimizer
+    gc.collect()
+    assert seen() is None
+
+
+def test_an_optimizer_that_calls_the_loss_again_is_refused():
+    model = nn.Linear(3, 1)
+    with pytest.raises(ArgumentError, match="LBFGS calls the loss again within a step"):
+        Guard(model, torch.optim.LBFGS(model.parameters()))
+
+
+def test_models_of_torch_and_jax_are_sent_to_their_own_guards():
+    import optax
+
+    model, optimizer, _ = made()
+    with pytest.raises(ArgumentError, match=r"resonax\.torch\.Guard\(model, optimizer\)"):
+        resonax.Guard(model, optimizer)
+    for given in ((lambda: 0, optax.sgd(0.1)), (optax.adam(0.1),)):
+        with pytest.raises(ArgumentError, match=r"resonax\.jax\.replay_guard"):
+            resonax.Guard(*given)
+    with pytest.raises(ArgumentError, match=r"resonax\.Guard takes"):
+        Guard(object(), optimizer)
+
+
+def _paths(value, path=()):
+    """Return the path to every value in a state."""
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _paths(one, (*path, name))
+    elif isinstance(value, (list, tuple)):
+        for place in range(min(len(value), 2)):  # further ones are alike
+            yield from _paths(value[place], (*path, place))
+
+
+def _damaged(value, path, kind):
+    """Return a copy of a state with something else at a path, or nothing."""
+    if not path:
+        return {
+            "none": None,
+            "word": "damaged",
+            "short": value[:-1]
+            if isinstance(value, (list, tuple, torch.Tensor)) and len(value)
+            else -7,
+        }[kind]
+    name, *rest = path
+    if isinstance(value, dict):
+        if kind == "gone" and not rest:
+            return {one: held for one, held in value.items() if one != name}
+        return value | {name: _damaged(value[name], rest, kind)}
+    items = list(value)
+    items[name : name + 1] = (
+        [] if kind == "gone" and not rest else [_damaged(items[name], rest, kind)]
+    )
+    return type(value)(items)
+
+
+@pytest.fixture(scope="module")
+def saved():
+    model, _, guard = made(average=True, spacing=8)
+    learn(model, guard, 20)
+    return guard.state_dict()
+
+
+@pytest.mark.parametrize("kind", ["gone", "none", "word", "short"])
+def test_a_damaged_state_is_refused_and_changes_nothing(kind, saved):
+    model, _, guard = made(average=True, spacing=8)
+    learn(model, guard, 10)
+    before, weights = str(guard.state_dict()), [one.detach().clone() for one in model.parameters()]
+    count = 0
+    for path in _paths(saved):
+        wrong = _damaged(saved, path, kind)
+        if str(wrong) == str(saved) or path == ("instrument",):
+            continue
+        with pytest.raises(ArgumentError):
+            guard.load_state_dict(wrong)
+        count += 1
+    assert count > 80
+    assert str(guard.state_dict()) == before
+    assert all(map(torch.equal, weights, model.parameters()))
+    learn(model, guard)
+    guard.load_state_dict(copy.deepcopy(saved))
+    assert guard.report().step == 20
+
+
+@pytest.mark.parametrize("wrong", [None, "state", [], {}])
+def test_what_is_no_state_is_refused(wrong):
+    _, _, guard = made()
+    with pytest.raises(ArgumentError):
+        guard.load_state_dict(wrong)
+
+
+def test_the_state_of_another_optimizer_is_refused(saved):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    guard = Guard(model, torch.optim.Adam(model.parameters()), candidates=(0.5,) * 20)
+    with pytest.raises(ArgumentError, match="of another optimizer"):
+        guard.load_state_dict(saved)
