@@ -211,7 +211,7 @@ def test_watching_changes_nothing():
     assert state.decisions
     assert state.place == 0
     np.testing.assert_array_equal(learner.weights, plain.weights)
-    assert event_of(state.decisions[0], "watch", None).kind == "resonance"
+    assert event_of(state.decisions[0], "watch", None).kind == "order"
 
 
 def test_a_replay_of_the_run_itself_gives_the_run_again():

@@ -80,8 +80,8 @@ def aside_event(state: ReplayState, policy: str) -> Event:
     --------
     >>> state = ReplayState(step=101, aside=(100,), set_aside=1)
     >>> print(aside_event(state, "safe").text)
-    the batch of step 101 has no finite loss at weights that give others one: it is set aside, and
-    the run goes on as if it had not come; the report counts further ones
+    the loss of the batch of step 101 is not finite, at weights at which that of others is: it is
+    set aside, and the run goes on as if it had not come; the report counts further ones
     """
     if state.set_aside == state.step:
         text = (
@@ -90,8 +90,8 @@ def aside_event(state: ReplayState, policy: str) -> Event:
         )
         return Event(state.step, "lost", text)
     text = (
-        f"the batch of step {state.aside[0] + 1} has no finite loss at weights that give others "
-        "one: it is set aside, and the run goes on as if it had not come"
+        f"the loss of the batch of step {state.aside[0] + 1} is not finite, at weights at which "
+        "that of others is: it is set aside, and the run goes on as if it had not come"
     )
     if policy == "watch":
         text = text.partition(": it is")[0] + ": the guard compares runs without it"
@@ -122,7 +122,7 @@ def event_of(decision: Decision, policy: str, period: float | None) -> Event:
         )
     if period and decision.why != "return":
         text += f"; the inputs repeat about every {period:.1f} steps"
-    kind = "resonance" if policy == "watch" else "setting"
+    kind = "order" if policy == "watch" else "setting"
     return Event(decision.step, kind, text, decision.after.momentum, period)
 
 

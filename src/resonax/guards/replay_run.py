@@ -192,7 +192,7 @@ def report(run: ReplayRun, learner: ReplayLearner) -> ReplayReport:
 
 
 def announce(events: Sequence[Event], stacklevel: int = 3) -> None:
-    """Warn of a resonance that is only watched; log what was changed."""
+    """Warn of what the user should act on; log what was changed."""
     for event in events:
         if event.kind in WARNED:
             text = f"step {event.step}: {event.text}"

@@ -30,18 +30,19 @@ __all__ = [
 ]
 
 
-WARNED = ("resonance", "lost")  # kinds of events that a user should act on
+WARNED = ("order", "resonance", "lost")  # kinds of events that a user should act on
 
 
 class ResonanceWarning(UserWarning):
-    """The momentum of a training run makes it grow on this stream, or the run was lost."""
+    """The order of the batches harms a training run, its momentum makes it grow, or it is lost."""
 
 
 @dataclass(frozen=True)
 class Event:
     """Something that happened at a step.
 
-    Its kind is ``resonance``, ``momentum``, ``lost``, ``blind``, ``crowded`` or ``unseen``.
+    Its kind is ``order``, ``setting`` or ``lost`` of a guard by replay, ``resonance``, ``momentum``,
+    ``lost``, ``blind`` or ``crowded`` of one by tangent dynamics, ``unseen`` of both.
     """
 
     step: int
@@ -52,7 +53,7 @@ class Event:
 
 
 class RunReport(Protocol):
-    """What the report of a guarded run tells, whatever its instrument; `str` of it is readable.
+    """What the report of a guarded run tells, whatever its method; `str` of it is readable.
 
     That of ``tangent`` is a `GuardReport`, with growth rates; that of ``replay`` a
     `resonax.guards.replay_report.ReplayReport`, with decisions, work and memory.
