@@ -7,8 +7,10 @@ import functools
 import inspect
 import json
 import math
+import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import numpy as np
 import optax
 import pytest
 import xarray as xr
+from scipy.stats import binom
 
 from bad_sweeps import FAULTS, MAP, NETWORK, bad_sweeps, put, to_toml
 from resonax import ArgumentError
@@ -25,8 +28,12 @@ from resonax.checks import RANGES
 from resonax.cli.app import _run
 from resonax.learners import Transform
 from resonax.registry import KINDS, kinds
+from resonax.results import as_place
 from resonax.sweeps import cost
 from resonax.sweeps.build import build_training
+from resonax.sweeps.computation import Computation, Growing
+from resonax.sweeps.experiment import from_sweep
+from resonax.sweeps.run_sweep import run_sweep
 from resonax.sweeps.schema import MOST
 from resonax.sweeps.specification import parse_sweep, read_sweep
 from resonax.sweeps.sweep import (
@@ -318,7 +325,45 @@ def test_a_large_sweep_needs_a_yes(monkeypatch, capsys):
     assert _run(["sweep", "tiny.toml", "--yes"]) == (0, "")
     captured = capsys.readouterr()
     assert captured.err.startswith("tiny: 8 cells, 2 runs of 80 steps each: about")
-    assert "of 8 cells grow." in captured.out
+    words = r"\d of 8 cells grow, \d shrink, \d undecided \(95% confidence for all cells together"
+    assert re.search(words, captured.out)
+
+
+def _count(table: dict, seed: int) -> Growing:
+    with tempfile.TemporaryDirectory() as folder:
+        run_sweep(table, seed=seed, out=folder)
+        experiment = from_sweep(parse_sweep(table))
+        place = as_place(folder) / "results"
+        return Computation(experiment, place, seed, "cpu", double=False).count_growing()
+
+
+def test_a_sweep_of_plain_sgd_on_iid_inputs_has_no_cells_that_grow():
+    """Half of the estimates are above 0; of 20 sweeps hardly one may say that a cell grows."""
+    table = {
+        "id": "null",
+        "process": {"kind": "iid"},
+        "optimizer": {"kind": "sgd"},
+        "train": {"noise": 0.1},
+        "run": {"runs": 4, "steps": 400, "window": 40},
+        "axes": {"lr": {"values": [0.02, 0.04, 0.06, 0.08]}, "batch": {"values": [1, 2]}},
+    }
+    found = [_count(table, seed) for seed in range(20)]
+    assert sum(one.grow > 0 for one in found) <= binom.isf(1e-3, 20, 0.05)
+    assert all(one.cells == 8 for one in found)
+    table["run"]["runs"] = 1
+    assert _count(table, 0) == Growing(0, 0, 8)  # a single run decides nothing
+
+
+def test_a_sweep_over_a_resonance_has_cells_that_grow_and_cells_that_shrink():
+    table = {
+        **TINY,
+        "train": {"batch": 20},
+        "run": {"runs": 6, "steps": 2000, "window": 200},
+        "axes": {"momentum": {"values": [0.9, 0.99]}, "period": {"values": [22, 200]}},
+    }
+    found = _count(table, 0)
+    assert found == Growing(1, 3, 4)
+    assert str(found) == "1 of 4 cells grow, 3 shrink, 0 undecided"
 
 
 def test_more_than_the_machine_has_is_refused(monkeypatch):

@@ -110,8 +110,12 @@ def _run(
     if not outcomes:
         show_line(f"part {work.shard} is done; resonax status {out} says what is left", console)
         return
-    grow, cells = outcomes[0].computation.count_growing()
-    show_line(f"{grow / max(cells, 1):.1%} of {cells} cells grow.", console)
+    found = outcomes[0].computation.count_growing()
+    if described.run.runs > 1:
+        words = "95% confidence for all cells together; more runs decide more of them"
+    else:
+        words = "a single run has no interval: set runs to 3 or more"
+    show_line(f"{found} ({words}).", console)
     numbers = out / "results" / f"{described.id}.zarr"
     show_line(f"figure: {figure_path(out, described.id)}, numbers: {numbers}", console)
 
