@@ -41,8 +41,8 @@ class ResonanceWarning(UserWarning):
 class Event:
     """Something that happened at a step.
 
-    Its kind is ``order``, ``setting`` or ``lost`` of a guard by replay, ``resonance``, ``momentum``,
-    ``lost``, ``blind`` or ``crowded`` of one by tangent dynamics, ``unseen`` of both.
+    Its kind is ``order``, ``setting`` or ``lost`` of a guard by replay, ``resonance``,
+    ``momentum``, ``lost``, ``blind`` or ``crowded`` of one by tangent dynamics, ``unseen`` of both.
     """
 
     step: int
