@@ -40,7 +40,7 @@ def digits(steps: int, seed: int, in_order: bool) -> Rows:
 
 def switching(steps: int, seed: int, in_order: bool) -> Rows:
     """Return rows whose mean changes every six steps, or at every row."""
-    rng = np.random.default_rng(seed)
+    rng, mean = np.random.default_rng(seed), np.zeros(5)
     for step in range(steps):
         if not in_order or step % 6 == 0:
             mean = 0.5 * rng.standard_normal(5)
@@ -87,7 +87,8 @@ def train(name: str, policy: str | None, rows: list[tuple[Tensor, Tensor]]) -> t
         optimizer.zero_grad()
         loss_fn(model(x), y).backward()
         optimizer.step()
-    return time.process_time() - start, 0.0 if guard is None else guard.report().work
+    taken = time.process_time() - start
+    return taken, 0.0 if guard is None else guard.report().to_dict()["work"]
 
 
 def shown(numbers: list[float]) -> str:

@@ -177,8 +177,9 @@ class Guard:
         others = () if is_tangent else map(id, model.parameters())
         self.guarded = frozenset({*guarded, *others})  # weights that nobody else may train
         remember_guard(self)
-        self._deleted: Any = weakref.finalize(self, _let_go, self._hooks, inner)
-        self._deleted.atexit = False
+        deleted: Any = weakref.finalize(self, _let_go, self._hooks, inner)
+        deleted.atexit = False
+        self._deleted = deleted
 
     @property
     def model(self) -> torch.nn.Module:
