@@ -133,7 +133,7 @@ def test_claims_as_json(tmp_path):
     assert {claim["seed"] for claim in claims} == {3}
 
 
-def test_claims_that_were_not_judged_again_are_kept(tmp_path):
+def test_claims_that_were_not_judged_again_are_kept(tmp_path, caplog):
     first, second = (
         plain_claims(CLAIMS[:2], scale="smoke", seed=3),
         plain_claims(CLAIMS[1:3], scale="smoke", seed=4),
@@ -153,6 +153,30 @@ def test_damaged_claims_do_not_end_the_work(tmp_path, damage, caplog):
     write_claims(plain_claims(CLAIMS[:1], scale="smoke", seed=3), tmp_path)
     assert path.read_bytes() == whole
     assert "is damaged, or holds no claims" in caplog.messages[0]
+
+
+def test_a_claim_that_depends_on_the_reading_is_shown_with_both(report, tmp_path):
+    cases = (
+        Case("table", 2.0, ">=", 3.0, reading="norm 1/2"),
+        Case("text", 3.0, ">=", 3.0, reading="norm 1"),
+    )
+    claim = Claim("three-peaks", "Three.", "peaks", "why", cases, 0.0)
+    page = write_report(replace(report, claims=(claim,)), tmp_path).read_text(encoding="utf-8")
+    for words in (
+        "depends on the reading",
+        "norm 1/2: does not hold",
+        "norm 1: holds",
+        "0 of 1 claim",
+    ):
+        assert words in page
+    stream = io.StringIO()
+    show_claims([claim], Console(file=stream, width=200))
+    shown = stream.getvalue()
+    assert "0 of 1 claim holds, 1 depends on the reading." in shown
+    words = "three-peaks depends on the reading (norm 1/2: does not hold; norm 1: holds): table: 2"
+    assert words in shown
+    path = write_claims(plain_claims([claim], scale="smoke", seed=0), tmp_path)
+    assert json.loads(path.read_bytes())[0]["holds"] is None
 
 
 def test_claims_as_a_table(tmp_path):

@@ -10,13 +10,25 @@ from rich.table import Table
 from rich.text import Text
 
 from resonax.cli.show import show_line
-from resonax.sweeps.judgement import OUTCOMES, Claim, interval_text, measured_text
+from resonax.sweeps.judgement import (
+    DEPENDS,
+    OUTCOMES,
+    Claim,
+    interval_text,
+    measured_text,
+    readings_text,
+)
 
 __all__ = ["show_claims", "tally"]
 
 _NARROWEST = 18  # characters left to the words of the table, at the least
-_COLOURS = {True: "green", False: "bold red", None: "yellow"}
-_SHORT = {True: "holds", False: "does not", None: "not decided"}
+_COLOURS = {
+    OUTCOMES[True]: "green",
+    OUTCOMES[False]: "bold red",
+    OUTCOMES[None]: "yellow",
+    DEPENDS: "cyan",
+}
+_SHORT = {OUTCOMES[False]: "does not", DEPENDS: "depends"}
 
 
 def tally(claims: Sequence[Claim]) -> str:
@@ -28,13 +40,15 @@ def tally(claims: Sequence[Claim]) -> str:
     >>> tally([Claim("a", "", "", "", (Case("b", 1.0, ">", 0.0),), level=0.0)])
     '1 of 1 claim holds.'
     """
-    found = Counter(claim.holds for claim in claims)
+    found = Counter(claim.outcome for claim in claims)
     many = len(claims) != 1
-    text = f"{found[True]} of {len(claims)} claim{'s hold' if many else ' holds'}"
-    if found[False]:
-        text += f", {found[False]} {'do' if found[False] > 1 else 'does'} not"
-    if found[None]:
-        text += f", {found[None]} {'are' if found[None] > 1 else 'is'} not decided"
+    text = f"{found['holds']} of {len(claims)} claim{'s hold' if many else ' holds'}"
+    if count := found["does not hold"]:
+        text += f", {count} {'do' if count > 1 else 'does'} not"
+    if count := found["not decided"]:
+        text += f", {count} {'are' if count > 1 else 'is'} not decided"
+    if count := found[DEPENDS]:
+        text += f", {count} depend{'' if count > 1 else 's'} on the reading"
     return f"{text}."
 
 
@@ -50,7 +64,7 @@ def show_claims(claims: Sequence[Claim], console: Console) -> None:
             claim.quantity,
             measured_text(claim.worst),
             f"{claim.worst.comparison} {claim.worst.threshold:g}",
-            _SHORT[claim.holds],
+            _SHORT.get(claim.outcome, claim.outcome),
         )
         for claim in claims
     ]
@@ -63,7 +77,7 @@ def show_claims(claims: Sequence[Claim], console: Console) -> None:
         right = "right" if name == "measured" else "left"
         table.add_column(name, width=width, no_wrap=not wraps, justify=right)
     for claim, (*cells, outcome) in zip(claims, rows, strict=True):
-        table.add_row(*map(Text, cells), Text(outcome, _COLOURS[claim.holds]))
+        table.add_row(*map(Text, cells), Text(outcome, _COLOURS[claim.outcome]))
     if claims:
         console.print(table, crop=False)
     show_line(tally(claims), console)
@@ -73,7 +87,9 @@ def show_claims(claims: Sequence[Claim], console: Console) -> None:
         worst = claim.worst
         figure = measured_text(worst)
         figure += f" ({interval_text(worst)})" if worst.interval else ""
-        verb = "is" if claim.holds is None else ""
-        line = f"{claim.id} {verb} {OUTCOMES[claim.holds]}".replace("  ", " ")
+        verb = "is " if claim.outcome == OUTCOMES[None] else ""
+        line = f"{claim.id} {verb}{claim.outcome}"
+        if claim.outcome == DEPENDS:
+            line += f" ({readings_text(claim)})"
         limit = f"{worst.comparison} {worst.threshold:g}"
         show_line(f"{line}: {worst.case}: {figure}, claimed {limit}. {claim.note}".strip(), console)

@@ -20,7 +20,7 @@ from resonax.reports.claims import read_claims
 from resonax.results import open_store
 from resonax.results.layout import TASKS
 from resonax.results.metadata import open_metadata, read_layout
-from resonax.sweeps.judgement import Case
+from resonax.sweeps.judgement import Case, deciding_case
 
 __all__ = ["find_figure", "list_results", "names", "show_cell", "show_experiment"]
 
@@ -95,8 +95,7 @@ def _claims(home: Path) -> list[dict[str, Any]]:
 
 def _claim(claim: dict[str, Any]) -> dict[str, Any]:
     """Return a stored claim with the case that decides it."""
-    deciding = [case for case in claim["cases"] if case["decides"]]
-    worst = Case.from_dict(next(case for case in deciding if case["holds"] is claim["holds"]))
+    worst = deciding_case(map(Case.from_dict, claim["cases"]), claim["holds"])
     return plain_values(
         {
             "id": claim["id"],

@@ -17,6 +17,7 @@ from resonax.moments import Moments
 from resonax.paper import trajectories as by_hand
 from resonax.paper.propositions_judges import (
     GRADIENT_LEVEL,
+    judge_all_solutions,
     judge_floquet,
     judge_gradient,
     judge_order,
@@ -56,6 +57,7 @@ _PAIRS = ("SGDm and split integrator", "map and split integrator")
 _SINUSOIDS = ((22, 0.97), (22, 0.99), (20, 0.98), (45, 0.999), (22, 0.95), (30, 0.97))
 _SQUARES = ((26, 0.95), (28, 0.97), (50, 0.99), (30, 0.95), (40, 0.95))
 _TURNS = 200
+_STABLE_TURNS = 4  # later, the rounding of the start has grown along the unstable directions
 _DYNAMICS = ("flow", "map")
 
 
@@ -146,7 +148,8 @@ def _growth(seed: int) -> dict[str, np.ndarray]:
         values = {"period": pairs[square == kind, 0], "momentum": pairs[square == kind, 1]}
         for row, criterion in enumerate(_DYNAMICS):
             radius[row, square == kind] = rates(setting, values, criterion) * values["period"]
-    return {"log_size": np.array(sizes), "log_radius": radius}
+    stable = by_hand.stable_sizes(drive, starts[0], _STABLE_TURNS)
+    return {"log_size": np.array(sizes), "log_radius": radius, "stable_log_size": stable}
 
 
 def _layout() -> Layout:
@@ -154,7 +157,8 @@ def _layout() -> Layout:
 
     Proposition 1: ``gradient_mean``, its standard error and what is expected, for the ``weights``
     of each process. Proposition 2: errors over the step size, and rounding. Theorem 1: the
-    logarithm of the size of the state after each period, and that of the radius.
+    logarithm of the size of the state after each period, and that of the radius; the same size for
+    starts in the stable directions of the flow.
     """
     families = {"sinusoid": _SINUSOIDS, "square": _SQUARES}
     names = [f"{name} T={at[0]} μ={at[1]:g}" for name, of in families.items() for at in of]
@@ -173,6 +177,7 @@ def _layout() -> Layout:
             "setting": np.array(names),
             "start": np.arange(2),
             "turn": np.arange(_TURNS + 1),
+            "stable_turn": np.arange(_STABLE_TURNS + 1),
         },
         chunks={},
         variables={
@@ -186,6 +191,7 @@ def _layout() -> Layout:
             "rounding": Variable(("problem", "pair"), "float64"),
             "log_size": Variable(("dynamics", "setting", "start", "turn"), "float64"),
             "log_radius": Variable(("dynamics", "setting"), "float64"),
+            "stable_log_size": Variable(("setting", "stable_turn"), "float64"),
         },
         labels={
             "weights": ("process", np.array(_SIZES)),
@@ -222,7 +228,12 @@ def propositions(scale: str) -> Experiment:
         compute=compute_at_once(partial(compute_propositions, samples=samples)),
         on_device=False,
         draw=drawn_by("resonax.figures.propositions:plot_propositions"),
-        judges=(Judge(judge_gradient), Judge(judge_order), Judge(judge_floquet)),
+        judges=(
+            Judge(judge_gradient),
+            Judge(judge_order),
+            Judge(judge_floquet),
+            Judge(judge_all_solutions),
+        ),
         attributes={"samples": samples, "level": GRADIENT_LEVEL},
         paper="Prop. 1, Prop. 2, Thm. 1",
         seconds=(10.0,),

@@ -10,7 +10,14 @@ from resonax.paper.trajectories import growth_per_turn
 from resonax.sweeps.experiment import Datasets
 from resonax.sweeps.judgement import Case, Claim
 
-__all__ = ["GRADIENT_LEVEL", "judge_floquet", "judge_gradient", "judge_order", "score_limit"]
+__all__ = [
+    "GRADIENT_LEVEL",
+    "judge_all_solutions",
+    "judge_floquet",
+    "judge_gradient",
+    "judge_order",
+    "score_limit",
+]
 
 GRADIENT_LEVEL = 1e-3  # chance that a true Proposition 1 is judged false
 
@@ -112,6 +119,34 @@ def judge_floquet(data: Datasets) -> Claim:
             Case("SGDm over ρ of the flow", float(between.max()), "<", 1.0, False),
         ),
         level=0.0,
-        note="By the theorem all other solutions diverge where ρ > 1. Those that start in the span "
-        "of the multipliers below 1 do not, if there are any; a random start is never there.",
+        note="Starts are random. That all other solutions diverge where ρ > 1 is judged by "
+        "all-other-solutions.",
+    )
+
+
+def judge_all_solutions(data: Datasets) -> Claim:
+    """Judge the other half of Theorem 1: where the radius is above 1, all solutions diverge."""
+    dataset = data["propositions"].sel(dynamics="flow")
+    unstable = dataset.isel(setting=np.flatnonzero(dataset.log_radius.values > 0))
+    path = unstable.stable_log_size.transpose("setting", "stable_turn").values
+    growth = (path[:, -1] - path[:, 0]) / (path.shape[1] - 1)
+    random = growth_per_turn(unstable.log_size.transpose("setting", "start", "turn").values)
+    pairs = zip(unstable.setting.values, growth, strict=True)
+    return Claim(
+        id="all-other-solutions",
+        claim="Where ρ > 1 all solutions other than the solution at rest diverge (Thm. 1).",
+        quantity="growth per period of solutions of the flow that start in stable directions",
+        reason="A solution diverges if its size grows. Solutions that start in the span of the "
+        "multipliers below 1 are followed for a few periods, as long as rounding does not matter; "
+        "there is no chance in the figures.",
+        cases=(
+            *(Case(f"{label}, stable directions", float(each), ">", 0.0) for label, each in pairs),
+            Case("the same from random starts, least", float(random.min()), ">", 0.0, False),
+        ),
+        level=0.0,
+        note="Friction makes the product of all multipliers less than 1, so that some are below 1 "
+        "wherever ρ > 1, and the solutions along them converge. They are a null set: almost every "
+        "solution diverges."
+        if (growth < 0).any()
+        else "",
     )

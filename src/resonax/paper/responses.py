@@ -5,11 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy  # its parts are loaded where they are used
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["DIVERGES", "ORDERED", "peaks", "period_rates", "run_areas", "split_curve"]
+__all__ = [
+    "DIVERGES",
+    "ORDERED",
+    "peaks",
+    "period_rates",
+    "plotted",
+    "run_areas",
+    "run_maps",
+    "split_curve",
+]
 
 # Growth per step that counts as divergence: a tenth of what the paper calls so, distances "on the
 # order of 10^19" after 10^4 steps, log(10^19) / 10^4 / 10. Where nothing diverges, the growth
@@ -39,3 +49,13 @@ def run_areas(panel: xr.Dataset) -> np.ndarray:
     """Return for each run the share of the cells of a map at which it grew."""
     grew = panel.run_rate.transpose("run", ...).values > 0
     return grew.reshape(len(grew), -1).mean(axis=1)
+
+
+def run_maps(panel: xr.Dataset) -> np.ndarray:
+    """Return the logarithm of each run's mean distance, (momentum, period, runs)."""
+    return panel.run_log_response.transpose("momentum", "period", "run").values
+
+
+def plotted(runs: np.ndarray) -> np.ndarray:
+    """Return what the paper's maps show, the mean distance over the runs; its logarithm."""
+    return scipy.special.logsumexp(runs, axis=-1) - np.log(runs.shape[-1])

@@ -7,23 +7,24 @@ of samples in a step.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from resonax.algebra import on_the_cpu
+from resonax.algebra import double_precision, on_the_cpu
 from resonax.dynamics import Setting
 from resonax.labels import LABELS
 from resonax.learners import heavy_ball
-from resonax.processes import Sinusoid
+from resonax.processes import Sinusoid, shuffled
 from resonax.results import Layout, Variable
 from resonax.stability import stability_map
 from resonax.stability.paths import lyapunov_rates
 from resonax.sweeps.experiment import Arrays, Datasets, Experiment, Judge, Part, drawn_by
 from resonax.sweeps.judgement import Case, Claim
 
-__all__ = ["BEST_STEP", "LR", "theory_layout", "theory_maps"]
+__all__ = ["BEST_STEP", "LR", "RESONANT", "theory_layout", "theory_maps"]
 
 LR = (0.01, 0.005, 0.001)
 # The zoomed column is what the paper sweeps; the wide one has all momenta. The text gives no
@@ -31,11 +32,21 @@ LR = (0.01, 0.005, 0.001)
 _ZOOM = {"momentum": (0.95, 0.999), "period": (15.0, 160.0)}
 _WIDE = {"momentum": (0.0, 0.999), "period": (2.0, 500.0)}
 BEST_STEP = 0.001  # of the search for the momentum that converges fastest
-# Almost-sure growth by batch: in the tongue, beside it, and at a long period. Periods are those at
-# lr 0.01; at another lr they are as long in terms of the weights' swing, 2 pi / sqrt(2 lr) steps.
+# Almost-sure growth by batch: in the principal tongue, beside it, and at a long period. Periods are
+# those at lr 0.01; at another lr they are as long in terms of the weights' swing, 2 pi / sqrt(2 lr)
+# steps. Each stands beside that of the same inputs shuffled.
 _BATCHES = (1, 4, 20)
-_PLACES = ((0.96, 22.0), (0.98, 30.0), (0.99, 30.0), (0.99, 100.0))
-_EXPONENT_SECONDS = 1.5  # for a step size
+_RESONANT = ((0.97, 22.0), (0.99, 22.0))
+_PLACES = (*_RESONANT, (0.98, 30.0), (0.99, 30.0), (0.99, 100.0))
+_CONFIDENCE = 0.9995  # of their intervals, several of which decide one claim
+_EXPONENT_SECONDS = 3.5  # for a step size
+
+
+def _place(momentum: float, period: float) -> str:
+    return f"momentum {momentum:g}, T {period:g}"
+
+
+RESONANT = tuple(_place(*place) for place in _RESONANT)
 _FINER = 4  # points of the zoomed period for each point of the momentum: the tongues are narrow
 
 
@@ -60,6 +71,7 @@ def _specification(points: int) -> dict[str, Any]:
         "best_step": BEST_STEP,
         "batch": list(_BATCHES),
         "places": _PLACES,
+        "confidence": _CONFIDENCE,
     }
 
 
@@ -67,11 +79,15 @@ def theory_layout(points: int) -> Layout:
     """Return how the maps are stored: a task is one step size."""
     words = "rate per step of the flow"
     growth = {
-        "exponent": "almost-sure rate per step of the sinusoid",
-        "exponent_low": "lower end of its 95% interval",
-        "exponent_high": "upper end of its 95% interval",
+        f"{order}exponent{end}": f"{text}almost-sure rate per step of the sinusoid{shuffled}"
+        for order, shuffled in (("", ""), ("shuffled_", ", its inputs shuffled"))
+        for end, text in (
+            ("", ""),
+            ("_low", f"lower end of the {_CONFIDENCE:.2%} interval of the "),
+            ("_high", f"upper end of the {_CONFIDENCE:.2%} interval of the "),
+        )
     }
-    places = np.array([f"momentum {momentum:g}, T {period:g}" for momentum, period in _PLACES])
+    places = np.array([_place(*place) for place in _PLACES])
     return Layout(
         coords={
             "lr": np.array(LR),
@@ -111,26 +127,25 @@ def _best_momentum(
 
 
 def _exponents(setting: Setting) -> dict[str, np.ndarray]:
-    """Return the almost-sure rate and its interval, (batch, place)."""
+    """Return the almost-sure rate and its interval, (batch, place), in order and shuffled."""
     momentum, period = np.array(_PLACES).T
-    period = period * np.sqrt(LR[0] / float(setting.optimizer.lr))
-    rows = [
-        lyapunov_rates(
-            setting,
-            {
-                "momentum": momentum,
-                "period": period,
-                "batch": np.full(len(period), batch),
-            },
-            paths=64,
-            steps=4096,
-        )
-        for batch in _BATCHES
-    ]
-    found = np.array(rows)
-    return dict(
-        zip(("exponent", "exponent_low", "exponent_high"), np.moveaxis(found, 2, 0), strict=True)
-    )
+    values = {"momentum": momentum, "period": period * np.sqrt(LR[0] / float(setting.optimizer.lr))}
+    iid = replace(setting, process=double_precision(shuffled)(setting.process))
+    found = {}
+    for order, one, axes in (("", setting, tuple(values)), ("shuffled_", iid, ("momentum",))):
+        rows = [
+            lyapunov_rates(
+                one,
+                {name: values[name] for name in axes} | {"batch": np.full(len(period), batch)},
+                paths=64,
+                steps=4096,
+                level=_CONFIDENCE,
+            )
+            for batch in _BATCHES
+        ]
+        names = (f"{order}exponent{end}" for end in ("", "_low", "_high"))
+        found |= dict(zip(names, np.moveaxis(np.array(rows), 2, 0), strict=True))
+    return found
 
 
 def _setting(region: Mapping[str, slice]) -> Setting:

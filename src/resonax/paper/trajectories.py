@@ -22,6 +22,7 @@ __all__ = [
     "sgdm_path",
     "sgdm_sizes",
     "split_path",
+    "stable_sizes",
 ]
 
 _AMPLITUDE = 0.5
@@ -133,32 +134,58 @@ def flow_sizes(drive: Drive, starts: np.ndarray, turns: int) -> np.ndarray:
     The equation is linear: after each half period, where the square waves jump, the states are
     scaled back to size 1 and the logarithm of the factor is kept.
     """
-    root = np.sqrt(drive.lr)
-    time = (root * drive.period)[:, None, None]  # one period in the units of time
-    friction = ((1 - drive.momentum) / root)[:, None, None]
-    shape = (len(drive.period), len(starts), 2, 2)
-    state = np.broadcast_to(starts, shape)
-    log = np.zeros((*shape[:2], turns + 1))
+    state = np.broadcast_to(starts, (len(drive.period), *starts.shape))
+    log = np.zeros((*state.shape[:2], turns + 1))
     log[..., 0] = np.log(np.linalg.norm(state, axis=(2, 3)))
-    tight: Any = {"method": "DOP853", "rtol": 1e-8, "atol": 1e-8}
     for turn in range(turns):
         log[..., turn + 1] = log[..., turn]
         for half in (0.0, 0.5):
-
-            def slope(phase: float, flat: np.ndarray, half: float = half) -> np.ndarray:
-                now = flat.reshape(shape)
-                inner = min(max(phase, half), half + 0.5 - 1e-12)  # this side of the jump
-                force = now[:, :, 0] @ drive.force(inner)  # B is symmetric
-                moves = np.empty(shape)
-                moves[:, :, 0] = time * now[:, :, 1]
-                moves[:, :, 1] = time * (-force - friction * now[:, :, 1])
-                return moves.ravel()
-
             unit = state / np.linalg.norm(state, axis=(2, 3), keepdims=True)
-            found = scipy.integrate.solve_ivp(slope, (half, half + 0.5), unit.ravel(), **tight)
-            state = found.y[:, -1].reshape(shape)
+            state = _follow_half(drive, unit, half, 1e-8)
             log[..., turn + 1] += np.log(np.linalg.norm(state, axis=(2, 3)))
     return log
+
+
+def _follow_half(drive: Drive, state: np.ndarray, half: float, tolerance: float) -> np.ndarray:
+    """Return where the flow takes states, (settings, starts, 2, 2), in half a period."""
+    root, shape = np.sqrt(drive.lr), state.shape
+    time = (root * drive.period)[:, None, None]  # one period in the units of time
+    friction = ((1 - drive.momentum) / root)[:, None, None]
+
+    def slope(phase: float, flat: np.ndarray) -> np.ndarray:
+        now = flat.reshape(shape)
+        inner = min(max(phase, half), half + 0.5 - 1e-12)  # this side of the jump
+        force = now[:, :, 0] @ drive.force(inner)  # B is symmetric
+        moves = np.empty(shape)
+        moves[:, :, 0] = time * now[:, :, 1]
+        moves[:, :, 1] = time * (-force - friction * now[:, :, 1])
+        return moves.ravel()
+
+    tight: Any = {"method": "DOP853", "rtol": tolerance, "atol": tolerance}
+    found = scipy.integrate.solve_ivp(slope, (half, half + 0.5), state.ravel(), **tight)
+    return found.y[:, -1].reshape(shape)
+
+
+def stable_sizes(drive: Drive, start: np.ndarray, turns: int) -> np.ndarray:
+    r"""Return the logarithm of the size of solutions in stable directions, (settings, turns + 1).
+
+    Four independent solutions over one period are the monodromy matrix. A start, (2, 2), is
+    projected onto the span of its eigenvectors with multipliers below 1, and followed by the flow.
+    There always are some: the product of all multipliers is :math:`e^{-2\gamma T} < 1` (Liouville).
+    """
+    tolerance = 1e-12
+    eye = np.broadcast_to(np.eye(4).reshape(4, 2, 2), (len(drive.period), 4, 2, 2))
+    ends = _follow_half(drive, _follow_half(drive, eye, 0.0, tolerance), 0.5, tolerance)
+    multipliers, vectors = np.linalg.eig(ends.reshape(-1, 4, 4).swapaxes(1, 2))
+    parts = np.linalg.solve(vectors, np.tile(start.reshape(1, 4, 1) + 0j, (len(ends), 1, 1)))
+    parts[np.abs(multipliers) >= 1] = 0
+    state = (vectors @ parts).real.reshape(-1, 1, 2, 2)
+    sizes = [np.linalg.norm(state, axis=(2, 3))]
+    for _ in range(turns):
+        for half in (0.0, 0.5):
+            state = _follow_half(drive, state, half, tolerance)
+        sizes.append(np.linalg.norm(state, axis=(2, 3)))
+    return np.log(np.array(sizes)[..., 0].T)
 
 
 def sgdm_sizes(drive: Drive, starts: np.ndarray, turns: int) -> np.ndarray:

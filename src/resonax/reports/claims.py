@@ -11,7 +11,15 @@ from resonax.checks import StoreError
 from resonax.objects import plain_values
 from resonax.reports.page import write_page
 from resonax.results import Place, make_folder
-from resonax.sweeps.judgement import Case, Claim, interval_text, measured_text
+from resonax.sweeps.judgement import (
+    Case,
+    Claim,
+    deciding_case,
+    interval_text,
+    measured_text,
+)
+
+_LOG = logging.getLogger("resonax")
 
 __all__ = ["claims_table", "plain_claims", "read_claims", "write_claims"]
 
@@ -57,7 +65,7 @@ def read_claims(path: Place) -> list[dict[str, Any]]:
         claims_table(stored)  # what has no row there is no claim
         if isinstance(stored, list):
             return stored
-    except (AttributeError, KeyError, RecursionError, StopIteration, TypeError, ValueError):
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
         pass
     raise StoreError(f"{path} is damaged, or holds no claims: run `resonax reproduce` again")
 
@@ -65,7 +73,7 @@ def read_claims(path: Place) -> list[dict[str, Any]]:
 def claims_table(claims: Iterable[Mapping[str, Any]]) -> str:
     """Return plain claims as a table in Markdown, with the command that made them.
 
-    Each row has the first case with the outcome of its claim.
+    Each row has the first case with the outcome of its claim, and the outcome under each reading.
     """
     claims = list(claims)
     made = {f"--scale {claim['scale']} --seed {claim['seed']}": 0 for claim in claims}
@@ -76,16 +84,17 @@ def claims_table(claims: Iterable[Mapping[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for claim in claims:
-        deciding = [case for case in claim["cases"] if case["decides"]]
-        same = next(case for case in deciding if case["holds"] is claim["holds"])
-        worst = Case.from_dict(same)
+        worst = deciding_case(map(Case.from_dict, claim["cases"]), claim["holds"])
+        outcome = claim["outcome"] if claim["holds"] else f"**{claim['outcome']}**"
+        for reading, one in claim.get("readings", {}).items():
+            outcome += f"; {reading}: {one}"
         cells = (
             f"`{claim['id']}`",
             worst.case,
             measured_text(worst),
             interval_text(worst),
             f"{worst.comparison} {worst.threshold:g}",
-            claim["outcome"] if claim["holds"] else f"**{claim['outcome']}**",
+            outcome,
             f"{claim['level']:g}" if claim["level"] else "exact",
         )
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")

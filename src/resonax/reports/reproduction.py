@@ -9,7 +9,7 @@ from resonax.checks import StoreError
 from resonax.reports.page import Part, Picture, frame, render_page, write_page
 from resonax.results import Place, make_folder
 from resonax.sweeps.experiment import Experiment
-from resonax.sweeps.judgement import OUTCOMES, Claim, interval_text, measured_text
+from resonax.sweeps.judgement import DEPENDS, OUTCOMES, Claim, interval_text, measured_text
 
 __all__ = ["Report", "Section", "render", "write_report"]
 
@@ -92,9 +92,9 @@ def render(report: Report) -> str:
         report=report,
         scale_words=scale_words,
         tally={
-            holds: [claim for claim in report.claims if claim.holds is holds] for holds in OUTCOMES
+            outcome: [claim for claim in report.claims if claim.outcome == outcome]
+            for outcome in (*OUTCOMES.values(), DEPENDS)
         },
-        outcomes=OUTCOMES,
         measured_text=measured_text,
         interval_text=interval_text,
         count=_count,

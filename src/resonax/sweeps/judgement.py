@@ -1,14 +1,23 @@
-"""What judging a claim gives: measured figures with intervals, and one of three outcomes."""
+"""What judging a claim gives: measured figures with intervals, and one of four outcomes."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["OUTCOMES", "Case", "Claim", "interval_text", "measured_text"]
+__all__ = [
+    "DEPENDS",
+    "OUTCOMES",
+    "Case",
+    "Claim",
+    "deciding_case",
+    "interval_text",
+    "measured_text",
+    "readings_text",
+]
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -22,6 +31,9 @@ OUTCOMES: dict[bool | None, str] = {
     False: "does not hold",
     None: "not decided",
 }
+DEPENDS = (
+    "depends on the reading"  # of a claim alone: it holds under one reading, not under another
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +50,9 @@ class Case:
         Confidence interval of the true value, an infinite end where the data do not bound it.
         None where there is no chance in the figure.
     decides
-        Whether it counts for the claim; else it is shown for comparison (another reading, say).
+        Whether it counts for the claim; else it is shown for comparison.
+    reading
+        Which of the readings that the paper allows it belongs to, where a claim has several.
 
     Examples
     --------
@@ -52,6 +66,7 @@ class Case:
     threshold: float
     decides: bool = True
     interval: tuple[float, float] | None = None
+    reading: str = ""
 
     @property
     def holds(self) -> bool | None:
@@ -80,6 +95,7 @@ class Case:
             "holds": self.holds,
             "outcome": self.outcome,
             "decides": self.decides,
+            "reading": self.reading,
         }
 
     @classmethod
@@ -97,12 +113,32 @@ class Case:
             float(threshold),
             table["decides"],
             interval,
+            table.get("reading", ""),
         )
+
+
+def _join(cases: Iterable[Case]) -> bool | None:
+    """Return whether all cases hold: False if one fails, else None if one is not decided."""
+    found = {case.holds for case in cases}
+    return False if False in found else None if None in found else True
+
+
+def deciding_case(cases: Iterable[Case], holds: bool | None) -> Case:
+    """Return the case that stands for a claim: the first deciding one with its outcome.
+
+    Where the outcome depends on the reading, this is the first that fails.
+    """
+    deciding = [case for case in cases if case.decides]
+    same = [case for case in deciding if case.holds is holds]
+    return (same or [case for case in deciding if case.holds is False] or deciding)[0]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, judged: it holds when every case that decides does, and not when one does not.
+    """A claim, judged: it holds if all deciding cases pass, and fails if one fails.
+
+    Where the paper allows several readings, each has its own cases and its own outcome. A claim
+    that holds under one and fails under another depends on the reading.
 
     Attributes
     ----------
@@ -120,20 +156,27 @@ class Claim:
     note: str = ""  # what to know of the outcome, above all where it does not hold
 
     @property
+    def readings(self) -> dict[str, bool | None]:
+        """Whether it holds under each reading; one without a name where there are no readings."""
+        deciding = [case for case in self.cases if case.decides]
+        names = dict.fromkeys(case.reading for case in deciding)
+        return {name: _join(case for case in deciding if case.reading == name) for name in names}
+
+    @property
     def holds(self) -> bool | None:
-        """Whether all cases that decide hold; None where the data of this scale cannot tell."""
-        found = {case.holds for case in self.cases if case.decides}
-        return False if False in found else None if None in found else True
+        """Whether it holds under every reading; None if not decided or if readings differ."""
+        found = set(self.readings.values())
+        return found.pop() if len(found) == 1 else None
 
     @property
     def outcome(self) -> str:
         """The same in words."""
-        return OUTCOMES[self.holds]
+        return DEPENDS if {True, False} <= set(self.readings.values()) else OUTCOMES[self.holds]
 
     @property
     def worst(self) -> Case:
-        """The case that says most: the first with the outcome of the claim."""
-        return next(case for case in self.cases if case.decides and case.holds is self.holds)
+        """The case that stands for the claim."""
+        return deciding_case(self.cases, self.holds)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -144,12 +187,25 @@ class Claim:
             **{name: worst[name] for name in ("measured", "interval", "threshold")},
             "holds": self.holds,
             "outcome": self.outcome,
+            "readings": {name: OUTCOMES[one] for name, one in self.readings.items() if name},
             "level": self.level,
             "quantity": self.quantity,
             "reason": self.reason,
             "note": self.note,
             "cases": [case.to_dict() for case in self.cases],
         }
+
+
+def readings_text(claim: Claim) -> str:
+    """Return the outcome under each reading in words, or nothing where there are no readings.
+
+    Examples
+    --------
+    >>> cases = Case("a", 1.0, ">", 0.0, reading="A"), Case("b", -1.0, ">", 0.0, reading="B")
+    >>> readings_text(Claim("id", "", "", "", cases, level=0.0))
+    'A: holds; B: does not hold'
+    """
+    return "; ".join(f"{name}: {OUTCOMES[one]}" for name, one in claim.readings.items() if name)
 
 
 def measured_text(case: Case) -> str:

@@ -9,7 +9,8 @@ import { sentence, short } from "./words.js";
 
 const NONE = "There is no folder of results: start the page with one, as in resonax explore out, where "
   + "out was made by resonax reproduce or resonax sweep.";
-const OUTCOMES = { holds: "▼ holds", "does not hold": "▲ does not hold", "not decided": "◆ not decided" };
+const OUTCOMES = { holds: "▼ holds", "does not hold": "▲ does not hold", "not decided": "◆ not decided",
+  "depends on the reading": "◐ depends on the reading" };
 
 /** Make the view. */
 export function resultsView(schema) {
