@@ -79,6 +79,7 @@ docs-pictures: .venv/.test
 	$(BIN)/python docs/pictures/check.py
 	$(BIN)/python docs/pictures/response.py
 	$(BIN)/python docs/pictures/every_order.py
+	$(BIN)/python docs/pictures/adam_divergence.py
 	$(BIN)/python docs/pictures/explore.py
 
 # uv installs several times as fast as pip, which takes over where uv cannot reach the packages.

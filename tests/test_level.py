@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import jax
@@ -28,7 +29,8 @@ from resonax.learners.adaptive import adaptive_form
 from resonax.stability.closure import solve
 from resonax.stability.coordinates import Coordinates, Layout
 from resonax.stability.cycle import at_rest, distances
-from resonax.stability.level import _band, _notes, level, levels
+from resonax.stability.far_field import drift, find_escape
+from resonax.stability.level import Branch, Level, _band, _notes, level, levels
 from resonax.stability.mean_square import noise_floor
 from resonax.stability.plan import plan
 
@@ -186,16 +188,145 @@ def test_torch_adam_settles_at_the_level():
     assert found.distance.max() > 1.2 * found.distance.min()
 
 
-def test_a_short_memory_is_said_and_a_long_one_is_not():
-    for beta2, says in ((0.8, True), (0.84, False)):  # 5 and 6.25 steps, for a cycle of 2
-        notes = level(constant(adam(LR, 0.0, beta2))).notes
-        assert bool(notes) == says
-        assert not says or "fewer than 3 periods" in notes[0]
+EXAMPLE = np.array([[3.0, -1, -1], [-1, 3, -1], [-1, -1, 3]])
+
+
+def hold(rows: np.ndarray, steps: int, optimizer: Transform, noise: float = 0.0) -> Problem:
+    """Rows that repeat, each held for some steps."""
+    law = Recorded.of(np.repeat(rows, steps, axis=0), repeat=True)
+    return Problem(law, optimizer, Linear(bias=False), noise=noise)
+
+
+def adam_errors(rows: np.ndarray, steps: int, lr: float, beta2: float, start: np.ndarray):
+    """Train by Adam in NumPy without noise for 40 periods; return the error after each."""
+    error, mean, square, found = start.astype(float), np.zeros(3), np.zeros(3), []
+    for step in range(40 * steps * len(rows)):
+        row = rows[step // steps % len(rows)]
+        gradient = 2 * (row @ error) * row
+        mean = 0.9 * mean + 0.1 * gradient
+        square = beta2 * square + (1 - beta2) * gradient**2
+        corrected = mean / (1 - 0.9 ** (step + 1))
+        error = error - lr * corrected / (np.sqrt(square / (1 - beta2 ** (step + 1))) + 1e-8)
+        if (step + 1) % (steps * len(rows)) == 0:
+            found.append(np.linalg.norm(error))
+    return np.array(found)
+
+
+def test_held_rows_drive_adam_away_as_fast_as_predicted():
+    found = level(hold(EXAMPLE, 30, adam(1e-3, beta2=0.9)))
+    assert found.verdict == "diverges"
+    assert found.distance is None
+    lengths = adam_errors(EXAMPLE, 30, 1e-3, 0.9, np.array([3.0, 3.1, 2.9]))
+    assert lengths[-1] > lengths[0] + 0.5
+    assert found.growth == pytest.approx((lengths[-1] - lengths[19]) / (20 * 90), rel=0.02)
+    assert "at least 0.9963" in found.notes[0]
+    assert "without bound" in str(found)
+    with pytest.raises(ArgumentError, match="no level to draw"):
+        found.plot()
+
+
+def test_a_memory_of_three_periods_does_not_save_all_rows():
+    gap = 0.01  # rows that hardly see the direction (1, 1, 1)
+    rows, beta2 = (3 + gap) * np.eye(3) - 1, 1 - 1 / (3.3 * 30)
+    found = level(hold(rows, 10, adam(1e-3, beta2=beta2)))
+    lengths = adam_errors(rows, 10, 1e-3, beta2, np.full(3, 1e4))
+    assert found.verdict == "diverges"
+    growth = (lengths[-1] - lengths[19]) / (20 * 30)
+    assert growth > 0
+    assert found.growth == pytest.approx(growth, rel=0.05)
+    assert "beta2 would have to be larger" in found.notes[0]
+
+
+def test_a_long_memory_brings_the_same_rows_back_and_a_larger_mean_square_too():
+    lengths = adam_errors(EXAMPLE, 30, 1e-3, 0.999, np.array([1.0, 1.1, 0.9]))
+    assert lengths[-1] < 0.5 * lengths[0]
+    assert find_escape(hold(EXAMPLE, 30, adam(1e-3, beta2=0.999))) is None
+    amsgrad = Transform.of(optax.amsgrad, {"lr": 1e-3, "beta2": 0.9})
+    assert find_escape(hold(EXAMPLE, 30, amsgrad)) is None
+    assert level(hold(EXAMPLE, 30, adam(1e-3, beta2=0.999), 0.01)).verdict == "settles"
+
+
+@pytest.mark.parametrize("make", [optax.rmsprop, optax.nadam, optax.adamw])
+def test_other_adaptive_optimizers_drift_as_optax_moves_them(make):
+    numbers = {"lr": 1e-3, "decay": 0.9, "momentum": 0.5} if make is optax.rmsprop else {}
+    numbers = numbers or {"lr": 1e-3, "beta1": 0.8, "beta2": 0.9}
+    if make is optax.adamw:
+        numbers |= {"weight_decay": 0.0}
+    optimizer = Transform.of(make, numbers)
+    problem = hold(EXAMPLE, 30, optimizer)
+    own = {"b1": 0.8, "b2": 0.9} if "beta1" in numbers else {"decay": 0.9, "momentum": 0.5}
+    transform = make(1e-3, **own, **({"weight_decay": 0.0} if make is optax.adamw else {}))
+    rows, start = np.repeat(EXAMPLE, 30, axis=0), np.array([4e4, 5e4, 3e4])
+
+    @jax.jit
+    def mean_step(start, rows):
+        def step(carry, row):
+            error, state = carry
+            move, state = transform.update(2 * (row @ error) * row, state, error)
+            return (error + move, state), None
+
+        first = jax.lax.scan(step, (start, transform.init(start)), jnp.tile(rows, (4, 1)))[0]
+        return (jax.lax.scan(step, first, rows)[0][0] - first[0]) / len(rows)
+
+    with jax.enable_x64(True):
+        moved = np.asarray(mean_step(jnp.asarray(start), jnp.asarray(rows)))
+    assert -1e-3 * drift(problem, [start])[0] == pytest.approx(moved, rel=1e-3)
+
+
+def test_weight_decay_stops_the_error_where_it_grows_as_fast_as_it_falls():
+    adamw = Transform.of(optax.adamw, {"lr": 1e-3, "beta2": 0.9, "weight_decay": 0.01})
+    found = level(hold(EXAMPLE, 30, adamw))
+    assert found.verdict == "undecided"
+    assert "near a distance of 18.8;" in found.notes[0]  # 0.1877 / 0.01
+
+
+def test_a_memory_below_three_periods_is_undecided_and_a_longer_one_is_not():
+    for beta2, word in ((0.8, "undecided"), (0.84, "settles")):  # 5 and 6.25 steps, a cycle of 2
+        found = level(constant(adam(LR, 0.0, beta2)))
+        assert found.verdict == word
+        assert (found.distance is None) == (word == "undecided")
+    stream = Switching(period=8, amplitude=1.0, variance=0.2, dim=2)
+    problem = Problem(stream, adam(0.02, beta2=0.9), noise=0.1)
+    assert "beta2 would have to be at least 0.9583" in level(problem).notes[0]  # 1 - 1/24
+    cells = {"beta1": np.full(2, 0.9), "period": np.array([1.0, 8.0])}
+    assert np.isnan(levels(problem, cells)).tolist() == [False, True]
+    held = levels(hold(EXAMPLE, 2, adam(1e-3, beta2=0.9)), {"beta1": np.array([0.0, 0.9])})
+    assert np.isnan(held).all()
+
+
+def test_a_recording_is_taken_a_batch_at_a_time():
+    rows = np.array([[1.0, 0.3], [-0.5, 1.0], [0.2, -1.0], [1.5, 0.1]])
+    both = Problem(Recorded.of(rows, repeat=True), adam(LR), Linear(bias=False), 2, noise=NOISE)
+    batches = Recorded.of(rows, repeat=True).grouped(2)
+    alone = Problem(batches, adam(LR), Linear(bias=False), 2, noise=NOISE)
+    assert level(both).rms == pytest.approx(level(alone).rms)
+    assert drift(alone, [[1.0, 2.0]]).shape == (1, 2)
+
+
+def test_several_levels_are_given_as_a_range():
+    branches = tuple(Branch(rms, rms, (1.0,), is_stable=i != 1) for i, rms in enumerate((3, 2, 1)))
+    found = Level(3.0, 3.0, 2.0, None, None, (), (), branches)
+    assert str(found).startswith("settles between 1 and 3 from the best weights, up to 2.00 times")
+    assert "does not say which" in _notes(adaptive_form(adam(LR)), branches)[0]
+
+
+def test_what_has_no_level_is_refused_before_anything_is_computed(monkeypatch):
+    monkeypatch.setattr(sys.modules[Level.__module__], "solve", None)
+    rows = Recorded.of(np.random.default_rng(0).normal(size=(20, 12)), repeat=True)
+    with pytest.raises(ArgumentError, match="at most 8 weights"):
+        level(Problem(rows, adam(LR)))
+
+
+def test_random_order_has_the_symmetry_of_the_stream():
+    stream = Sinusoid(period=4, amplitude=0.8, variance=0.3, dim=12)
+    assert level(Problem(stream, adam(LR, beta2=0.95), noise=NOISE)).over_iid == pytest.approx(
+        1, abs=0.5
+    )
 
 
 def test_amsgrad_is_bounded_and_others_are_refused():
     amsgrad = Transform.of(optax.amsgrad, {"lr": LR, "beta1": 0.5, "beta2": 0.999})
-    assert "upper bound" in _notes(adaptive_form(amsgrad), 2.0, ())[0]
+    assert "upper bound" in _notes(adaptive_form(amsgrad), ())[0]
     with pytest.raises(ArgumentError, match="a level is predicted for adam"):
         level(constant(heavy_ball(LR, 0.5)))
     with pytest.raises(ArgumentError, match="repeats or switches"):

@@ -148,6 +148,26 @@ def test_critical_lr_of_a_constant_law_is_known():
     assert rx.critical_lr(setting) == pytest.approx(2 * 1.8 / 3.0, rel=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("period", "amplitude", "lr", "criterion"),
+    [
+        (100, 0.5, 0.01, "flow"),
+        (60, 0.5, 0.01, "flow"),
+        (100, 0.5, 0.01, "map"),
+        (60, 0.5, 0.1, "map"),
+        (100, 1.0, 0.1, "map"),
+    ],
+)
+def test_the_best_momentum_is_the_best_of_all(period, amplitude, lr, criterion):
+    stream = rx.Sinusoid(period=period, amplitude=amplitude)
+    setting = rx.Setting(stream, rx.heavy_ball(lr=lr, momentum=0.9))
+    best = rx.best_momentum(setting, criterion)
+    dense = rx.rates(setting, {"momentum": np.linspace(0, 0.999, 3001)}, criterion)
+    assert best.rate <= dense.min() + 1e-9
+    own = rx.rates(setting, {"momentum": np.array([best.momentum])}, criterion)
+    assert own[0] == pytest.approx(best.rate, abs=1e-4)
+
+
 def test_best_momentum_of_a_constant_law_is_polyaks():
     """One curvature b: the double root at mu = (1 - sqrt(eta b))^2, with rate log sqrt(mu)."""
     setting = rx.Setting(

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from resonax.checks import ArgumentError
 from resonax.figures.style import BLUE, GREY, INK, RED, STYLE, new_figure
 
 __all__ = ["plot_level"]
@@ -18,9 +19,9 @@ class Settled(Protocol):
     """What the picture needs to know of a level."""
 
     @property
-    def distance(self) -> float: ...
+    def distance(self) -> float | None: ...
     @property
-    def over_iid(self) -> float: ...
+    def over_iid(self) -> float | None: ...
     @property
     def period_low(self) -> float | None: ...
     @property
@@ -33,6 +34,8 @@ class Settled(Protocol):
 
 def plot_level(level: Settled) -> Figure:
     """Return the distance over the period, with the level in random order and the raised band."""
+    if level.distance is None or level.over_iid is None:
+        raise ArgumentError("there is no level to draw: print the result to see why")
     with matplotlib.rc_context(STYLE):
         figure = new_figure(6.4, 3.8)
         axes = figure.subplots()

@@ -201,6 +201,7 @@ def solve(
     *,
     points: int,
     is_all: bool = False,
+    given: Plan | None = None,
     advance: Advance | None = None,
 ) -> Solutions:
     """Return the uppermost solution of every cell, or all of them.
@@ -215,10 +216,12 @@ def solve(
         Places of the scan: two solutions closer than one of its steps are not seen.
     is_all
         Whether all solutions are wanted.
+    given
+        The plan of the problem, where it is known to be that of another.
     advance
         Called with the number of cells just finished.
     """
-    given = plan(problem)
+    given = given or plan(problem)
     values, steps = _steps(problem, values)
     size = min(_CHUNK, len(steps))
     none = np.zeros(0)

@@ -11,12 +11,16 @@ with the average over a cycle of the law. Growth raises :math:`v`, which shorten
 the growth stops: there is a level in place of a rate. A solution is found for each crossing of
 :math:`\log G - \log v` along :math:`\log v`, the ratios of the weights being solved for on the
 way; it is stable where it crosses downwards.
+
+All this takes :math:`v` as constant. Where its memory :math:`1/(1-\beta_2)` is below 3 periods no
+level is predicted, and where rows that repeat let a large error grow (`far_field`), the answer is
+that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,15 +30,18 @@ from resonax.dynamics import Problem, check_problem
 from resonax.learners import Features
 from resonax.learners.adaptive import Adaptive, adaptive_form
 from resonax.objects import Result
-from resonax.processes import Switching, shuffled
+from resonax.processes import Recorded, Switching, shuffled
 from resonax.stability.cells import Advance, Values
 from resonax.stability.closure import solve
+from resonax.stability.far_field import find_escape
+from resonax.stability.plan import plan
 
 __all__ = ["Branch", "Level", "check_adaptive", "level", "levels"]
 
 RAISED = 1.5  # times the level of the shuffled inputs, from which a period belongs to the band
 # Over a memory of 3 periods and more the simulated rms of 60 settings lay within 16% of the
-# prediction; over a shorter one it was up to 5 times as large (docs/adam.md).
+# prediction; over a shorter one it was up to 5 times as large (docs/adam.md), and held rows let an
+# error grow without bound (docs/adam-divergence.md).
 PERIODS_IN_MEMORY = 3.0
 _POINTS, _MAP_POINTS = 96, 32  # along the logarithm of v
 _LONGEST, _PERIODS = 1024, 50  # of the curve over periods
@@ -54,28 +61,49 @@ class Branch:
 class Level(Result):
     """Where training settles: its distance from the best weights, and the periods that raise it.
 
-    With several stable branches the numbers are those of the uppermost.
+    With several stable branches the numbers are those of the uppermost, and long runs lie between
+    it and the lowest. ``verdict`` is
+    ``settles``; ``diverges`` where rows that repeat let a large error grow without bound; and
+    ``undecided`` where the mean square is taken over less than 3 periods, for which there is no
+    prediction. Only where it settles is there a distance.
     """
 
-    distance: float  # mean distance from the best weights
-    rms: float  # root mean square of that distance
-    over_iid: float  # the distance, over that with the same inputs in random order
+    distance: float | None  # mean distance from the best weights
+    rms: float | None  # root mean square of that distance
+    over_iid: float | None  # the distance, over that with the same inputs in random order
     period_low: float | None  # ends of the band of periods around the worst, in which the distance
     period_high: float | None  # is more than 1.5 times that in random order; None if none is
     periods: tuple[float, ...]  # a curve: the distance at other periods
     distances: tuple[float, ...]
     branches: tuple[Branch, ...]  # all solutions, from the uppermost down
     notes: tuple[str, ...] = ()  # where the assumptions do not hold
+    verdict: str = "settles"
+    growth: float | None = None  # of a large error per step, where it diverges
 
     figure: ClassVar[str] = "resonax.figures.level:plot_level"
 
     def __str__(self) -> str:
         """Return the level in words."""
-        words = f"settles {self.distance:.3g} from the best weights, {self.over_iid:.2f} times "
-        words += "as far as with the same inputs in random order"
+        if self.distance is None or self.over_iid is None:
+            if self.growth is None:
+                return f"{self.verdict}: no level is predicted"
+            return (
+                f"{self.verdict}: an error that is large against the step size grows by "
+                f"{self.growth:.3g} in each step, without bound"
+            )
+        where, least = f"{self.distance:.3g}", min(_stable_distances(self.branches), default=None)
+        if least is not None and least < self.distance:
+            where = f"between {least:.3g} and {where}"
+        times = f"{'up to ' if where[0] == 'b' else ''}{self.over_iid:.2f} times"
+        words = f"settles {where} from the best weights, {times} as far as with the same inputs in "
+        words += "random order"
         if self.period_low is None:
             return f"{words}; no period raises that by half"
         return f"{words}; periods from {self.period_low:.3g} to {self.period_high:.3g} are worst"
+
+
+def _stable_distances(branches: tuple[Branch, ...]) -> list[float]:
+    return [branch.distance for branch in branches if branch.is_stable]
 
 
 def check_adaptive(problem: Problem) -> Adaptive:
@@ -87,11 +115,40 @@ def check_adaptive(problem: Problem) -> Adaptive:
 
 
 def levels(problem: Problem, values: Values, advance: Advance | None = None) -> np.ndarray:
-    """Return the mean distance of many cells, on the uppermost branch; nan where none is found."""
+    """Return the mean distance of many cells, on the uppermost branch; nan where none is found.
+
+    That is also where `level` says ``diverges`` or ``undecided``.
+    """
     found = solve(problem, values, points=_MAP_POINTS, advance=advance)
     result = np.full(len(next(iter(values.values()))), np.nan)
     result[found.cell] = found.distance
+    form = adaptive_form(problem.optimizer)
+    own = np.full(len(result), _cycle(problem))
+    result[_is_short(form, np.asarray(values.get("period", own)))] = np.nan
+    if isinstance(problem.process, Recorded):
+        of_drift = {name: line for name, line in values.items() if name not in ("lr", "noise")}
+        table = np.stack([np.zeros(len(result)), *map(np.asarray, of_drift.values())], axis=1)
+        cells, place = np.unique(table, axis=0, return_inverse=True)
+        escapes = [
+            find_escape(problem.at(dict(zip(of_drift, cell[1:].tolist(), strict=True)))) is not None
+            for cell in cells
+        ]
+        result[np.array(escapes)[place.ravel()]] = np.nan
     return result
+
+
+def _cycle(problem: Problem) -> float:
+    """Return the steps after which the law repeats, or of a block of one that switches."""
+    process = problem.process
+    if "period" in process.axes:
+        return float(process.period)  # pyrefly: ignore[missing-attribute]
+    return float(process.cycle) if process.periodic else 1.0
+
+
+def _is_short(form: Adaptive, period: np.ndarray) -> np.ndarray:
+    """Return whether the mean square follows the period: AMSGrad's, which never falls, does not."""
+    is_short = form.memory < PERIODS_IN_MEMORY * period * (1 - 1e-9)
+    return np.zeros_like(is_short) if form.keeps_largest else is_short
 
 
 def _band(
@@ -115,22 +172,48 @@ def _band(
     return low, float(periods[-1]) if end is None else edge(end - 1, end)
 
 
-def _notes(form: Adaptive, period: float, branches: tuple[Branch, ...]) -> tuple[str, ...]:
+def _notes(form: Adaptive, branches: tuple[Branch, ...]) -> tuple[str, ...]:
     notes = []
-    if form.memory < PERIODS_IN_MEMORY * period:
-        notes.append(
-            f"the mean square is taken over {form.memory:.3g} steps, fewer than 3 periods of "
-            f"{period:.3g}: it follows the period, and the level may be several times off"
-        )
     if form.keeps_largest:
         notes.append(
             "AMSGrad divides by the largest mean square so far, which is at least the one assumed: "
             "the level is an upper bound"
         )
-    stable = sum(branch.is_stable for branch in branches)
-    if stable > 1:
-        notes.append(f"there are {stable} stable levels: the start decides between them")
+    if (stable := len(_stable_distances(branches))) > 1:
+        notes.append(
+            f"the theory has {stable} stable levels and does not say which of them a run is near; "
+            "where it was simulated, the start was forgotten in the long run"
+        )
     return tuple(notes)
+
+
+def _refused(problem: Problem, form: Adaptive, period: float) -> Level | None:
+    """Return the answer where there is no level: the error grows, or nothing is known."""
+    none: Any = (None, None, None, None, None, (), (), ())
+    least = 1 - 1 / (PERIODS_IN_MEMORY * period)
+    is_short = bool(_is_short(form, np.array(period)))
+    needed = (
+        f"beta2 would have to be at least {least:.4g}, for a mean square over 3 periods of "
+        f"{period:.3g} steps"
+    )
+    if escape := find_escape(problem):
+        follows = (
+            f"the mean square, taken over {form.memory:.3g} steps, follows the rows and turns the "
+            "mean step away from the best weights"
+        )
+        cure = needed if is_short else "beta2 would have to be larger"
+        if decay := float(form.weight_decay) * float(form.lr):
+            stops = f"{follows}: only the weight decay stops the error, near a distance of "
+            stops += f"{escape.growth / decay:.3g}; {cure}"
+            return Level(*none, (stops,), "undecided")
+        return Level(*none, (f"{follows}; {cure}",), "diverges", escape.growth)
+    if is_short:
+        note = (
+            f"the mean square is taken over {form.memory:.3g} steps, where Adam may settle or "
+            f"diverge; {needed}"
+        )
+        return Level(*none, (note,), "undecided")
+    return None
 
 
 @on_the_cpu
@@ -153,7 +236,11 @@ def level(problem: Problem) -> Level:
     0.0925 1.00
     """
     form = check_adaptive(problem)
-    values, cycle = _cells(problem, form)
+    problem = replace(problem, process=problem.process.grouped(int(problem.batch)))
+    given = plan(problem)  # which refuses what has none, before anything is computed
+    if refused := _refused(problem, form, _cycle(problem)):
+        return refused
+    values = _cells(problem, form)
     found = solve(problem, values, points=_POINTS, is_all=True)
     branches = tuple(
         Branch(float(distance), float(rms), tuple(square.tolist()), bool(stable))
@@ -169,7 +256,9 @@ def level(problem: Problem) -> Level:
         iid = float(distances[0])  # a mean for each step is no order at all
     else:
         shuffled_problem = replace(problem, process=double_precision(shuffled)(problem.process))
-        iid = float(levels(shuffled_problem, {"lr": values["lr"][:1]})[0])
+        # What may be turned at each step of a cycle may be in their mixture.
+        own = {"lr": values["lr"][:1]}
+        iid = float(solve(shuffled_problem, own, points=_MAP_POINTS, given=given).distance[0])
     low, high = _band(periods, distances, iid) if len(periods) else (None, None)
     return Level(
         branches[0].distance,
@@ -180,19 +269,17 @@ def level(problem: Problem) -> Level:
         tuple(periods.tolist()),
         tuple(distances.tolist()),
         branches,
-        _notes(form, cycle, branches),
+        _notes(form, branches),
     )
 
 
-def _cells(problem: Problem, form: Adaptive) -> tuple[dict[str, np.ndarray], float]:
-    """Return the problem itself and, where it has a period, others to compare; and its cycle."""
+def _cells(problem: Problem, form: Adaptive) -> dict[str, np.ndarray]:
+    """Return the problem itself and, where it has a period, others to compare."""
     process = problem.process
     if "period" not in process.axes:
-        cycle = float(process.cycle) if process.periodic else 1.0
-        return {"lr": np.array([float(form.lr)])}, cycle
-    cycle = float(process.period)  # pyrefly: ignore[missing-attribute]
+        return {"lr": np.array([float(form.lr)])}
     least = 1 if isinstance(process, Switching) else 2
     longest = max(min(form.memory / PERIODS_IN_MEMORY, _LONGEST), 4 * least)
     others = np.unique(np.geomspace(least, longest, _PERIODS).round())
-    periods = np.append(cycle, others)
-    return {"lr": np.full(len(periods), float(form.lr)), "period": periods}, cycle
+    periods = np.append(_cycle(problem), others)
+    return {"lr": np.full(len(periods), float(form.lr)), "period": periods}
