@@ -436,7 +436,9 @@ def test_numbers_of_a_setting_that_diverges(cli):
 def test_the_verdict_in_words(cli):
     status, out, errors = cli(SINUSOID + QUICK)
     assert (status, errors) == (0, "")
-    assert out.startswith("converges: the error halves every ")
+    assert out.startswith(
+        "converges: for a linear model with the squared error, the error halves every "
+    )
     for word in ("flow", "map", "mean_square", "lyapunov", "rate per step", "radius per period"):
         assert word in out
     assert "\x1b" not in out

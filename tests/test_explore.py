@@ -270,6 +270,12 @@ def test_safe_values_are_safe_and_the_setting_was_not(ask, paper):
     assert "missing" in changes["batch"]  # the expected weights diverge: no batch helps
 
 
+def test_a_larger_safe_step_size_is_explained(ask):
+    changes = {one["name"]: one for one in ask("safe", setting=GOOD | {"lr": 0.0115})["changes"]}
+    larger = changes["lr"]["value"] > 0.0115
+    assert larger == ("leave the resonance" in changes["lr"]["sentence"])
+
+
 def test_a_safe_setting_stays_as_it_is(paper):
     found = nearest_safe(paper.at({"momentum": 0.5}))
     assert found.is_safe

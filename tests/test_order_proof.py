@@ -58,6 +58,35 @@ def test_the_worst_rate_of_heavy_ball_is_the_closed_form():
         assert found.rate == pytest.approx(math.log(rho), rel=1e-9)
 
 
+def grown(rows: np.ndarray, step: float, momentum: float) -> float:
+    """Growth per step of heavy ball in NumPy over the last half of rows, each of curvature 1."""
+    error, velocity, logs = np.array([1.0, 0.3]), np.zeros(2), []
+    for row in rows:
+        velocity = momentum * velocity - step * row * (row @ error)
+        error = error + velocity
+        size = np.hypot(*error) + np.hypot(*velocity)
+        error, velocity = error / size, velocity / size
+        logs.append(np.log(size))
+    return float(np.exp(np.mean(logs[len(logs) // 2 :])))
+
+
+def test_from_some_step_on_the_worst_row_of_heavy_ball_stands_still():
+    for momentum in (0.1, 0.5, 0.9):
+        edge = (3 * (1 + momentum) + np.sqrt((1 + momentum) ** 2 + 32 * momentum)) / 2
+        for step in (0.99 * edge, 1.01 * edge):
+            ahead = (1 + momentum) * step - (1 - momentum) ** 2
+            both = 4 * np.sqrt(momentum * ahead / (4 * ahead - step**2))
+            if step > edge:
+                both = step - (1 + momentum)
+            closed = (both + np.sqrt(both**2 - 4 * momentum)) / 2
+            found = order_proof(rx.heavy_ball(step, momentum), 1.0)
+            assert np.exp(found.rate) == pytest.approx(closed, rel=1e-9)
+            angle = np.arange(600) * np.pi / found.period
+            rows = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+            assert grown(rows, step, momentum) == pytest.approx(closed, rel=1e-2)
+            assert (found.period == 1.0) == (step > edge)
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("decay", [0.0, 0.02])
 def test_a_turning_row_attains_the_worst_rate_with_optax(name, decay):

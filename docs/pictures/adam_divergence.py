@@ -54,10 +54,10 @@ def main() -> None:
             ("C0", "Adam, beta2 0.999", 0.999),
             ("0.4", "SGD, momentum 0.9", None),
         ):
-            left.plot(train(beta2), color=colour, lw=1.2, label=label)
-        left.set(xlabel="step", ylabel="distance from the best weights", yscale="log")
-        left.set_ylim(1e-9, 30)
-        left.legend(frameon=False, fontsize=8)
+            left.plot(np.arange(STEPS) / 1000, train(beta2), color=colour, lw=1.2, label=label)
+        left.set(xlabel="thousand steps", ylabel="distance from the best weights", yscale="log")
+        left.set_ylim(1e-9, 1e5)
+        left.legend(frameon=False, fontsize=8, ncols=2, loc="upper center")
         drawn = np.ma.masked_equal(rates, 0.0)
         mesh = right.pcolormesh(holds, memories, drawn, cmap="Reds", vmin=0, shading="nearest")
         figure.colorbar(mesh, ax=right, label="growth per step / step size")

@@ -84,7 +84,10 @@ def progress(title: str, total: int, unit: str = "cells") -> Iterator[Callable[[
 def show_verdict(verdict: Verdict, console: Console) -> None:
     """Print a verdict: one sentence, then the numbers behind it."""
     colour = _COLOURS[verdict.verdict]
-    console.print(f"[bold {colour}]{verdict.verdict}[/]: {verdict.meaning()}.", soft_wrap=True)
+    scope = "for a linear model with the squared error"
+    console.print(
+        f"[bold {colour}]{verdict.verdict}[/]: {scope}, {verdict.meaning()}.", soft_wrap=True
+    )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("criterion", no_wrap=True, min_width=11)
     table.add_column("rate per step", justify="right", no_wrap=True, min_width=13)

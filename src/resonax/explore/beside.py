@@ -133,7 +133,7 @@ def _change(name: str, found: Nearest, asked: dict[str, Any]) -> dict[str, Any]:
     else:
         said = f"The nearest safe {label} is {value:.6g}."
         if name != "batch" and value > asked[name]:
-            said += f" It is the larger one: the period of the swing depends on the {label}."
+            said += " It is larger: a smaller one has to go farther to leave the resonance."
     return {"name": name, "value": value, "sentence": said, "setting": {**asked, name: value}}
 
 

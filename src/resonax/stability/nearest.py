@@ -66,7 +66,8 @@ def nearest_safe(setting: Setting, advance: Advance | None = None) -> Nearest:
 
     The criterion is the mean square where the law of the inputs repeats, else lyapunov, which has
     no search for the batch. Each number is moved alone, along a line through the setting; a band
-    narrower than the distance of two neighbouring points may be missed.
+    narrower than the distance of two neighbouring points may be missed. A safe step size may be
+    larger than the own: it lies on the other side of a resonance.
 
     Examples
     --------
