@@ -11,7 +11,7 @@ from resonax.algebra import hermite_nodes
 from resonax.checks import ArgumentError
 from resonax.dynamics import Problem
 from resonax.learners import Linear
-from resonax.processes import Switching
+from resonax.processes import Recorded, Switching
 from resonax.processes.waves import Iid, Wave
 from resonax.stability.coordinates import Layout
 
@@ -44,7 +44,10 @@ def plan(problem: Problem) -> Plan:
             return Plan(layout, *_radial_nodes(process))
         return Plan(_plain(size), *_product_nodes(process))
     if not process.periodic:
-        raise ArgumentError(f"a level needs a law that repeats or switches, not {process.name}")
+        text = f"a level needs a law that repeats or switches, not {process.name}"
+        if isinstance(process, Recorded):
+            text += " once: replay the rows with repeat=True, on the command line --repeat"
+        raise ArgumentError(text)
     along = _axis(process)
     if is_round and along is not None:
         return Plan(Layout((along, *bias), tuple(i for i in inputs if i != along)))
