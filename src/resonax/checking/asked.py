@@ -50,6 +50,7 @@ def asked_check(
     asked: dict[str, Any] = {"momentum": 0.0, **numbers, "loss": loss}
     asked |= {name: given.get(name, usual) for name, usual in _NUMBERS.items()}
     asked["optimizer"] = given.get("optimizer", "heavy_ball")
-    check_asked(**{**asked, "batch": 1 if asked["batch"] is None else asked["batch"]})
+    one: dict[str, Any] = {"batch": 1} if asked["batch"] is None else {}
+    check_asked(**asked | one)
     reading = {name: given[name] for name in READING if given.get(name) is not None}
     return reading | {"labels": loss == "logistic"}, asked | {"basis": basis}

@@ -7,7 +7,7 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -112,7 +112,12 @@ def check_command(
     elif data is None:
         raise ArgumentError("name a data file, or try --example: resonax check data.csv --lr 0.01")
     single(learner)
-    options = {"epochs": epochs, "loss": loss, "intercept_lr": intercept_lr, "grid": grid}
+    options: dict[str, Any] = {
+        "epochs": epochs,
+        "loss": loss,
+        "intercept_lr": intercept_lr,
+        "grid": grid,
+    }
     options |= {"seed": seed, "group_by": group_by, "horizon": horizon}
     source = context.get_parameter_source("batch")
     if source is None or source.name != "DEFAULT":

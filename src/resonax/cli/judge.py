@@ -72,11 +72,11 @@ def stability_command(
         reached = level(setting)
         if as_json:
             print(json.dumps({"level": reached.to_dict()}, allow_nan=False))
-            return
-        show_line(f"{reached} (a linear model with the squared error).", console)
-        for note in (*reached.notes, *notes):
-            show_line(f"note: {note}.", console)
-        return
+        else:
+            show_line(f"{reached} (a linear model with the squared error).", console)
+            for note in (*reached.notes, *notes):
+                show_line(f"note: {note}.", console)
+        raise typer.Exit(_status(reached.verdict))
     found = verdict(setting, paths=paths, steps=steps, seed=seed)  # pyrefly: ignore[bad-argument-type]
     if as_json:
         print(json.dumps(found.to_dict(), allow_nan=False))
@@ -84,7 +84,11 @@ def stability_command(
         show_verdict(found, console)
         for note in notes:
             show_line(f"note: {note}.", console)
-    raise typer.Exit(Status.DIVERGES if found.verdict == "diverges" else Status.ANSWERED)
+    raise typer.Exit(_status(found.verdict))
+
+
+def _status(verdict: str) -> Status:
+    return Status.DIVERGES if verdict == "diverges" else Status.ANSWERED
 
 
 @with_groups

@@ -67,19 +67,22 @@ def judge(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settled(found: Level, code: dict[str, str | None]) -> dict[str, Any]:
+    numbers: dict[str, float] = {}  # none where there is no level
+    if found.distance is not None and found.rms is not None and found.over_iid is not None:
+        numbers = {
+            "mean distance": found.distance,
+            "root mean square": found.rms,
+            "in random order": found.distance / found.over_iid,
+        }
     return {
-        "verdict": "level",
+        "verdict": "level" if numbers else found.verdict,
         "sentence": f"{found}.",
         "criteria": [],
         "multipliers": None,
         "multipliers_missing": _ADAPTS,
         "order_proof": None,
         "notes": [f"{note.rstrip('.')}." for note in found.notes],
-        "level": {
-            "mean distance": found.distance,
-            "root mean square": found.rms,
-            "in random order": found.distance / found.over_iid,
-        },
+        "level": numbers,
         "code": code,
     }
 

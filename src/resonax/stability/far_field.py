@@ -27,7 +27,6 @@ from resonax.algebra import double_precision
 from resonax.dynamics import Problem
 from resonax.learners.adaptive import Adaptive, adaptive_form
 from resonax.processes import Recorded
-from resonax.programs import program
 
 __all__ = ["Escape", "drift", "find_escape"]
 
@@ -67,7 +66,7 @@ def _drift(form: Adaptive, curvature: Array, towards: Array) -> Array:
     return jax.lax.scan(follow, start, curvature)[0][2] / steps
 
 
-@program
+@jax.jit
 def _turn(form: Adaptive, curvature: Array, towards: Array, scale: Array) -> tuple[Array, Array]:
     """Return where each direction comes to rest as the error moves by -F, and F there."""
 

@@ -189,7 +189,7 @@ def _notes(form: Adaptive, branches: tuple[Branch, ...]) -> tuple[str, ...]:
 
 def _refused(problem: Problem, form: Adaptive, period: float) -> Level | None:
     """Return the answer where there is no level: the error grows, or nothing is known."""
-    none: Any = (None, None, None, None, None, (), (), ())
+    none = Level(None, None, None, None, None, (), (), (), verdict="undecided")
     least = 1 - 1 / (PERIODS_IN_MEMORY * period)
     is_short = bool(_is_short(form, np.array(period)))
     needed = (
@@ -205,14 +205,15 @@ def _refused(problem: Problem, form: Adaptive, period: float) -> Level | None:
         if decay := float(form.weight_decay) * float(form.lr):
             stops = f"{follows}: only the weight decay stops the error, near a distance of "
             stops += f"{escape.growth / decay:.3g}; {cure}"
-            return Level(*none, (stops,), "undecided")
-        return Level(*none, (f"{follows}; {cure}",), "diverges", escape.growth)
+            return replace(none, notes=(stops,))
+        notes = (f"{follows}; {cure}",)
+        return replace(none, notes=notes, verdict="diverges", growth=escape.growth)
     if is_short:
         note = (
             f"the mean square is taken over {form.memory:.3g} steps, where Adam may settle or "
             f"diverge; {needed}"
         )
-        return Level(*none, (note,), "undecided")
+        return replace(none, notes=(note,))
     return None
 
 
