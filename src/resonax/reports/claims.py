@@ -23,8 +23,6 @@ _LOG = logging.getLogger("resonax")
 
 __all__ = ["claims_table", "plain_claims", "read_claims", "write_claims"]
 
-_LOG = logging.getLogger("resonax")
-
 
 def plain_claims(claims: Iterable[Claim], *, scale: str, seed: int) -> list[dict[str, Any]]:
     """Return claims as JSON has them, each with the scale and the seed that it was made with.
