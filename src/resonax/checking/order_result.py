@@ -46,10 +46,12 @@ class RowOrder(Result):
         """Return what was found in words, a line each."""
         word = "grows" if self.rate > STILL else "falls" if self.rate < -STILL else "stays"
         kind = "worst" if self.kind == "worst" else "safe"
+        how = "confirmed" if self.confirmed else "not confirmed"
         lines = [
-            f"{kind} order found ({self.name}): an error {word}, {self.rate:+.3g} per step, "
-            + ("confirmed by training" if self.confirmed else "not confirmed by training"),
-            f"the largest growth in any order is {self.lower:.3g} to {self.upper:.3g} per step",
+            f"{kind} order found ({self.name}): repeated, the distance from the best weights "
+            f"{word}, {self.rate:+.3g} per step, {how} by training",
+            f"no order of these rows, repeated, grows by more than {self.upper:.3g} per step "
+            f"(proved); the largest growth found is {self.lower:.3g}",
             self.order_proof.meaning("rows"),
         ]
         return "\n".join(lines)

@@ -152,7 +152,8 @@ class Check(Result):
             what = f"rises up to {factor(self.log_shuffled_rise)}-fold as well"
         elif self.shuffled_low <= 0:
             return (
-                "not the order, as far as so many steps can tell: shuffled rows do about the same"
+                "undecided: so few steps cannot tell the growth in this order from that in "
+                "random order"
             )
         else:
             what = "grows as well"
@@ -182,7 +183,7 @@ REMEDIES = {
     "shuffle_buffer": "smallest safe shuffle buffer",
     "fastest_momentum": "momentum that converges fastest",
 }
-CONSERVATIVE = "conservative: just beyond such a value the distance need not grow"
+CONSERVATIVE = "conservative: the value is safe, and values just beyond it may be safe too"
 
 
 def sentence(remedy: Remedy) -> str:
@@ -195,6 +196,5 @@ def sentence(remedy: Remedy) -> str:
     text = f"{word}: {'at least ' if remedy.is_lower_bound else ''}{remedy.value:.4g}"
     if remedy.name == "fastest_momentum" and remedy.rate is not None:
         text += f", with which the distance {pace(remedy.rate)}"
-    if remedy.soft:
-        text += " (conservative)"
-    return text
+    words = ["conservative"] * remedy.soft + ["confirmed by training"] * (remedy.confirmed is True)
+    return f"{text} ({', '.join(words)})" if words else text

@@ -201,13 +201,13 @@ def _show(found: Check, written: list[Path], console: Console) -> None:
         ),
         (
             "the same rows shuffled",
-            f"{found.shuffled_rate:+.3g}; interval of the mean {found.shuffled_low:+.3g} to "
-            f"{found.shuffled_high:+.3g}; rises up to {factor(found.log_shuffled_rise)}-fold",
+            f"{found.shuffled_rate:+.3g}; {level} interval of the mean {found.shuffled_low:+.3g} "
+            f"to {found.shuffled_high:+.3g}; rises up to {factor(found.log_shuffled_rise)}-fold",
         ),
     ]
     if found.on_these_rows.log_pass_radius is not None:
         text = factor(found.on_these_rows.log_pass_radius)
-        rows.append(("each further pass multiplies by", text))
+        rows.append(("further passes", f"each multiplies the distance by {text} in the end"))
     rows.append(("cause", found.explanation()))
     rows += [tuple(sentence(remedy).split(": ", 1)) for remedy in found.remedies]
     if any(remedy.soft for remedy in found.remedies):

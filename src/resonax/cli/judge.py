@@ -73,7 +73,7 @@ def stability_command(
         if as_json:
             print(json.dumps({"level": reached.to_dict()}, allow_nan=False))
         else:
-            show_line(f"{reached} (a linear model with the squared error).", console)
+            show_line(f"{reached} (predicted for a linear model with the squared error).", console)
             for note in (*reached.notes, *notes):
                 show_line(f"note: {note}.", console)
         raise typer.Exit(_status(reached.verdict))

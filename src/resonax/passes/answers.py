@@ -88,7 +88,7 @@ class OnTheseRows:
         if self.verdict == "diverges":
             text += f"grows {factor(self.log_growth)}-fold"
             on_the_way = self.log_rise > max(0.0, self.log_growth) + math.log(BURST)
-            return f"{text}; on the way it rises {rise}" if on_the_way else text
+            return f"{text}; its largest rise on the way is {rise}" if on_the_way else text
         if self.verdict == "rises":
             text += f"rises {rise}, and ends at {ends}"
         elif self.log_growth > 0:

@@ -85,7 +85,7 @@ _WORDS = (
         "as can be told",
     ),
     ("bounded", "the weights of the trained model stayed of the size of the solution"),
-    ("conservative", "just beyond such a safe value the distance need not grow"),
+    ("conservative", "the value is safe, and values just beyond it may be safe too"),
     ("period", "the number of steps after which a rhythm begins anew"),
     ("random phases", "each rhythm keeps its strength and begins at a random moment"),
     ("stretched in time", "rows are repeated or left out: all rhythms are slower or faster"),

@@ -81,12 +81,12 @@ class OrderProof(Result):
         Examples
         --------
         >>> from resonax import heavy_ball
-        >>> print(judge_every_order(heavy_ball(lr=0.01, momentum=0.95), 4.0).meaning("rows"))
-        any order of these rows is safe below momentum 0.81, or below step size 0.000641
+        >>> print(judge_every_order(heavy_ball(lr=0.01, momentum=0.95), 4.0).meaning())
+        proved: any order of these inputs is safe below momentum 0.81, or below step size 0.000641
         """
         if self.lr is not None and self.momentum is not None:
             return (
-                f"any order of these {what} is safe below momentum {self.momentum:.3g}, "
+                f"proved: any order of these {what} is safe below momentum {self.momentum:.3g}, "
                 f"or below step size {self.lr:.3g}"
             )
         if self.lr is not None:
@@ -95,8 +95,8 @@ class OrderProof(Result):
         if self.exceeds is None:
             return text
         return (
-            f"{text}; this one tolerates batches with a curvature of up to {self.tolerated:.3g}, "
-            f"which {self.exceeds:.1%} of them exceed"
+            f"{text}; with this one any order of batches with a curvature below "
+            f"{self.tolerated:.3g} is safe, which {self.exceeds:.1%} of them exceed"
         )
 
 
