@@ -91,8 +91,8 @@ def check_command(
 ) -> None:
     """Check a data file before training: will momentum blow up on these rows in this order?
 
-    The model is linear in its weights. The exit status is 1 if training diverges on these rows, or
-    if the distance from the best weights rises more than 30-fold on the way; 0 if not; 2 for bad
+    The model is linear in its weights. The exit status is 1 if it diverges on these rows, or if
+    the distance from the best weights rises more than 30-fold on the way; 0 if not; 2 for bad
     input.
 
     resonax check data.csv --target y --lr 0.01 --momentum 0.95 --html report.html
