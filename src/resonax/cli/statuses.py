@@ -10,7 +10,7 @@ __all__ = ["STATUSES", "Status"]
 
 
 class Status(IntEnum):
-    """The exit status of every command: only 1 says that training diverges."""
+    """The exit status of every command: only 1 says that training is ruined."""
 
     ANSWERED = 0
     DIVERGES = 1
@@ -22,8 +22,8 @@ class Status(IntEnum):
 
 
 STATUSES = (
-    "Exit status: 0 answered, and nothing diverges (it converges, or is undecided); 1 check or "
-    "stability says diverges; 2 bad input, or an environment in which nothing can be computed; "
-    "3 some tasks of reproduce or sweep failed, and all others are stored; 70 a defect of resonax; "
-    "130 interrupted; 141 nobody read the output to its end."
+    "Exit status: 0 answered, and nothing diverges (it converges, or is undecided); 1 stability "
+    "says diverges, or check diverges or rises; 2 bad input, or an environment in which nothing "
+    "can be computed; 3 some tasks of reproduce or sweep failed, and all others are stored; 70 a "
+    "defect of resonax; 130 interrupted; 141 nobody read the output to its end."
 )
