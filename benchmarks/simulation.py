@@ -107,7 +107,7 @@ def command(figure: str) -> float:
 
 @contextmanager
 def threads(count: int | None) -> Iterator[None]:
-    """Let networks in lanes be trained by so many threads; None: by all cores."""
+    """Let Numba's networks be trained by so many threads; None: by all cores."""
     before = os.environ.pop("OMP_NUM_THREADS", None)
     os.environ |= {} if count is None else {"OMP_NUM_THREADS": str(count)}
     yield
@@ -116,7 +116,7 @@ def threads(count: int | None) -> Iterator[None]:
 
 
 def our_networks(
-    lanes: bool, count: int = 512, steps: int = 4000, cores: int | None = None
+    numba: bool, count: int = 512, steps: int = 4000, cores: int | None = None
 ) -> float:
     """Return seconds per network and step of so many networks by the engine, 16 for each period.
 
@@ -128,7 +128,7 @@ def our_networks(
         process, rx.heavy_ball(0.01, 0.95), model=rx.Network(), batch=10, noise=0.1
     )
     axes = {"period": np.arange(1.0, count // RUNS_OF_NETWORKS + 1)}
-    run = partial(rx.simulate, training, axes, runs=RUNS_OF_NETWORKS, lanes=lanes)
+    run = partial(rx.simulate, training, axes, runs=RUNS_OF_NETWORKS, numba=numba)
     with threads(cores):
         run(steps=200, window=20)  # compiles
         return seconds(lambda: run(steps=steps, window=steps // 10)) / steps / count
@@ -154,9 +154,9 @@ def compare_networks(quick: bool) -> None:
         for count in COUNTS
     }
     work["jax, 512"] = partial(our_networks, False, steps=400)
-    work["lanes, 512, one core"] = partial(our_networks, True, cores=1)
-    work["lanes, 512, all cores"] = partial(our_networks, True)
-    work["lanes, 4096, all cores"] = partial(our_networks, True, count=4096, steps=2000)
+    work["numba, 512, one core"] = partial(our_networks, True, cores=1)
+    work["numba, 512, all cores"] = partial(our_networks, True)
+    work["numba, 4096, all cores"] = partial(our_networks, True, count=4096, steps=2000)
     least = dict.fromkeys(work, np.inf)
     for _ in range(ROUNDS):
         for name, measure in work.items():

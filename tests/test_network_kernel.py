@@ -17,7 +17,7 @@ from resonax.simulation.schedule import BLOCK
 from resonax.simulation.walk import Loop
 
 COLUMNS = {"period": [0.0, 6.0]}  # in random order, and in their own
-RUN = {"runs": 2, "steps": 4 * BLOCK, "window": BLOCK, "lanes": False}
+RUN = {"runs": 2, "steps": 4 * BLOCK, "window": BLOCK, "numba": False}
 
 
 def training(optimizer=heavy_ball, **rest):
@@ -96,9 +96,7 @@ def test_each_program_of_a_kernel_trains_one_network():
 )
 def test_kernels_give_what_the_compiled_loop_gives(monkeypatch, given, shared):
     plain = simulate(given, COLUMNS, shared, **RUN)
-    run = network.run_networks
-    step = network_kernel.step_in_kernels
-    monkeypatch.setattr(network, "run_networks", lambda *given: run(*given, step))
+    monkeypatch.setattr(network, "_step_on", lambda *_: network_kernel.step_in_kernels)
     found = simulate(given, COLUMNS, shared, **RUN)
     for ours, theirs in zip(found, plain, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
@@ -115,8 +113,7 @@ def test_a_kernel_can_be_made_for_cuda(monkeypatch):
         calls.append((given, static))
         raise Seen
 
-    run = network.run_networks
-    monkeypatch.setattr(network, "run_networks", lambda *given: run(*given, see))
+    monkeypatch.setattr(network, "_step_on", lambda *_: see)
     with pytest.raises(Seen):
         simulate(training(), COLUMNS, {"amplitude": [0.3, 0.6]}, **RUN)
     (given, static), step = calls[0], network_kernel.step_in_kernels.__wrapped__

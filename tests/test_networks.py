@@ -4,6 +4,8 @@ Tests of laws have fixed seeds. `accept` holds the chance of a false alarm to 1e
 them, and so to 2e-5 for the file.
 """
 
+import importlib.util
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -19,7 +21,7 @@ from resonax.checks import ArgumentError
 from resonax.keys import threefry
 from resonax.learners import Network, adam
 from resonax.moments import Moments
-from resonax.simulation import Training, network, simulate
+from resonax.simulation import Training, engine, network, network_loop, simulate
 from resonax.simulation.batches import Draws, Needs, draw, draw_factor, needs_of, split
 from resonax.simulation.random_numbers import chi, path_keys
 
@@ -187,7 +189,7 @@ OPTIONS: dict[str, Any] = {"steps": 40, "window": 20, "seed": 5, "double": True}
 @cache
 def ran(reduction):
     """Return responses, grid, networks after 0 and 20 steps, and sum of the next 20 losses."""
-    seen, run, runs = [], network.run_networks, RUNS[reduction]
+    seen, run, runs = [], engine.run_networks, RUNS[reduction]
     streams = len(RATES) * runs  # the engine adds some, to fill its arrays up
 
     def spy(training, grid, loop, *rest):
@@ -195,8 +197,8 @@ def ran(reduction):
         return run(training, grid, loop, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(network, "run_networks", spy)
-        found = simulate(NETWORKS[reduction], {"lr": RATES}, runs=runs, **OPTIONS, lanes=False)
+        patch.setattr(engine, "run_networks", spy)
+        found = simulate(NETWORKS[reduction], {"lr": RATES}, runs=runs, **OPTIONS, numba=False)
     training, grid, loop = seen  # in the form in which its programs are compiled
     with jax.enable_x64(True):
         state = network.begin_networks(training, grid, loop=loop)
@@ -278,11 +280,11 @@ def test_training_is_backpropagation(reduction, move):
 
 
 @pytest.mark.parametrize("reduction", NETWORKS)
-def test_lanes_and_jax_train_the_same_networks(reduction):
+def test_numba_and_jax_train_the_same_networks(reduction):
     """As far as their roundings allow, which those that overflow magnify."""
     jax_found = ran(reduction)[0]
     training, runs = NETWORKS[reduction], RUNS[reduction]
-    found = simulate(training, {"lr": RATES}, runs=runs, **OPTIONS, lanes=True)
+    found = simulate(training, {"lr": RATES}, runs=runs, **OPTIONS, numba=True)
     for ours, theirs in zip(found, jax_found, strict=True):
         np.testing.assert_allclose(ours[:2], theirs[:2], rtol=1e-9, atol=1e-11)
     over, theirs = (np.isposinf(each.log_response[2]).mean() for each in (found, jax_found))
@@ -290,8 +292,67 @@ def test_lanes_and_jax_train_the_same_networks(reduction):
     np.testing.assert_allclose(found.log_start[2], jax_found.log_start[2], rtol=1e-6)
     if reduction == "sum":  # the smaller network, which is compiled sooner
         options: dict[str, Any] = OPTIONS | {"double": False}  # random numbers of 23 bits, not 32
-        single = simulate(training, {"lr": RATES}, runs=runs, **options, lanes=True)
+        single = simulate(training, {"lr": RATES}, runs=runs, **options, numba=True)
         assert np.median(np.abs(single.log_response[:2] - found.log_response[:2])) < 1e-5
+
+
+SMALL = Training(
+    rx.Switching(period=3.0, dim=2, amplitude=0.6, variance=0.1),
+    rx.heavy_ball(0.02, 0.9),
+    Network((3,)),
+    batch=2,
+    noise=0.1,
+)
+OTHERS = {  # a recursion of its own each: lookahead, dampening that begins late, decay, no momentum
+    "nesterov": rx.nesterov(0.02, 0.9, weight_decay=0.05),
+    "torch": rx.from_torch(0.02, 0.9, 0.3, 0.05),
+    "sgd": rx.sgd(0.02),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_numba_takes_the_steps_of_every_linear_optimizer(name):
+    """For columns in random order, too, and cells that share the inputs of a column."""
+    training = replace(SMALL, optimizer=OTHERS[name])
+    grid = {"period": [0.0, 3.0]}, {"lr": [0.01, 0.1]}
+    options = {"runs": 2, "steps": 80, "window": 40, "double": True}
+    found, wanted = (simulate(training, *grid, **options, numba=numba) for numba in (True, False))
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-11)
+
+
+def test_networks_do_not_depend_on_threads_nor_on_the_other_columns(monkeypatch):
+    found = []
+    for threads, periods in (("1", [3.0, 5.0, 7.0]), ("2", [3.0, 5.0, 7.0]), ("2", [5.0, 7.0])):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        labels = {3.0: 0, 5.0: 1, 7.0: 2}
+        options = {"labels": [labels[period] for period in periods], "runs": 30, "window": 20}
+        found.append(simulate(SMALL, {"period": periods}, steps=40, numba=True, **options))
+    for one, other, part in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(one[1:], part)
+
+
+@pytest.mark.parametrize(
+    ("training", "reason"),
+    [
+        (replace(SMALL, optimizer=rx.rmsprop(0.01)), "only SGD with momentum and Adam"),
+        (replace(SMALL, model=Network((65,))), "layers of more than 64 units"),
+    ],
+)
+def test_what_numba_cannot_train_is_said(training, reason):
+    with pytest.raises(ArgumentError, match=f"numba cannot train these networks: {reason}"):
+        simulate(training, {"period": [3.0]}, steps=40, window=20, numba=True)
+
+
+def test_without_numba_jax_trains_networks(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "numba" else find(name)
+    )
+    assert network_loop("cpu") == "jax"
+    with pytest.raises(ArgumentError, match=r'pip install "resonax\[fast\]"'):
+        simulate(SMALL, {"period": [3.0]}, steps=40, window=20, numba=True)
 
 
 def test_networks_start_after_he_and_are_judged_by_the_stationary_law():

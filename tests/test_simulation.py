@@ -22,9 +22,9 @@ from scipy import optimize, stats
 import resonax as rx
 from resonax.learners import Transform
 from resonax.processes import shuffled
-from resonax.simulation import Training, engine, linear, side_by_side, simulate
+from resonax.simulation import Training, column_parts, engine, linear, simulate
 from resonax.simulation.batches import draw, needs_of
-from resonax.simulation.side_by_side import map_side_by_side
+from resonax.simulation.column_parts import map_side_by_side
 from resonax.simulation.trajectories import _gradient
 from resonax.simulation.walk import begin_walk, walk
 
@@ -326,7 +326,7 @@ def test_results_do_not_depend_on_how_a_grid_is_split():
 def test_loops_run_side_by_side_on_a_gpu_and_in_turn_on_a_cpu(monkeypatch):
     both = threading.Barrier(2, timeout=10)
     assert map_side_by_side(lambda item: (item, both.n_waiting), [1, 2]) == [(1, 0), (2, 0)]
-    monkeypatch.setattr(side_by_side, "current_device", lambda: SimpleNamespace(platform="gpu"))
+    monkeypatch.setattr(column_parts, "current_device", lambda: SimpleNamespace(platform="gpu"))
     monkeypatch.setattr(jax, "default_device", nullcontext)
     places = map_side_by_side(lambda item: (item, both.wait()), [1, 2])  # or it would not pass
     assert [item for item, _ in places] == [1, 2]

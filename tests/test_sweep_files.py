@@ -387,10 +387,10 @@ def test_every_sweep_of_the_paper_is_within_the_limits():
 
 def compiled_bytes(table, monkeypatch) -> int:
     """Return what the compiler says that the loop of a sweep holds."""
-    from resonax.simulation import choice, engine, linear_lanes, network
+    from resonax.simulation import engine, network, network_cpu
     from resonax.sweeps.sweep import compute_sweep
 
-    monkeypatch.setattr(choice, "choose_loop", lambda *_: (None, "the loop of jax is asked"))
+    monkeypatch.setattr(network_cpu, "why_not", lambda *_: "the loop of jax is asked")
 
     class SeenError(Exception):
         pass
@@ -404,7 +404,7 @@ def compiled_bytes(table, monkeypatch) -> int:
 
         return lowered
 
-    for home, name in ((linear_lanes, "step_linear"), (network, "step_networks")):
+    for home, name in ((engine, "step_linear"), (network, "step_networks")):
         monkeypatch.setattr(home, name, look(getattr(home, name)))
     monkeypatch.setattr(engine, "jax_threads", lambda: 1)  # parts take as much together
     with pytest.raises(SeenError) as seen:

@@ -1,7 +1,7 @@
 """Simulation: cells of a grid -> one compiled, vectorised loop -> responses."""
 
-from resonax.simulation.choice import network_loop
 from resonax.simulation.engine import Responses, simulate
+from resonax.simulation.network import network_loop
 from resonax.simulation.statistics import STATISTICS, summarise
 from resonax.simulation.training import Training
 from resonax.simulation.trajectories import Trajectories, trajectories

@@ -35,7 +35,6 @@ __all__ = [
     "draw",
     "draw_factor",
     "draw_inputs",
-    "factor_columns",
     "needs_of",
     "split",
 ]
@@ -169,22 +168,6 @@ def _scatter_rows(draws: Draws, law: Law, batch: int, features: Linear) -> list[
         factor = [jnp.zeros(())] * column + [share * length, *below]
         rows.append(_moved(still, factor) + pad[1])
     return rows
-
-
-def factor_columns(size: int, rows: int, diagonal: bool) -> list[range]:
-    """Return the columns of each row of the factor of a scatter that are drawn.
-
-    With independent coordinates, a diagonal root, all before the diagonal of Bartlett's factor are
-    0. The bias of a model, where there is one, is 1 in the first row and 0 in the others.
-
-    Examples
-    --------
-    >>> factor_columns(3, 3, diagonal=True)  # two inputs and a bias
-    [range(0, 2), range(0, 2), range(1, 2)]
-    """
-    if not diagonal:
-        return [range(size)] * rows
-    return [range(max(row - 1, 0), rows - 1) for row in range(rows)]
 
 
 def draw_factor(

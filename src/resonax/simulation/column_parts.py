@@ -10,24 +10,40 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
-from resonax.simulation.side_by_side import current_device
 from resonax.threads import count_threads
 
-__all__ = ["Stopped", "cut_columns", "fill_cells", "fill_up", "jax_threads", "map_parts"]
+__all__ = [
+    "Stopped",
+    "current_device",
+    "cut_columns",
+    "fill_cells",
+    "fill_up",
+    "jax_threads",
+    "map_parts",
+    "map_side_by_side",
+]
 
 _LANES = 64  # the number of paths is filled up to a multiple of this
 _CELLS = 10  # the number of cells of a few paths is filled up to a multiple of this
 _MORE = 1.25  # times as many paths as without parts, at most, when each of them is filled up
 P = TypeVar("P")
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Stopped(Exception):  # noqa: N818
     """Ends a part when the caller was interrupted or another part failed; it is never seen."""
+
+
+def current_device() -> Any:
+    """Return the device on which jax computes now."""
+    chosen = jax.config.jax_default_device  # pyrefly: ignore[missing-attribute]
+    return chosen if isinstance(chosen, jax.Device) else jax.local_devices(backend=chosen)[0]
 
 
 def fill_up(paths: int) -> int:
@@ -113,3 +129,26 @@ def map_parts(function: Callable[[P, Callable[[], None]], None], parts: Sequence
     if error := next(filter(None, errors), None):
         raise error
     return None
+
+
+def map_side_by_side(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Return what a function gives for each item, in threads if it computes on a GPU.
+
+    One loop is compiled, or loaded, on a core while another is, or runs on the GPU. On a CPU they
+    would take each other's cores: there it is one after the other.
+
+    Examples
+    --------
+    >>> map_side_by_side(abs, [-1, 2])
+    [1, 2]
+    """
+    device = current_device()
+    if device.platform == "cpu" or len(items) < 2:
+        return [function(item) for item in items]
+
+    def compute(item: T) -> R:
+        with jax.default_device(device):  # each thread has its own
+            return function(item)
+
+    with ThreadPoolExecutor(len(items)) as threads:
+        return list(threads.map(compute, items))

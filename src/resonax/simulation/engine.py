@@ -16,13 +16,18 @@ from resonax.checks import ArgumentError, check_whole
 from resonax.dynamics.problem import check_problem
 from resonax.learners import Linear, Momentum, Network
 from resonax.processes import Recorded
-from resonax.simulation.column_parts import cut_columns, fill_cells, jax_threads, map_parts
-from resonax.simulation.linear import begin_linear
-from resonax.simulation.linear_lanes import choose_steps
+from resonax.simulation.column_parts import (
+    cut_columns,
+    fill_cells,
+    jax_threads,
+    map_parts,
+    map_side_by_side,
+)
+from resonax.simulation.linear import begin_linear, step_linear
 from resonax.simulation.linear_state import log_distance
+from resonax.simulation.network import run_networks
 from resonax.simulation.random_numbers import path_keys
 from resonax.simulation.schedule import BLOCK, Advance, run_windows
-from resonax.simulation.side_by_side import map_side_by_side
 from resonax.simulation.training import Training
 from resonax.simulation.walk import Grid, Loop, cell_at
 
@@ -52,7 +57,7 @@ def simulate(
     seed: int = 0,
     labels: ArrayLike | None = None,
     double: bool = False,
-    lanes: bool | None = None,
+    numba: bool | None = None,
     advance: Advance | None = None,
 ) -> Responses:
     """Simulate a grid of cells, several runs each.
@@ -78,11 +83,11 @@ def simulate(
         the columns are a part of a larger grid.
     double
         Whether to compute in 64 bits.
-    lanes
-        Whether networks are trained by `resonax.lanes`, several times faster on a CPU, or by jax.
-        Both draw the same random numbers, and agree to rounding. If not given, lanes are used
-        where they can be: on a CPU, with llvmlite installed, for any optimizer that treats each
-        weight by itself. Linear models of many weights have the same bits by both.
+    numba
+        Whether the loop over the steps of networks is compiled by Numba, several times faster on a
+        CPU, or by jax. Both draw the same random numbers, and agree to rounding. If not given,
+        Numba is used where it can be: on a CPU, with the extra ``fast``, for small networks
+        trained by SGD with momentum or by Adam.
     advance
         Called with the share of the work just finished.
 
@@ -101,7 +106,7 @@ def simulate(
     """
     check_problem(training, Training)
     vectors = _vectors("columns", columns), _vectors("shared", shared or {})
-    asked = _Request(training, *vectors, runs, steps, window, lanes)
+    asked = _Request(training, *vectors, runs, steps, window, numba)
     check_whole("seed", seed, low=0, high=2**63 - 1)
     _check(asked)
     count = len(next(iter(asked.columns.values())))
@@ -121,9 +126,9 @@ def simulate(
     def run_kind(kind: np.ndarray) -> None:
         chosen, ordered = np.flatnonzero((kinds == kind).all(axis=1)), not kind[0]
         loop = _loop(asked.of_columns(chosen), ordered, bool(shared))
-        # Networks, and models of many weights, share their steps out among threads themselves.
-        is_alone = loop.wide or isinstance(training.model, Network)
-        parts, paths = cut_columns(chosen, runs, most=1 if is_alone else jax_threads())
+        # Networks share their steps out among threads themselves.
+        most = 1 if isinstance(training.model, Network) else jax_threads()
+        parts, paths = cut_columns(chosen, runs, most)
         map_parts(functools.partial(run_columns, loop, paths, Lock()), parts)
 
     def run_columns(
@@ -158,7 +163,7 @@ class _Request(NamedTuple):
     runs: int
     steps: int
     window: int
-    lanes: bool | None
+    numba: bool | None
 
     @property
     def values(self) -> dict[str, np.ndarray]:
@@ -279,16 +284,14 @@ def _run(
     # The reduction is a number of the grid: one compiled loop serves both.
     training = replace(training, process=process, reduction="mean")
     if isinstance(training.model, Network):
-        from resonax.simulation.choice import run_networks
-
-        logs = run_networks(training, grid, loop, paths, steps, window, advance, asked.lanes)
+        logs = run_networks(training, grid, loop, steps, window, advance, asked.numba)
     else:
-        step_blocks = choose_steps(training, grid, loop, asked.lanes)
+        step_blocks = functools.partial(step_linear, training, grid, loop=loop)
         measure = functools.partial(log_distance, steps=window)
         with beginning:  # one thread compiles what the others then find
             state = begin_linear(training, grid, loop=loop)
             start = log_distance(state, steps=0)
-            state = state if loop.wide else step_blocks(state, 0, 0, False)
+            state = step_blocks(state, 0, 0, False)
         logs = [start, *run_windows(state, step_blocks, measure, steps, window, advance)]
     begin, middle, end = (
         np.asarray(log, float)[:paths, :cells].reshape(paths // runs, runs, -1).swapaxes(1, 2)

@@ -36,7 +36,7 @@ from resonax.simulation.schedule import BLOCK
 from resonax.simulation.training import Training
 from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, shuffled_laws, vmap_cells, walk
 
-__all__ = ["begin_linear", "draw_block", "gradients", "step_linear"]
+__all__ = ["begin_linear", "gradients", "step_linear"]
 
 _PARTS = 4  # in which the factors of the steps of a block are formed
 _UNROLL = 2  # the recursion of two positions swaps its arrays in place of copying them
@@ -209,25 +209,12 @@ def _prepared(loop: Loop, gradient: Any) -> Any:
     return full, jnp.stack(pull, axis=-1)[..., None] if loop.noisy else ()
 
 
-def draw_block(
-    training: Training,
-    grid: Grid,
-    loop: Loop,
-    state: Any,
-    first: Array,
-    still: Any,
-    inputs: Array | None = None,
+def _draw_block(
+    training: Training, grid: Grid, loop: Loop, state: Any, first: Array, still: Any
 ) -> tuple[Any, Any]:
-    """Return the state of the processes after a block of steps, and its gradients.
-
-    ``inputs`` are the normal numbers of the inputs, (numbers, steps, paths), where they are drawn
-    already.
-    """
-    needs = loop.needs(training.process)
+    """Return the state of the processes after a block of steps, and its gradients."""
     steps = first + jnp.arange(BLOCK)
-    draws = draw(grid.keys, steps, needs if inputs is None else needs._replace(input=0))
-    if inputs is not None:
-        draws = draws._replace(input=[inputs[place] for place in range(needs.input)])
+    draws = draw(grid.keys, steps, loop.needs(training.process))
     state, laws = walk(training, grid, loop, state, steps, draws.process, still)
     return state, gradients(training, grid, loop, laws, draws)
 
@@ -281,7 +268,7 @@ def step_linear(
 
     def block(number: Array, state: LinearState) -> LinearState:
         now = first + number * BLOCK
-        process, drawn = draw_block(training, grid, loop, state.process[0], now, still)
+        process, drawn = _draw_block(training, grid, loop, state.process[0], now, still)
         given = _prepared(loop, drawn)
         before = state._replace(process=(process, state.process[1]))
         # One branch for each block: on a GPU each is a transfer to the host.

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from resonax.checks import ArgumentError
 from resonax.learners import Network
 from resonax.simulation.batches import INPUT
 from resonax.simulation.network_batches import Batch, Laws, draw_batches, draw_tests, target
@@ -28,6 +29,7 @@ __all__ = [
     "first_layers",
     "first_normals",
     "log_mean_loss",
+    "network_loop",
     "run_networks",
     "target",
 ]
@@ -186,6 +188,13 @@ def log_mean_loss(state: Windowed, steps: int) -> np.ndarray:
     return np.log(np.where(np.isfinite(mean), np.maximum(mean, 1e-300), np.inf))
 
 
+def network_loop(device: str) -> str:
+    """Return what trains networks wherever it can on a kind of device, ``cpu`` or ``gpu``."""
+    from resonax.simulation.network_cpu import has_numba
+
+    return "numba" if device == "cpu" and has_numba() else "jax"
+
+
 def run_networks(
     training: Training,
     grid: Grid,
@@ -193,15 +202,36 @@ def run_networks(
     steps: int,
     window: int,
     advance: Advance,
-    step: Callable[..., NetworkState] | None = None,
+    numba: bool | None,
 ) -> list[np.ndarray]:
     """Return the logarithms of the test loss at the start, and over windows in middle and end.
 
-    The loss at the start is that of the first 20 steps. ``step`` makes some blocks of steps, as
-    `step_networks` does by default.
+    The loss at the start is that of the first 20 steps. ``numba`` says whether Numba compiles the
+    loop or jax; None: Numba where it can.
     """
-    step_blocks = functools.partial(step or step_networks, training, grid, loop=loop)
-    begin = functools.partial(begin_networks, training, grid, loop=loop)
+    from resonax.simulation.network_cpu import CompiledNetworks, why_not
+
+    reason = "" if numba is False else why_not(training, grid)
+    if numba and reason:
+        raise ArgumentError(f"numba cannot train these networks: {reason}")
+    begin: Callable[[], Any]
+    step_blocks: Callable[..., Any]
+    if reason is None:
+        begin = functools.partial(CompiledNetworks, training, grid, loop)
+        step_blocks = CompiledNetworks.step
+    else:
+        begin = functools.partial(begin_networks, training, grid, loop=loop)
+        step_blocks = functools.partial(_step_on(training, grid, loop), training, grid, loop=loop)
     start = log_mean_loss(step_blocks(begin(), 0, 1, True), BLOCK)  # its state is donated
     measure = functools.partial(log_mean_loss, steps=window)
     return [start, *run_windows(begin(), step_blocks, measure, steps, window, advance)]
+
+
+def _step_on(training: Training, grid: Grid, loop: Loop) -> Callable[..., NetworkState]:
+    """Return what steps networks by jax: one kernel for a block where a GPU has it."""
+    if {device.platform for device in grid.keys.devices()} == {"gpu"}:
+        from resonax.simulation.network_kernel import fits_kernel, step_in_kernels
+
+        if fits_kernel(training, grid, loop):
+            return step_in_kernels
+    return step_networks

@@ -43,7 +43,7 @@ _COMPONENTS = 64  # of the law of inputs in random order, at most
 _TEST_ROWS = 10  # of a network, in each step of the window
 _COMPILE, _COMPILE_ROW = 10.0, 0.1  # seconds for each program, and for each feature that it lists
 _SPEED = 3e9  # products a second
-_LANES_SPEED = 20  # times that of the networks that llvmlite compiles
+_NUMBA_SPEED = 6  # times that of networks, whose loop numba compiles where it can
 # Seconds that a criterion takes for a cell of 2 weights; those of the last two are computed on the
 # points of the table theory.
 _CRITERIA = {"flow": 1e-4, "map": 2e-4, "mean_square": 2e-3, "lyapunov": 0.01}
@@ -135,8 +135,8 @@ def _network(cell: Cell, streams: int, inner: int, rows: int, dim: int, varies: 
     drawn = 6 * _BLOCK * laws * (rows + _TEST_ROWS) * (dim + 2)
     law = 2 * laws * (_BLOCK + _COMPONENTS // 2) * dim**2
     products = inner * (6 * rows + slots) * weights + 20 * rows * (dim + 2)
-    if importlib.util.find_spec("llvmlite") is not None:
-        products /= _LANES_SPEED
+    if importlib.util.find_spec("numba") is not None:
+        products /= _NUMBA_SPEED
     return _Work(streams * (state + drawn + law), streams * products)
 
 
