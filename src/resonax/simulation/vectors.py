@@ -22,6 +22,7 @@ __all__ = ["LANES", "flush", "gate", "load", "relu", "root", "splat", "store"]
 
 LANES = 16
 _TINY = 2.0**-120
+_intrinsic: Any = intrinsic  # whose first argument numba gives
 _FUSED = ("contract", "nsz")  # a product and a sum may be rounded once
 
 
@@ -54,7 +55,7 @@ def _bytes(vector: ir.VectorType) -> int:
     return 8 if vector.element == ir.DoubleType() else 4
 
 
-@intrinsic
+@_intrinsic
 def load(typing: Any, array: Any, place: Any) -> Any:
     """Return a vector of an array."""
 
@@ -66,7 +67,7 @@ def load(typing: Any, array: Any, place: Any) -> Any:
     return _VectorType(array.dtype)(array, types.intp), write
 
 
-@intrinsic
+@_intrinsic
 def store(typing: Any, array: Any, place: Any, vector: Any) -> Any:
     """Put a vector into an array."""
 
@@ -78,7 +79,7 @@ def store(typing: Any, array: Any, place: Any, vector: Any) -> Any:
     return types.void(array, types.intp, vector), write
 
 
-@intrinsic
+@_intrinsic
 def splat(typing: Any, number: Any, like: Any) -> Any:
     """Return a number in every lane, of the type of another vector."""
 
@@ -101,8 +102,8 @@ def _elementwise(count: int, write: Callable[..., Any]) -> Any:
         return signature, lambda context, builder, signature, values: write(builder, *values)
 
     if count == 1:
-        return intrinsic(lambda typing, one: typed(one))
-    return intrinsic(lambda typing, one, other: typed(one, other))
+        return _intrinsic(lambda typing, one: typed(one))
+    return _intrinsic(lambda typing, one, other: typed(one, other))
 
 
 def _define(operate: Callable[..., Any], name: str) -> None:
