@@ -221,17 +221,7 @@ def run_networks(
         step_blocks = CompiledNetworks.step
     else:
         begin = functools.partial(begin_networks, training, grid, loop=loop)
-        step_blocks = functools.partial(_step_on(training, grid, loop), training, grid, loop=loop)
+        step_blocks = functools.partial(step_networks, training, grid, loop=loop)
     start = log_mean_loss(step_blocks(begin(), 0, 1, True), BLOCK)  # its state is donated
     measure = functools.partial(log_mean_loss, steps=window)
     return [start, *run_windows(begin(), step_blocks, measure, steps, window, advance)]
-
-
-def _step_on(training: Training, grid: Grid, loop: Loop) -> Callable[..., NetworkState]:
-    """Return what steps networks by jax: one kernel for a block where a GPU has it."""
-    if {device.platform for device in grid.keys.devices()} == {"gpu"}:
-        from resonax.simulation.network_kernel import fits_kernel, step_in_kernels
-
-        if fits_kernel(training, grid, loop):
-            return step_in_kernels
-    return step_networks
