@@ -281,6 +281,6 @@ def test_a_basis_has_no_bias_to_leave_out():
 def test_the_sentence_of_a_picture_fits_into_it(found):
     figure = found.plot()
     figure.draw_without_rendering()
-    words = figure.findobj(lambda item: "per step," in getattr(item, "get_text", str)())
+    words = figure.findobj(lambda item: "order found" in getattr(item, "get_text", str)())
     title = words[0].get_window_extent()
     assert figure.bbox.x0 <= title.x0 < title.x1 <= figure.bbox.x1
