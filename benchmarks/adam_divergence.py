@@ -1,6 +1,6 @@
 """Adam on held rows without noise: where the error grows, predicted and simulated.
 
-The prediction is `resonax.stability.far_field`; the simulation is Adam in NumPy, from an error far
+The prediction is `resonax.theory.far_field`; the simulation is Adam in NumPy, from an error far
 larger than its steps, in runs of 100 periods.
 """
 
@@ -11,7 +11,7 @@ import argparse
 import numpy as np
 
 from resonax import Linear, Problem, Recorded, adam
-from resonax.stability.far_field import Escape, find_escape
+from resonax.theory.far_field import Escape, find_escape
 
 EXAMPLE = np.array([[3.0, -1, -1], [-1, 3, -1], [-1, -1, 3]])
 CYCLES, STARTS = 100, 4

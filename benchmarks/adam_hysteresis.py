@@ -20,7 +20,7 @@ import numpy as np
 import optax
 
 from resonax import Problem, Switching, adam, level
-from resonax.stability.level import Branch
+from resonax.theory.level import Branch
 
 PERIODS = (70, 76, 77, 84)
 WINDOW, WINDOWS, SHOWN = 1000, 30, (0, 1, 2, 4, 9, 19, 29)

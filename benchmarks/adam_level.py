@@ -25,7 +25,7 @@ import numpy as np
 import optax
 
 from resonax import Problem, Sinusoid, Square, Switching, Training, adam, simulate, summarise
-from resonax.stability.closure import solve
+from resonax.theory.closure import solve
 
 BETA1 = {"smoke": [0.9, 0.98], "paper": [0.9, 0.93, 0.95, 0.97, 0.98, 0.99]}
 PERIODS = {"smoke": [1, 5, 20, 60], "paper": list(range(1, 101))}

@@ -19,10 +19,10 @@ import fault_work
 import psutil
 from fault_work import experiment
 
-from resonax.checks import ResonaxError
-from resonax.executors.dask import Dask
-from resonax.executors.processes import start_executor
-from resonax.results import Place
+from resonax.core.errors import ResonaxError
+from resonax.run.dask import Dask
+from resonax.run.processes import start_executor
+from resonax.store import Place
 from resonax.sweeps.runner import run_experiments
 
 HERE = Path(__file__).parent

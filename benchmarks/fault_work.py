@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import zarr  # noqa: F401  loaded once, before workers are forked
 
-from resonax.results import Layout, Store, Task, Variable
+from resonax.store import Layout, Store, Task, Variable
 from resonax.sweeps.experiment import Experiment
 
 TASKS, SECONDS = 24, 0.15

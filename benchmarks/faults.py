@@ -30,7 +30,7 @@ import psutil
 from fault_trial import HERE, Cluster, Trial, cluster
 from fault_work import ID, TASKS, experiment
 
-from resonax.results import Place, Remote, as_place
+from resonax.store import Place, Remote, as_place
 from resonax.sweeps.runner import run_experiments
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 if TYPE_CHECKING:
-    from resonax.results import Task
+    from resonax.store import Task
 
 
 def high_water(process: int) -> float:
@@ -83,7 +83,7 @@ def sweep_table(cells: int, criteria: Sequence[str]) -> dict[str, object]:
 def run_map(cells: int, criteria: Sequence[str]) -> dict[str, float]:
     """Return what a map of so many cells takes."""
     from resonax.cli.running import draw
-    from resonax.executors.processes import start_executor
+    from resonax.run.processes import start_executor
     from resonax.sweeps.experiment import from_sweep
     from resonax.sweeps.runner import run_experiments
     from resonax.sweeps.specification import parse_sweep
@@ -110,7 +110,7 @@ def fill_store(tasks: int, _: Sequence[str]) -> dict[str, float]:
     """
     import numpy as np
 
-    from resonax.results import Layout, Store, Variable
+    from resonax.store import Layout, Store, Variable
 
     layout = Layout(
         {"place": np.arange(tasks)}, {"place": 1}, {"rate": Variable(("place",), "float64")}

@@ -34,11 +34,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import resonax as rx
-from resonax.passes.beam import beam_search, repeating_parts
-from resonax.passes.order_search import search_permutation, search_words
-from resonax.passes.row_updates import RowUpdates
-from resonax.stability.circle import circle_norm, judge_every_order
-from resonax.stability.common_norm import lifted_norm, quadratic_bound
+from resonax.rows.beam import beam_search, repeating_parts
+from resonax.rows.order_search import search_permutation, search_words
+from resonax.rows.row_updates import RowUpdates
+from resonax.theory.circle import circle_norm, judge_every_order
+from resonax.theory.common_norm import lifted_norm, quadratic_bound
 
 OPTIMIZERS = {"heavy_ball": rx.heavy_ball, "nesterov": rx.nesterov}
 LENGTHS = (8, 16, 32, 64, 128, 256)

@@ -29,8 +29,8 @@ os.environ.update(dict.fromkeys(("PJRT_NPROC", "OMP_NUM_THREADS", "OPENBLAS_NUM_
 import numpy as np
 
 from resonax.cli.cache import keep_compiled
-from resonax.executors.processes import start_executor
-from resonax.results import Layout, Store, Variable
+from resonax.run.processes import start_executor
+from resonax.store import Layout, Store, Variable
 from resonax.sweeps.experiment import from_sweep
 from resonax.sweeps.runner import run_experiments
 from resonax.sweeps.specification import parse_sweep

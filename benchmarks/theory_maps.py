@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 import resonax as rx
-from resonax.stability.discrete import rational_period
+from resonax.theory.discrete import rational_period
 
 LR, BATCH, AMPLITUDE = 0.01, 20, 0.5
 CELLS = 12  # of NumPy

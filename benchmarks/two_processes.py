@@ -27,8 +27,8 @@ import numpy as np
 import xarray as xr  # noqa: F401  loaded before the processes are forked, as zarr is
 import zarr  # noqa: F401
 
-from resonax.checks import StoreError
-from resonax.results import Layout, Store, Variable, open_store
+from resonax.core.errors import StoreError
+from resonax.store import Layout, Store, Variable, open_store
 
 LAYOUT = Layout(
     coords={"momentum": np.linspace(0.9, 0.99, 3), "period": np.arange(10, 18)},

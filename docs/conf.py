@@ -14,7 +14,7 @@ from quick_compilation import quick_compilation
 from sphinx.errors import PycodeError
 from sphinx.pycode import ModuleAnalyzer
 
-from resonax.executors.garbage import collect_rarely
+from resonax.run.garbage import collect_rarely
 
 os.environ.setdefault("XLA_FLAGS", quick_compilation())
 logging.getLogger("jax").setLevel(logging.WARNING)  # a library of the theme shows what all log

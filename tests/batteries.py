@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 import resonax as rx
-from resonax.objects import Result
+from resonax.core.objects import Result
 
 
 def pass_battery(result: Result, folder: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from resonax.results import Layout, Variable
+from resonax.store import Layout, Variable
 from resonax.sweeps.experiment import Experiment, Judge
 from resonax.sweeps.judgement import Case, Claim
 

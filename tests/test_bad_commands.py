@@ -10,9 +10,9 @@ import pytest
 
 from bad_commands import CHECK, FAULTS, STREAM, bad_commands
 from bad_sweeps import MAP, to_toml
-from resonax.algebra import small_product
 from resonax.cli.app import _answer, main
 from resonax.cli.parsers import whole
+from resonax.core.algebra import small_product
 
 
 @pytest.fixture

@@ -14,13 +14,14 @@ import pytest
 import resonax as rx
 from resonax.checking.confirm import with_changes
 from resonax.checking.remedies import safe
+from resonax.core.objects import is_deferred
 from resonax.learners import Linear, Momentum
-from resonax.objects import is_deferred
-from resonax.passes.feed import principal_axes
-from resonax.passes.growth import Pass
-from resonax.passes.intervals import TRANSIENT, measure
-from resonax.passes.subject import Subject
-from resonax.passes.surrogates import (
+from resonax.recordings.recording import Recording
+from resonax.rows.feed import principal_axes
+from resonax.rows.growth import Pass
+from resonax.rows.intervals import TRANSIENT, measure
+from resonax.rows.subject import Subject
+from resonax.rows.surrogates import (
     buffered,
     phase_randomised,
     shuffled,
@@ -28,8 +29,7 @@ from resonax.passes.surrogates import (
     without_rhythm,
     without_size_rhythm,
 )
-from resonax.processes import Process
-from resonax.recordings.recording import Recording
+from resonax.streams import Process
 
 ROWS = 700
 SIZE = 3  # weights: of two columns, as in the checks of other tests, and the bias
@@ -173,7 +173,7 @@ def test_long_passes_are_compiled_and_the_same(monkeypatch):
         for rows in (1025, 2048, 2050)
     ]
     compiled = [one.follow_exactly() for one in asked]
-    monkeypatch.setattr("resonax.passes.exact._PLAIN_STEPS", 10**9)
+    monkeypatch.setattr("resonax.rows.exact._PLAIN_STEPS", 10**9)
     for one, other in zip(asked, compiled, strict=True):
         plain = one.follow_exactly()
         assert len(other.path) == one.rows

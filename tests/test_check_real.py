@@ -10,10 +10,10 @@ import pytest
 from recordings import RECORDINGS
 from resonax import check
 from resonax.learners import Linear, Momentum
-from resonax.passes.feed import principal_axes
-from resonax.passes.subject import Subject
-from resonax.passes.surrogates import buffered
 from resonax.recordings.recording import Recording
+from resonax.rows.feed import principal_axes
+from resonax.rows.subject import Subject
+from resonax.rows.surrogates import buffered
 
 MOMENTA = np.array([0.0, 0.8, 0.9, 0.95, 0.98])
 LRS = np.array([0.002, 0.01, 0.05])

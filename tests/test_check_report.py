@@ -14,7 +14,7 @@ from batteries import pass_battery
 from pages import Page
 from resonax.checking.check import check
 from resonax.checking.result import Check
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.figures.check import plot_check, plot_panels
 from resonax.figures.style import save_figure
 from resonax.reports.check import render_check, write_check

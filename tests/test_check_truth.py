@@ -18,11 +18,11 @@ from recordings import RECORDINGS
 from resonax.checking.peaks import LEVEL, find_peaks
 from resonax.cli.app import _run
 from resonax.learners import Linear
-from resonax.passes.answers import judge_rows
-from resonax.passes.exact import Exact
-from resonax.passes.feed import principal_axes
-from resonax.passes.subject import Subject
 from resonax.recordings.recording import Recording
+from resonax.rows.answers import judge_rows
+from resonax.rows.exact import Exact
+from resonax.rows.feed import principal_axes
+from resonax.rows.subject import Subject
 
 
 def _benchmark() -> ModuleType:

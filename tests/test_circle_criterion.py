@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import resonax as rx
-from resonax.stability.circle_criterion import (
+from resonax.theory.circle_criterion import (
     holds,
     largest_curvature,
     largest_lr,
     largest_momentum,
 )
-from resonax.stability.order_proof import order_proof
+from resonax.theory.order_proof import order_proof
 
 OPTIMIZERS = {"heavy_ball": rx.heavy_ball, "nesterov": rx.nesterov}
 

@@ -41,8 +41,8 @@ from resonax.paper.spectra_judges import judge_spectral_peaks
 from resonax.paper.theory_maps import BEST_STEP, LR, RESONANT, _best_momentum, theory_layout
 from resonax.paper.trajectories import Drive, curvature, flow_sizes, stable_sizes
 from resonax.reports.claims import claims_table, plain_claims
-from resonax.stability.criteria import rates
 from resonax.sweeps.judgement import Case, Claim
+from resonax.theory.criteria import rates
 
 Data = Mapping[str, xr.Dataset]
 RUNS = 10

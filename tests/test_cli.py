@@ -624,12 +624,12 @@ def test_an_old_file_survives_a_failed_write(cli, monkeypatch, tmp_path, option,
 
 
 def test_output_that_cannot_be_written_is_one_sentence(cli, monkeypatch):
-    import resonax.stability
+    import resonax.theory
 
-    interval = resonax.stability.Interval(-0.1, -0.2, -0.05)
+    interval = resonax.theory.Interval(-0.1, -0.2, -0.05)
     proof = resonax.order_proof(resonax.sgd(0.1), 1.0)
-    verdict = resonax.stability.Verdict("converges", None, None, None, interval, proof)
-    monkeypatch.setattr(resonax.stability, "verdict", lambda *_, **__: verdict)
+    verdict = resonax.theory.Verdict("converges", None, None, None, interval, proof)
+    monkeypatch.setattr(resonax.theory, "verdict", lambda *_, **__: verdict)
 
     def write(text):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -710,12 +710,12 @@ def test_a_mistake_from_end_to_end(tmp_path, monkeypatch, fork, line):
 
 def interrupt_map() -> None:
     """Let the signal come from inside the computation, so that no clock decides."""
-    import resonax.stability
+    import resonax.theory
 
     def stability_map(*args, **kwargs):
         os.kill(os.getpid(), signal.SIGINT)
 
-    resonax.stability.stability_map = stability_map
+    resonax.theory.stability_map = stability_map
 
 
 def test_an_interrupt_from_end_to_end(tmp_path, fork):

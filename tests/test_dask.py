@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from resonax.checks import ArgumentError
-from resonax.executors.dask import Dask
-from resonax.executors.executor import Lost
-from resonax.executors.processes import THREADS
+from resonax.core.errors import ArgumentError
+from resonax.run.dask import Dask
+from resonax.run.executor import Lost
+from resonax.run.processes import THREADS
 
 BEGUN, HELD = threading.Event(), threading.Event()  # workers are threads of this process
 

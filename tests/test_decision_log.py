@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from linear_learner import LinearLearner, switching_rows
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.guards import replay
 from resonax.guards.decision_log import DecisionLog, record
 from resonax.guards.learner import default_candidates

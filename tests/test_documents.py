@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import resonax
-from resonax.stability import maps
 from resonax.sweeps import specification
+from resonax.theory import maps
 from test_experiments import REPRODUCE, SWEEP
 
 ROOT = Path(__file__).parent.parent

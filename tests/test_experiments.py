@@ -20,7 +20,7 @@ import xarray as xr
 from resonax import ArgumentError
 from resonax.cli.app import _run
 from resonax.paper.catalogue import EXPERIMENTS, catalogue
-from resonax.results import locked, open_store
+from resonax.store import locked, open_store
 from resonax.sweeps.experiment import Experiment
 from resonax.sweeps.specification import parse_sweep
 from resonax.sweeps.sweep import compute_sweep, sweep_layout

@@ -27,8 +27,8 @@ from resonax.explore.work import Desk
 from resonax.registry import KINDS
 from resonax.request import setting_of
 from resonax.simulation.trajectories import _follow
-from resonax.stability.multipliers import multipliers
-from resonax.stability.nearest import nearest_safe
+from resonax.theory.multipliers import multipliers
+from resonax.theory.nearest import nearest_safe
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_a_verdict_is_that_of_the_library_and_of_its_code(ask, cli, paper, monke
         return same
 
     same = rx.verdict(paper, paths=8, steps=512)  # as in the tests of the page
-    for place in ("resonax.explore.theory.verdict", "resonax.stability.verdict"):
+    for place in ("resonax.explore.theory.verdict", "resonax.theory.verdict"):
         monkeypatch.setattr(place, once)
     monkeypatch.setattr(rx, "verdict", once)
     found = ask("verdict", setting=GOOD)
@@ -234,7 +234,7 @@ def test_code_builds_the_same_setting(name, cli, monkeypatch):
     assert built.describe() == wanted
     seen = []
     answer = "level" if name == "adaptive" else "verdict"
-    monkeypatch.setattr(f"resonax.stability.{answer}", lambda setting, **_: seen.append(setting))
+    monkeypatch.setattr(f"resonax.theory.{answer}", lambda setting, **_: seen.append(setting))
     with contextlib.suppress(AttributeError, TypeError):  # nothing was judged
         import shlex
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from check_processes import obey
-from resonax.checks import DataError
+from resonax.core.errors import DataError
 from resonax.explore import check_process, check_worker
 from resonax.explore.check_worker import CheckRequest
 from resonax.explore.jobs import Job, Jobs

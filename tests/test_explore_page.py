@@ -21,9 +21,9 @@ from resonax.explore.check_worker import CheckRequest
 from resonax.reports import check as reports
 from resonax.simulation import Training
 from resonax.simulation.trajectories import Trajectories, trajectories
-from resonax.stability import verdict
-from resonax.stability.cells import Advance
-from resonax.stability.maps import map_arrays
+from resonax.theory import verdict
+from resonax.theory.cells import Advance
+from resonax.theory.maps import map_arrays
 
 PAGE = Path(__file__).parent.parent / "src" / "resonax" / "explore" / "page"
 AXES = "&x=period:12:60&y=momentum:0.95:0.999"

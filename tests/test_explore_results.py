@@ -11,7 +11,7 @@ from bad_requests import KNOWN, PORT, TOKEN
 from resonax.explore.app import build_app
 from resonax.explore.site import Site
 from resonax.reports.claims import plain_claims, write_claims
-from resonax.results import Layout, Store, Variable
+from resonax.store import Layout, Store, Variable
 
 PERIODS, MOMENTA = np.linspace(10, 60, 5), np.linspace(0.5, 0.9, 12)
 

@@ -9,9 +9,9 @@ import pytest
 import scipy.stats
 
 import resonax as rx
+from resonax.core.moments import Moments
 from resonax.learners import Features
 from resonax.learners import features as learners
-from resonax.moments import Moments
 
 laws = pytest.mark.parametrize(("dim", "components"), [(1, 1), (2, 3)])
 

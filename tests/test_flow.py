@@ -14,9 +14,9 @@ from scipy.interpolate import BarycentricInterpolator
 
 import resonax as rx
 from oracles import numpy_radius, sinusoid_curvature
-from resonax.stability import interpolation
-from resonax.stability.floquet import flow_monodromy
-from resonax.stability.interpolation import (
+from resonax.theory import interpolation
+from resonax.theory.floquet import flow_monodromy
+from resonax.theory.interpolation import (
     _column_logs,
     _matrix,
     _nodes,

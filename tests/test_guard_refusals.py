@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 import resonax
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.torch import Guard
 
 

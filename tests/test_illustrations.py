@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.figures.style import save_figure
 from resonax.paper.catalogue import catalogue, judge
 from resonax.paper.propositions import compute_propositions
 from resonax.paper.spectra import compute_spectra
 from resonax.paper.trajectories import growth_per_turn
-from resonax.results import open_store
+from resonax.store import open_store
 from resonax.sweeps.runner import run_experiments
 
 # What `spectra` and `propositions` compute takes long; tests/test_claims.py has their judges.

@@ -23,16 +23,16 @@ from resonax import (
     heavy_ball,
     stability_map,
 )
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.learners import Linear, Transform
 from resonax.learners.adaptive import adaptive_form
-from resonax.stability.closure import solve
-from resonax.stability.coordinates import Coordinates, Layout
-from resonax.stability.cycle import at_rest, distances
-from resonax.stability.far_field import drift, find_escape
-from resonax.stability.level import Branch, Level, _band, _notes, level, levels
-from resonax.stability.mean_square import noise_floor
-from resonax.stability.plan import plan
+from resonax.theory.closure import solve
+from resonax.theory.coordinates import Coordinates, Layout
+from resonax.theory.cycle import at_rest, distances
+from resonax.theory.far_field import drift, find_escape
+from resonax.theory.level import Branch, Level, _band, _notes, level, levels
+from resonax.theory.mean_square import noise_floor
+from resonax.theory.plan import plan
 
 NOISE, LR = 0.3, 0.05
 

@@ -14,10 +14,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 import resonax as rx
 from resonax.cli.app import _run
 from resonax.learners import Linear, Momentum, from_torch, heavy_ball
-from resonax.passes.feed import principal_axes
-from resonax.passes.subject import Subject
-from resonax.passes.update import energy
 from resonax.recordings.recording import Recording
+from resonax.rows.feed import principal_axes
+from resonax.rows.subject import Subject
+from resonax.rows.update import energy
 
 
 def subject(optimizer: Momentum, rows: int = 2100, batch: int = 1, epochs: int = 1) -> Subject:

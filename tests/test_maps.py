@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import resonax as rx
-from resonax.stability.criteria import MeanSquare, _word
-from resonax.stability.paths import Interval
+from resonax.theory.criteria import MeanSquare, _word
+from resonax.theory.paths import Interval
 
 VALUES = {
     "momentum": [0.9, 0.97],

@@ -8,7 +8,7 @@ import pytest
 
 import resonax as rx
 from oracles import heavy_ball_matrix, numpy_radius
-from resonax.stability.mean_square import noise_floor
+from resonax.theory.mean_square import noise_floor
 
 
 def rate(setting: rx.Setting) -> float:

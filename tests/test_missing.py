@@ -11,9 +11,9 @@ from rich.console import Console
 
 import resonax as rx
 from resonax.cli.show import show_map
-from resonax.stability import Interval, criteria, floquet, interpolation, search
-from resonax.stability.interpolation import flow_grid_rates
-from resonax.stability.missing import REASONS
+from resonax.theory import Interval, criteria, floquet, interpolation, search
+from resonax.theory.interpolation import flow_grid_rates
+from resonax.theory.missing import REASONS
 
 SETTING = rx.Setting(rx.Sinusoid(period=22), rx.heavy_ball(lr=0.01, momentum=0.97))
 AMPLITUDES = [0.5, 1.0, 1e6]  # the last one is too much for the flow

@@ -17,10 +17,10 @@ import pytest
 from scipy import stats
 
 import resonax as rx
-from resonax.checks import ArgumentError
-from resonax.keys import threefry
+from resonax.core.errors import ArgumentError
+from resonax.core.keys import threefry
+from resonax.core.moments import Moments
 from resonax.learners import Network, adam
-from resonax.moments import Moments
 from resonax.simulation import Training, engine, network, network_loop, simulate
 from resonax.simulation.batches import Draws, Needs, draw, draw_factor, needs_of, split
 from resonax.simulation.random_numbers import chi, path_keys

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 import resonax as rx
 from batteries import drawn, pass_battery
 from damage import damage
+from resonax.core.objects import Result
 from resonax.guards.report import Candidate, Event
-from resonax.objects import Result
-from resonax.results import saved
-from resonax.results.files import UNSEALED, seal
-from resonax.stability import Growth, Interval, MeanSquare
+from resonax.store import saved
+from resonax.store.files import UNSEALED, seal
+from resonax.theory import Growth, Interval, MeanSquare
 
 SETTING = rx.Setting(rx.Sinusoid(period=22), rx.heavy_ball(lr=0.01, momentum=0.97), batch=20)
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e"

@@ -12,19 +12,19 @@ import pytest
 import resonax as rx
 from resonax.cli.app import main
 from resonax.learners import Linear
-from resonax.passes.beam import beam_search, repeating_parts
-from resonax.passes.feed import principal_axes
-from resonax.passes.order_search import (
+from resonax.recordings.recording import read_recording
+from resonax.rows.beam import beam_search, repeating_parts
+from resonax.rows.feed import principal_axes
+from resonax.rows.order_search import (
     climb_permutation,
     climb_words,
     search_permutation,
     search_words,
 )
-from resonax.passes.row_updates import RowUpdates
-from resonax.passes.safe_orders import herded, pairwise_balanced, stratified
-from resonax.recordings.recording import read_recording
-from resonax.stability.circle import circle_norm
-from resonax.stability.common_norm import (
+from resonax.rows.row_updates import RowUpdates
+from resonax.rows.safe_orders import herded, pairwise_balanced, stratified
+from resonax.theory.circle import circle_norm
+from resonax.theory.common_norm import (
     growth_in,
     lifted,
     lifted_norm,

@@ -17,7 +17,7 @@ from sklearn.linear_model import SGDClassifier, SGDRegressor
 from sklearn.neural_network import MLPRegressor
 
 import resonax as rx
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.probing.adapters import Learner, adapt
 from resonax.probing.probe import probe
 from resonax.probing.replay import replay

@@ -10,12 +10,12 @@ import optax
 import pytest
 
 import resonax as rx
+from resonax.core.labels import LABELS
 from resonax.dynamics import Problem, Setting
-from resonax.labels import LABELS
 from resonax.learners import Features
-from resonax.passes.feed import principal_axes
-from resonax.passes.subject import Subject
 from resonax.recordings.recording import Recording
+from resonax.rows.feed import principal_axes
+from resonax.rows.subject import Subject
 from resonax.simulation import Training
 
 WAVE, BALL = rx.Sinusoid(period=22.0), rx.heavy_ball(0.01, 0.9)

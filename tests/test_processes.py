@@ -13,9 +13,9 @@ import pytest
 import scipy.signal
 
 import resonax as rx
-from resonax.moments import Moments
-from resonax.processes.base import sample_at_once, walk_on
+from resonax.core.moments import Moments
 from resonax.registry import KINDS
+from resonax.streams.base import sample_at_once, walk_on
 
 MATRIX = np.array([[2.0, 0.6], [0.6, 0.5]])
 SLOPE = np.array([3.0, 4.0])  # a direction that is not of unit length

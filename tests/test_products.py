@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import resonax as rx
 from oracles import numpy_radius
-from resonax.stability.cells import tiles
-from resonax.stability.discrete import discrete_rates
-from resonax.stability.mean_square import mean_square_rates
+from resonax.theory.cells import tiles
+from resonax.theory.discrete import discrete_rates
+from resonax.theory.mean_square import mean_square_rates
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(8)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()

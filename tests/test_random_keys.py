@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from resonax.keys import seed_key, split_keys
+from resonax.core.keys import seed_key, split_keys
 from resonax.simulation.random_numbers import path_keys
 from resonax.sweeps.sweep import cell_labels
 

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from resonax.checks import ArgumentError, DataError, ResonaxError
+from resonax.core.errors import ArgumentError, DataError, ResonaxError
 from resonax.recordings import delimited, sources
 from resonax.recordings.recording import Recording, read_recording
 

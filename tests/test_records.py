@@ -24,11 +24,11 @@ from hypothesis import strategies as st
 import resonax as rx
 from made_up_experiment import compute, made_up
 from resonax.cli.app import _run
-from resonax.executors.executor import Futures, Lost, Serial
-from resonax.executors.given import as_executor
-from resonax.executors.processes import worker_processes
 from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue
-from resonax.results import Variable
+from resonax.run.executor import Futures, Lost, Serial
+from resonax.run.given import as_executor
+from resonax.run.processes import worker_processes
+from resonax.store import Variable
 from resonax.sweeps.computation import Computation
 from resonax.sweeps.experiment import Experiment, Part, from_sweep
 from resonax.sweeps.jobs import Job, TasksFailed

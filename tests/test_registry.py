@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 import resonax as rx
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.learners.transforms import _OPTAX
 from resonax.registry import KINDS, check_kind, find_kind, kinds
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from made_up_experiment import made_up
-from resonax.checks import ArgumentError, StoreError
 from resonax.cli.app import _run
+from resonax.core.errors import ArgumentError, StoreError
 from resonax.paper.catalogue import EXPERIMENTS
-from resonax.results import Layout, Remote, Store, as_place, connection, open_store, replacing
-from resonax.results.metadata import build
+from resonax.store import Layout, Remote, Store, as_place, connection, open_store, replacing
+from resonax.store.metadata import build
 from test_store import ATTRIBUTES, COORDS, SPECIFICATION, VARIABLES, VERSIONS, part, refused
 from test_store import fill as fill_store
 
@@ -231,7 +231,7 @@ def test_what_is_not_installed_is_named(monkeypatch):
 def test_folders_need_no_fsspec(tmp_path):
     code = (
         "import sys\n"
-        "from resonax.results import as_place\n"
+        "from resonax.store import as_place\n"
         "print(as_place('out'), as_place('file:///a/b'), {'fsspec', 'asyncio'} & {*sys.modules})"
     )
     found = subprocess.check_output([sys.executable, "-c", code], text=True)

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from linear_learner import LinearLearner, switching_rows
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.guards import ladder as ladders
 from resonax.guards import replay
 from resonax.guards import window as windows

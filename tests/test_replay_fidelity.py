@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.guards.learner import Candidate
 from resonax.torch import Guard
 from resonax.torch.learner import TorchLearner

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.guards.learner import Candidate
 from resonax.torch import Guard, ResonanceWarning
 from resonax.torch.batches import KeptBatch, mix_rows

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from pages import Page
-from resonax.checks import StoreError
 from resonax.cli.claims import show_claims
+from resonax.core.errors import StoreError
 from resonax.figures.style import new_figure, save_figure
 from resonax.reports.claims import plain_claims, read_claims, write_claims
 from resonax.reports.reproduction import Report, Section, write_report

@@ -18,8 +18,8 @@ from sklearn.linear_model import SGDRegressor
 
 import resonax as rx
 from resonax.checking.modulation import find_modulations, modulation_depth
-from resonax.checks import ArgumentError, ResonaxError
 from resonax.cli.app import app
+from resonax.core.errors import ArgumentError, ResonaxError
 from resonax.probing.adapters import adapt
 from resonax.probing.excitation import lines_for, multisine
 from resonax.probing.fleet import Watch, launch

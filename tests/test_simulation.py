@@ -21,12 +21,12 @@ from scipy import optimize, stats
 
 import resonax as rx
 from resonax.learners import Transform
-from resonax.processes import shuffled
 from resonax.simulation import Training, column_parts, engine, linear, simulate
 from resonax.simulation.batches import draw, needs_of
 from resonax.simulation.column_parts import map_side_by_side
 from resonax.simulation.trajectories import _gradient
 from resonax.simulation.walk import begin_walk, walk
+from resonax.streams import shuffled
 
 RUNS, STEPS, WINDOW = 2000, 80, 40
 ROWS = np.random.default_rng(1).normal(size=(14, 2)) @ np.array([[1.0, 0.5], [0.0, 0.8]])

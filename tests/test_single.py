@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import resonax as rx
-from resonax.stability.criteria import rates
-from resonax.stability.mean_square import noise_floor
-from resonax.stability.single import RATES, _collocation, _multiply, mean_square_level
+from resonax.theory.criteria import rates
+from resonax.theory.mean_square import noise_floor
+from resonax.theory.single import RATES, _collocation, _multiply, mean_square_level
 
 ROWS = np.random.default_rng(0).normal(size=(24, 2))
 SETTINGS = {

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from resonax.checks import StoreError
 from resonax.cli.app import _run
-from resonax.executors import interrupts
-from resonax.results import as_place
+from resonax.core.errors import StoreError
+from resonax.run import interrupts
+from resonax.store import as_place
 from resonax.sweeps import heartbeat
 from resonax.sweeps.runner import run_experiments
 from resonax.sweeps.status import read_status

@@ -23,9 +23,9 @@ import xarray as xr
 import zarr
 
 from damage import damage
-from resonax.checks import ResonaxError, StoreError
-from resonax.results import Layout, Store, Task, Variable, locked, open_store, replacing
-from resonax.results.disk import clear, temporary
+from resonax.core.errors import ResonaxError, StoreError
+from resonax.store import Layout, Store, Task, Variable, locked, open_store, replacing
+from resonax.store.disk import clear, temporary
 
 COORDS = {
     "momentum": np.linspace(0.5, 0.9, 5),
@@ -482,7 +482,7 @@ def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(tm
     code = (
         "import os, sys, time\n"
         "from pathlib import Path\n"
-        "from resonax.results.disk import temporary\n"
+        "from resonax.store.disk import temporary\n"
         "with temporary(Path(sys.argv[1])) as a, temporary(Path(sys.argv[1])) as b:\n"
         "    b.write_text('half')\n"
         "    print(a, b, sep='\\n', flush=True)\n"
@@ -515,7 +515,7 @@ def test_a_folder_is_held_by_one_process_and_free_when_that_is_killed(tmp_path):
     code = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from resonax.results import locked\n"
+        "from resonax.store import locked\n"
         "with locked(Path(sys.argv[1])):\n"
         "    print('held', flush=True)\n"
         "    time.sleep(120)\n"
@@ -563,5 +563,5 @@ def test_two_processes_on_one_folder(fork):
 
 
 def test_the_import_is_cheap():
-    code = "import sys, resonax.results; print({'zarr', 'xarray', 'jax'} & {*sys.modules})"
+    code = "import sys, resonax.store; print({'zarr', 'xarray', 'jax'} & {*sys.modules})"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"

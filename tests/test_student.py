@@ -11,7 +11,7 @@ import scipy.signal
 from scipy import stats
 from scipy.special import stdtrit
 
-from resonax.student import (
+from resonax.core.intervals import (
     approximate_quantile,
     batch_means,
     half_width,

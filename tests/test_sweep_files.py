@@ -24,11 +24,11 @@ from scipy.stats import binom
 
 from bad_sweeps import FAULTS, MAP, NETWORK, bad_sweeps, put, to_toml
 from resonax import ArgumentError
-from resonax.checks import RANGES
 from resonax.cli.app import _run
+from resonax.core.errors import RANGES
 from resonax.learners import Transform
 from resonax.registry import KINDS, kinds
-from resonax.results import as_place
+from resonax.store import as_place
 from resonax.sweeps import cost
 from resonax.sweeps.build import build_training
 from resonax.sweeps.computation import Computation, Growing

@@ -12,15 +12,15 @@ from unittest.mock import MagicMock
 import pytest
 
 from bad_sweeps import MAP, to_toml
-from resonax.checks import ArgumentError
 from resonax.cli import work
 from resonax.cli.app import _run
 from resonax.cli.work import Work, check_work
-from resonax.executors import clusters
-from resonax.executors.given import as_executor
-from resonax.executors.gpus import visible_gpus, workers_per_gpu
-from resonax.executors.processes import start_executor
+from resonax.core.errors import ArgumentError
 from resonax.paper.catalogue import EXPERIMENTS
+from resonax.run import clusters
+from resonax.run.given import as_executor
+from resonax.run.gpus import visible_gpus, workers_per_gpu
+from resonax.run.processes import start_executor
 from resonax.sweeps.experiment import from_sweep
 from resonax.sweeps.sample import Sample
 from resonax.sweeps.specification import parse_sweep

@@ -15,10 +15,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from resonax.checks import ArgumentError, Interrupted
-from resonax.executors.executor import Lost
-from resonax.executors.gpus import GRAPHS
-from resonax.executors.processes import count_workers, worker_processes
+from resonax.core.errors import ArgumentError, Interrupted
+from resonax.run.executor import Lost
+from resonax.run.gpus import GRAPHS
+from resonax.run.processes import count_workers, worker_processes
 from signals import HEAR_INTERRUPTS
 from worker_jobs import (
     DeviceJob,
@@ -111,7 +111,7 @@ def test_each_worker_sees_one_gpu():
 
 
 def test_processes_share_the_cores(monkeypatch):
-    monkeypatch.setattr("resonax.executors.processes.count_cores", lambda: 6)
+    monkeypatch.setattr("resonax.run.processes.count_cores", lambda: 6)
     for name in ("OMP", "OPENBLAS"):
         monkeypatch.delenv(f"{name}_NUM_THREADS", raising=False)
     seen = []
@@ -165,8 +165,8 @@ def test_as_many_processes_as_jobs_or_cores():
 CALLER = """
 import sys
 from worker_jobs import sleep
-from resonax.executors.executor import Lost
-from resonax.executors.processes import worker_processes
+from resonax.run.executor import Lost
+from resonax.run.processes import worker_processes
 if __name__ == "__main__":
     with worker_processes(1) as workers:
         workers.run(sleep, [sys.argv[1]], lambda *_: None, lambda *_: [])

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 
 
 def square(job, advance):
@@ -54,7 +54,7 @@ def see_devices(job, advance):
 
 
 def see_threads(job, advance):
-    from resonax.threads import count_threads
+    from resonax.core.threads import count_threads
 
     return count_threads(), [os.environ[f"{name}_NUM_THREADS"] for name in ("OMP", "OPENBLAS")]
 

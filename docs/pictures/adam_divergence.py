@@ -7,7 +7,7 @@ from matplotlib import rc_context
 
 import resonax as rx
 from resonax.figures.style import STYLE, new_figure
-from resonax.stability.far_field import find_escape
+from resonax.theory.far_field import find_escape
 
 ROWS = np.array([[3.0, -1, -1], [-1, 3, -1], [-1, -1, 3]])
 HOLD, LR, STEPS = 30, 1e-3, 18_000

@@ -14,10 +14,10 @@ import numpy as np
 import optax
 
 import resonax as rx
+from resonax.core.labels import axis_label
 from resonax.figures import save_figure
 from resonax.figures.map import add_scale, paint
 from resonax.figures.style import STYLE, new_figure
-from resonax.labels import axis_label
 
 LR, MOMENTUM, BATCH, STEPS, RUNS = 0.01, 0.97, 20, 6000, 20
 STREAMS = {

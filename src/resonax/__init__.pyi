@@ -6,7 +6,7 @@ from .checking.response_result import Response as Response
 from .checking.order import order as order
 from .checking.order_result import RowOrder as RowOrder
 from .checking.result import Check as Check
-from .checks import (
+from .core.errors import (
     ArgumentError as ArgumentError,
     DataError as DataError,
     Interrupted as Interrupted,
@@ -19,11 +19,11 @@ from .dynamics import (
     Problem as Problem,
     Setting as Setting,
 )
-from .executors.executor import (
+from .run.executor import (
     Futures as Futures,
     Serial as Serial,
 )
-from .executors.processes import worker_processes as worker_processes
+from .run.processes import worker_processes as worker_processes
 from .figures import (
     plot_check as plot_check,
     plot_map as plot_map,
@@ -58,7 +58,7 @@ from .probing.replay import (
     Replay as Replay,
     replay as replay,
 )
-from .processes import (
+from .streams import (
     AR2 as AR2,
     Iid as Iid,
     Process as Process,
@@ -74,14 +74,14 @@ from .recordings.recording import (
     read_recording as read_recording,
 )
 from .reports.check import write_check as write_check
-from .results import (
+from .store import (
     Layout as Layout,
     Variable as Variable,
     open_dataset as open_dataset,
     open_store as open_store,
     save_dataset as save_dataset,
 )
-from .results.saved import load as load
+from .store.saved import load as load
 from .simulation import (
     Responses as Responses,
     Training as Training,
@@ -90,7 +90,7 @@ from .simulation import (
     summarise as summarise,
     trajectories as trajectories,
 )
-from .stability import (
+from .theory import (
     Branch as Branch,
     Level as Level,
     OrderProof as OrderProof,
@@ -116,7 +116,7 @@ from .sweeps.judgement import (
 )
 from .sweeps.run_sweep import run_sweep as run_sweep
 from .sweeps.runner import run_experiments as run_experiments
-from .values import (
+from .core.values import (
     static as static,
     value as value,
 )

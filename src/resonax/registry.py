@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
-from resonax.checks import (
+from resonax.core.errors import (
     RANGES,
     ArgumentError,
     as_array,
@@ -104,7 +104,7 @@ _READING = ("target", "features", "order_by", "drop_missing", "separator", "deci
 
 
 def _process(name: str, fields: Mapping[str, Field], *uses: str) -> Kind:
-    return Kind(f"resonax.processes:{name}", fields, uses or ("stability", "sweep"))
+    return Kind(f"resonax.streams:{name}", fields, uses or ("stability", "sweep"))
 
 
 def _model(name: str, **fields: Field) -> Kind:
@@ -214,7 +214,7 @@ def find_kind(family: str, name: Any, use: str, label: str | None = None) -> Kin
     --------
     >>> find_kind("optimizer", "adam", "check")
     Traceback (most recent call last):
-    resonax.checks.ArgumentError: the optimizer adam is for level, sweep and response alone, ...
+    resonax.ArgumentError: the optimizer adam is for level, sweep and response alone, ...
     """
     known = KINDS[family]
     if not isinstance(name, str) or name not in known:
@@ -258,7 +258,7 @@ def check_kind(
     --------
     >>> check_kind("optimizer", "sgd", {"lr": 0.1, "momentum": 0.9}, use="stability")
     Traceback (most recent call last):
-    resonax.checks.ArgumentError: momentum is not a parameter of sgd, which takes lr, weight_decay
+    resonax.ArgumentError: momentum is not a parameter of sgd, which takes lr, weight_decay
     """
     kind = find_kind(family, name, use, place("kind") if axes is not None else None)
     for key, value in given.items():

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from resonax.checks import RANGES, ArgumentError, check_range, shorten
+from resonax.core.errors import RANGES, ArgumentError, check_range, shorten
 from resonax.registry import KINDS, Kind, check_kind, find_kind, kinds, without_zeros
 
 if TYPE_CHECKING:
     from resonax.dynamics import Problem
     from resonax.learners import Features
-    from resonax.processes import Process
+    from resonax.streams import Process
 
 __all__ = [
     "AXES",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from resonax.checks import ArgumentError, shorten
+from resonax.core.errors import ArgumentError, shorten
 from resonax.learners import Features, Linear
 from resonax.recordings.recording import Recording
 

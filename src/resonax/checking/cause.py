@@ -11,16 +11,16 @@ import numpy as np
 
 from resonax.checking.peaks import find_peaks
 from resonax.checking.spectrum import welch
-from resonax.passes.growth import Pass
-from resonax.passes.subject import Advance, Subject
-from resonax.passes.surrogates import (
+from resonax.core.intervals import mean_interval, plain_quantile, tail_of
+from resonax.rows.growth import Pass
+from resonax.rows.subject import Advance, Subject
+from resonax.rows.surrogates import (
     phase_randomised,
     shuffled,
     stretched,
     without_rhythm,
     without_size_rhythm,
 )
-from resonax.student import mean_interval, plain_quantile, tail_of
 
 __all__ = ["SHUFFLES", "Bands", "Rhythm", "Shuffles", "find_rhythm", "shuffle", "strongest_stretch"]
 

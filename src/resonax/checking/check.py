@@ -15,12 +15,12 @@ from resonax.checking.optimizers import build_optimizer
 from resonax.checking.result import Check
 from resonax.checking.series import worst_series
 from resonax.checking.stages import Stage, Tell
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.learners import Features, Momentum
-from resonax.passes.intervals import LEAST_STEPS
-from resonax.passes.subject import Subject, prepare
 from resonax.probing.adapters import adapt
 from resonax.recordings.recording import Recording, read_recording
+from resonax.rows.intervals import LEAST_STEPS
+from resonax.rows.subject import Subject, prepare
 
 if TYPE_CHECKING:
     import pandas as pd

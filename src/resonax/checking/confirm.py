@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from resonax.passes.exact import PASSES, Exact
-from resonax.passes.intervals import BURST
-from resonax.passes.subject import Advance, Subject
-from resonax.passes.surrogates import buffered
+from resonax.rows.exact import PASSES, Exact
+from resonax.rows.intervals import BURST
+from resonax.rows.subject import Advance, Subject
+from resonax.rows.surrogates import buffered
 
 __all__ = ["Remedy", "confirmed", "holds", "rounded_down", "with_changes"]
 

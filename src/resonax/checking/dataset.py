@@ -12,10 +12,10 @@ import numpy as np
 from resonax.checking.cause import STRETCHES, Rhythm, Shuffles, spectrum, stretch_of
 from resonax.checking.every_order import order_proof_line
 from resonax.checking.stages import Stage
-from resonax.checks import ArgumentError
-from resonax.passes.intervals import measure
-from resonax.passes.subject import Advance, Subject
-from resonax.passes.surrogates import shuffled
+from resonax.core.errors import ArgumentError
+from resonax.rows.intervals import measure
+from resonax.rows.subject import Advance, Subject
+from resonax.rows.surrogates import shuffled
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -124,9 +124,9 @@ def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
     first experiment with the data's own numbers.
     """
     from resonax.dynamics import Setting
-    from resonax.processes import Sinusoid
-    from resonax.stability.discrete import discrete_rates
-    from resonax.stability.search import growing_bands
+    from resonax.streams import Sinusoid
+    from resonax.theory.discrete import discrete_rates
+    from resonax.theory.search import growing_bands
 
     rows = part.recording.inputs.astype(float)
     rows = rows / np.sqrt(np.mean(rows**2, axis=0))

@@ -7,9 +7,9 @@ from typing import Any
 
 from resonax.checking.confirm import Remedy
 from resonax.learners import Linear
-from resonax.passes.answers import OnMore, OnTheseRows, factor
-from resonax.passes.intervals import BURST, TRANSIENT
-from resonax.passes.subject import Subject
+from resonax.rows.answers import OnMore, OnTheseRows, factor
+from resonax.rows.intervals import BURST, TRANSIENT
+from resonax.rows.subject import Subject
 
 __all__ = ["ask_for_batch", "facts_of", "model_of", "notes_of", "settings_of"]
 

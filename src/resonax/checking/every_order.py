@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from resonax.learners import Momentum
-from resonax.passes.logistic import BOUND
-from resonax.passes.subject import Subject
 from resonax.recordings.recording import Recording
-from resonax.stability.circle import OrderProof, judge_every_order
-from resonax.stability.circle_criterion import holds, largest_momentum
-from resonax.stability.curvature import longest_row
+from resonax.rows.logistic import BOUND
+from resonax.rows.subject import Subject
+from resonax.theory.circle import OrderProof, judge_every_order
+from resonax.theory.circle_criterion import holds, largest_momentum
+from resonax.theory.curvature import longest_row
 
 __all__ = ["in_every_order", "order_proof_line"]
 

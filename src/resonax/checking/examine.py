@@ -15,9 +15,9 @@ from resonax.checking.remedies import find_remedies, line_cells, safe
 from resonax.checking.result import Check
 from resonax.checking.series import Series
 from resonax.checking.stages import Stage, Tell, silent, untold
-from resonax.passes.answers import OnTheseRows, judge
-from resonax.passes.intervals import BURST, measure
 from resonax.recordings.recording import Recording
+from resonax.rows.answers import OnTheseRows, judge
+from resonax.rows.intervals import BURST, measure
 
 __all__ = ["examine"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resonax.checks import check_number, check_whole, suggest
+from resonax.core.errors import check_number, check_whole, suggest
 from resonax.registry import check_kind, find_kind, without_zeros
 
 __all__ = ["LOSSES", "check_asked"]
@@ -34,7 +34,7 @@ def check_asked(
     ...     optimizer="sgd", lr=0.1, momentum=0.9, batch=1, epochs=1, grid=8, seed=0, dampening=0.0
     ... )
     Traceback (most recent call last):
-    resonax.checks.ArgumentError: momentum is not a parameter of sgd, which takes lr, weight_decay
+    resonax.ArgumentError: momentum is not a parameter of sgd, which takes lr, weight_decay
     """
     if loss not in LOSSES:
         raise suggest("loss", str(loss), LOSSES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.learners import Momentum, check_optimizer
 from resonax.registry import KINDS, without_zeros
 

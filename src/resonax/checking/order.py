@@ -14,23 +14,23 @@ from resonax.checking.limits import check_asked
 from resonax.checking.optimizers import build_optimizer
 from resonax.checking.order_result import STILL, RowOrder
 from resonax.checking.stages import Stage, silent
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.learners import Features, Momentum
-from resonax.passes.beam import beam_search, repeating_parts
-from resonax.passes.feed import principal_axes
-from resonax.passes.order_search import (
+from resonax.recordings.recording import Recording, read_recording
+from resonax.rows.beam import beam_search, repeating_parts
+from resonax.rows.feed import principal_axes
+from resonax.rows.order_search import (
     Found,
     climb_permutation,
     search_permutation,
     search_words,
     swap_rows,
 )
-from resonax.passes.row_updates import RowUpdates
-from resonax.passes.safe_orders import herded, pairwise_balanced, stratified
-from resonax.recordings.recording import Recording, read_recording
-from resonax.stability import OrderProof
-from resonax.stability.circle import circle_norm, judge_every_order
-from resonax.stability.common_norm import lifted_norm, quadratic_bound
+from resonax.rows.row_updates import RowUpdates
+from resonax.rows.safe_orders import herded, pairwise_balanced, stratified
+from resonax.theory import OrderProof
+from resonax.theory.circle import circle_norm, judge_every_order
+from resonax.theory.common_norm import lifted_norm, quadratic_bound
 
 if TYPE_CHECKING:
     import pandas as pd

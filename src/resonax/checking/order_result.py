@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from resonax.objects import Result
-from resonax.stability import OrderProof
+from resonax.core.objects import Result
+from resonax.theory import OrderProof
 
 __all__ = ["STILL", "RowOrder"]
 

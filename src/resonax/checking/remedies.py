@@ -18,10 +18,10 @@ import numpy as np
 
 from resonax.checking.cause import Shuffles, stretch_of
 from resonax.checking.confirm import Remedy, confirmed, rounded_down, with_changes
-from resonax.passes.answers import factor
-from resonax.passes.intervals import BURST, LEAST_STEPS, Measured
-from resonax.passes.subject import Advance, Subject
-from resonax.passes.surrogates import buffered
+from resonax.rows.answers import factor
+from resonax.rows.intervals import BURST, LEAST_STEPS, Measured
+from resonax.rows.subject import Advance, Subject
+from resonax.rows.surrogates import buffered
 
 __all__ = ["find_remedies", "line_cells", "safe"]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from resonax.checking.modulation import find_modulations
 from resonax.checking.response_result import Response
-from resonax.checks import ArgumentError, check_number, check_range, check_whole, suggest
+from resonax.core.errors import ArgumentError, check_number, check_range, check_whole, suggest
 from resonax.learners import Features, Linear
 from resonax.probing.excitation import Advance, Rows
 from resonax.probing.fleet import Watch, launch
@@ -27,7 +27,7 @@ from resonax.probing.period_sweep import (
 )
 from resonax.probing.replay import prepare, quiet
 from resonax.probing.response import Plan, Stage, measure_poles
-from resonax.processes import Process, Recorded
+from resonax.streams import Process, Recorded
 
 __all__ = ["response"]
 

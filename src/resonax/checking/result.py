@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from resonax.checking.confirm import Remedy
-from resonax.objects import Result, deferred, is_deferred
-from resonax.passes.answers import OnMore, OnTheseRows, factor, number, pace
-from resonax.passes.intervals import BURST
-from resonax.stability.circle import OrderProof
+from resonax.core.objects import Result, deferred, is_deferred
+from resonax.rows.answers import OnMore, OnTheseRows, factor, number, pace
+from resonax.rows.intervals import BURST
+from resonax.theory.circle import OrderProof
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from resonax.checking.confirm import Remedy
-from resonax.checks import ArgumentError
-from resonax.passes.answers import factor
-from resonax.passes.subject import Subject
+from resonax.core.errors import ArgumentError
 from resonax.recordings.recording import Recording
 from resonax.recordings.table import listed
+from resonax.rows.answers import factor
+from resonax.rows.subject import Subject
 
 __all__ = ["Series", "worst_series"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from resonax.passes.subject import Advance
+from resonax.rows.subject import Advance
 
 __all__ = ["Stage", "Tell", "silent", "untold"]
 

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 
-from resonax.checks import ResonaxError
 from resonax.cli.cache import keep_compiled
 from resonax.cli.check import check_command
 from resonax.cli.commands import Command, Group, completing
@@ -28,9 +27,10 @@ from resonax.cli.response import response_command
 from resonax.cli.status import status_command
 from resonax.cli.statuses import STATUSES, Status
 from resonax.cli.work import Work
-from resonax.executors.interrupts import SENTENCE, ignore_further, was_interrupted
-from resonax.labels import plain
+from resonax.core.errors import ResonaxError
+from resonax.core.labels import plain
 from resonax.paper.catalogue import EXPERIMENTS
+from resonax.run.interrupts import SENTENCE, ignore_further, was_interrupted
 
 __all__ = ["app", "main"]
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from resonax.dynamics import Problem
     from resonax.learners import Features
-    from resonax.processes import Process
     from resonax.registry import Kind
+    from resonax.streams import Process
 
 __all__ = ["build_setting", "check_optimizer", "features_of", "is_adaptive", "process_of"]
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from resonax.checks import ArgumentError
 from resonax.cli.cache import keep_compiled
 from resonax.cli.groups import given, single, with_groups
 from resonax.cli.options import Data, Learner, Plot, Reading, Seed, option
 from resonax.cli.parsers import number, spelled, whole
 from resonax.cli.show import check_path, progress, say_time, show_line
 from resonax.cli.statuses import Status
+from resonax.core.errors import ArgumentError
+from resonax.core.labels import plain
 from resonax.data.example import EXAMPLE
-from resonax.labels import plain
 
 if TYPE_CHECKING:
     from resonax.checking.result import Check
@@ -153,7 +153,7 @@ def check_command(
 
 def _tell_time(recording: Recording, batch: int, epochs: int) -> None:
     """Say on the error stream how long it takes, where it takes long, before anything begins."""
-    from resonax.passes.intervals import MOST_ROWS
+    from resonax.rows.intervals import MOST_ROWS
 
     rows, columns = recording.inputs.shape
     steps = rows // batch * epochs
@@ -184,7 +184,7 @@ def _show(found: Check, written: list[Path], console: Console) -> None:
     from rich.text import Text
 
     from resonax.checking.result import CONSERVATIVE, sentence
-    from resonax.passes.answers import factor
+    from resonax.rows.answers import factor
 
     level = f"{found.settings['level']:.0%}"
     verdict = Text(found.verdict, style=f"bold {_COLOURS[found.verdict]}")

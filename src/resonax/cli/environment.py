@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-from resonax.checks import ArgumentError, shorten
+from resonax.core.errors import ArgumentError, shorten
 
 __all__ = ["check_environment", "find_fault"]
 

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from resonax.checks import ArgumentError, check_whole, suggest
 from resonax.cli.build import build_setting, is_adaptive
 from resonax.cli.cache import keep_compiled
 from resonax.cli.groups import given, single, with_groups
@@ -26,7 +25,8 @@ from resonax.cli.options import (
 from resonax.cli.parsers import whole
 from resonax.cli.show import check_path, progress, show_line, show_map, show_verdict
 from resonax.cli.statuses import Status
-from resonax.labels import CRITERIA
+from resonax.core.errors import ArgumentError, check_whole, suggest
+from resonax.core.labels import CRITERIA
 from resonax.request import AXES
 
 __all__ = ["map_command", "stability_command"]
@@ -66,7 +66,7 @@ def stability_command(
     setting, notes = build_setting(stream, learner, reading, noise)
     keep_compiled()
     console = Console()
-    from resonax.stability import level, verdict
+    from resonax.theory import level, verdict
 
     if is_adaptive(learner):
         reached = level(setting)
@@ -133,8 +133,8 @@ def map_command(
         )
     setting, notes = build_setting(stream, learner, reading, noise)
     keep_compiled()
-    from resonax.results import save_dataset
-    from resonax.stability import stability_map
+    from resonax.store import save_dataset
+    from resonax.theory import stability_map
 
     cells = math.prod(len(array) for array in axes.values())
     with progress(f"{criterion} map", cells) as advance:

@@ -28,7 +28,7 @@ from resonax.registry import kinds
 if TYPE_CHECKING:
     import numpy as np
 
-    from resonax.results import Place
+    from resonax.store import Place
 
     Points: TypeAlias = float | np.ndarray
     Counts: TypeAlias = int | np.ndarray

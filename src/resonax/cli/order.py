@@ -9,12 +9,12 @@ from typing import Annotated
 
 from rich.console import Console
 
-from resonax.checks import ArgumentError
 from resonax.cli.build import check_optimizer, features_of
 from resonax.cli.groups import single, with_groups
 from resonax.cli.options import Data, Learner, Plot, Reading, Seed, option
 from resonax.cli.parsers import number
 from resonax.cli.show import check_path, progress, show_line
+from resonax.core.errors import ArgumentError
 
 __all__ = ["order_command"]
 
@@ -83,7 +83,7 @@ def order_command(
         **{"momentum": 0.0, **numbers},  # pyrefly: ignore[bad-argument-type]
     )
     if out is not None:
-        from resonax.results import replacing
+        from resonax.store import replacing
 
         with replacing(out) as temporary:
             lines = (f"{step},{row}" for step, row in enumerate(found.rows.tolist()))

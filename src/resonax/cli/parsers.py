@@ -6,13 +6,13 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from resonax.checks import ArgumentError, ResonaxError, shorten
+from resonax.core.errors import ArgumentError, ResonaxError, shorten
 from resonax.request import numbers
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from resonax.results import Place
+    from resonax.store import Place
 
 __all__ = [
     "OptionError",
@@ -60,7 +60,7 @@ def parser(kind: Callable[[str, str], T], name: str) -> Callable[[Any], T]:
 
 def place(name: str, text: str) -> Place:
     """Return the folder or the URL that is to be written to."""
-    from resonax.results import as_place
+    from resonax.store import as_place
 
     if not text:
         raise OptionError(f"{name} must name a folder or a URL")

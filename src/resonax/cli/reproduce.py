@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from resonax.checks import ArgumentError, check_whole
 from resonax.cli.claims import show_claims
 from resonax.cli.dry_run import say_sample
 from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
 from resonax.cli.show import show_line
 from resonax.cli.work import Work, check_work, started
-from resonax.executors.processes import count_workers
+from resonax.core.errors import ArgumentError, check_whole
 from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue, check_names, judge
-from resonax.results import Place
+from resonax.run.processes import count_workers
+from resonax.store import Place
 from resonax.sweeps.devices import check_device, describe_device, find_device
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _finish(
     as_json: bool,
 ) -> None:
     """Write the claims and the report, and say where everything is."""
-    from resonax.labels import versions
+    from resonax.core.labels import versions
     from resonax.reports.claims import plain_claims, write_claims
     from resonax.reports.reproduction import Report, Section, write_report
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
-from resonax.checks import ArgumentError, check_range, check_whole, suggest
 from resonax.cli.build import check_optimizer, features_of, process_of
 from resonax.cli.cache import keep_compiled
 from resonax.cli.groups import given, single, with_groups
@@ -25,6 +24,7 @@ from resonax.cli.options import (
 )
 from resonax.cli.parsers import axis, number, spelled, whole
 from resonax.cli.show import check_path, progress, show_line
+from resonax.core.errors import ArgumentError, check_range, check_whole, suggest
 from resonax.registry import KINDS
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from resonax.executors.interrupts import clean_up_on_exit, defer_interrupts
-from resonax.results import Place, Remote, clear, locked, make_folder
+from resonax.run.interrupts import clean_up_on_exit, defer_interrupts
+from resonax.store import Place, Remote, clear, locked, make_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -19,13 +19,13 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from resonax.checks import ArgumentError
-from resonax.labels import CRITERIA, plain
+from resonax.core.errors import ArgumentError
+from resonax.core.labels import CRITERIA, plain
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from resonax.stability import Verdict
+    from resonax.theory import Verdict
 
 __all__ = ["check_path", "progress", "say_time", "show_line", "show_map", "show_verdict"]
 
@@ -35,7 +35,7 @@ _COLOURS = {"converges": "green", "diverges": "red", "rises": "red", "marginal":
 
 def check_path(name: str, path: Path | None, *endings: str) -> None:
     """Raise `ArgumentError` unless a file with one of these endings can be written."""
-    from resonax.results import check_folder
+    from resonax.store import check_folder
 
     if path is not None:
         if path.suffix.lower() not in endings:

@@ -8,8 +8,8 @@ import sys
 from typing import NoReturn
 
 from resonax.cli.statuses import Status
-from resonax.executors.garbage import collect_rarely
-from resonax.executors.interrupts import exit_now, install_handler
+from resonax.run.garbage import collect_rarely
+from resonax.run.interrupts import exit_now, install_handler
 
 __all__ = ["leave", "main"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from resonax.executors.interrupts import STATUS
+from resonax.run.interrupts import STATUS
 
 __all__ = ["STATUSES", "Status"]
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypedDict
 
 from rich.console import Console
 
-from resonax.checks import ArgumentError, check_whole
 from resonax.cli.dry_run import say_sample
 from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
 from resonax.cli.show import show_line
 from resonax.cli.work import Work, check_work, started
-from resonax.executors.processes import count_workers
+from resonax.core.errors import ArgumentError, check_whole
 from resonax.paper.catalogue import EXPERIMENTS
-from resonax.results import Place
+from resonax.run.processes import count_workers
+from resonax.store import Place
 from resonax.sweeps.devices import check_device
 
 if TYPE_CHECKING:

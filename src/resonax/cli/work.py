@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from resonax.checks import ArgumentError, check_whole
 from resonax.cli.options import option
 from resonax.cli.parsers import number, whole
-from resonax.executors.clusters import (
+from resonax.core.errors import ArgumentError, check_whole
+from resonax.core.threads import count_cores
+from resonax.run.clusters import (
     PLACES,
     WORKERS,
     check_place,
     cluster_executor,
     parse_shard,
 )
-from resonax.executors.executor import Executor
-from resonax.executors.gpus import visible_gpus, workers_per_gpu
-from resonax.executors.processes import start_executor
-from resonax.threads import count_cores
+from resonax.run.executor import Executor
+from resonax.run.gpus import visible_gpus, workers_per_gpu
+from resonax.run.processes import start_executor
 
 __all__ = ["Work", "check_work", "started"]
 

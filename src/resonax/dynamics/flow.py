@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from resonax.core.values import value
 from resonax.dynamics.setting import Setting
-from resonax.values import value
 
 __all__ = ["Flow"]
 

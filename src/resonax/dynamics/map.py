@@ -7,9 +7,9 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array
 
+from resonax.core.moments import Moments
+from resonax.core.values import value
 from resonax.dynamics.setting import Setting
-from resonax.moments import Moments
-from resonax.values import value
 
 __all__ = ["Map"]
 

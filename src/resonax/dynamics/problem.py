@@ -9,10 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from resonax.checks import RANGES, ArgumentError, check_range, shorten, suggest
+from resonax.core.errors import RANGES, ArgumentError, check_range, shorten, suggest
+from resonax.core.values import Varied, static, value
 from resonax.learners import Features, Linear, Network, Optimizer, check_optimizer
-from resonax.processes import Process
-from resonax.values import Varied, static, value
+from resonax.streams import Process
 
 __all__ = ["Problem", "check_choice", "check_problem"]
 
@@ -118,7 +118,7 @@ def check_problem(given: object, kind: type[Problem]) -> None:
     >>> from resonax import Setting, Sinusoid, Training, heavy_ball
     >>> check_problem(Training(Sinusoid(period=22.0), heavy_ball(0.01, 0.97)), Setting)
     Traceback (most recent call last):
-    resonax.checks.ArgumentError: a Setting is needed, got a Training: Setting.of makes one of it
+    resonax.ArgumentError: a Setting is needed, got a Training: Setting.of makes one of it
     """
     if isinstance(given, kind):
         return

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from jax import Array
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
+from resonax.core.moments import Moments
+from resonax.core.values import value
 from resonax.dynamics.problem import Problem
 from resonax.learners import Features, Linear, Momentum
-from resonax.moments import Moments
-from resonax.values import value
 
 __all__ = ["Setting"]
 

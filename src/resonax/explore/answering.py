@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from resonax.checks import ResonaxError
+from resonax.core.errors import ResonaxError
 from resonax.explore.errors import RequestError, answer_of
 from resonax.explore.security import MOST_JSON, limited
 

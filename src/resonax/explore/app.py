@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from resonax.checks import ResonaxError
+from resonax.core.errors import ResonaxError
 from resonax.explore.answering import answering, body_of, computed, failed, refused
 from resonax.explore.api_docs import PATHS
 from resonax.explore.asked import asked_map, asked_page, asked_runs, asked_setting, take

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np  # before any thread of `work` loads it
 
-from resonax.checks import ArgumentError, check_number, check_whole, shorten, suggest
+from resonax.core.errors import ArgumentError, check_number, check_whole, shorten, suggest
+from resonax.core.labels import CRITERIA
 from resonax.explore.code import is_whole
 from resonax.explore.schema import LIMITS, NAMES
-from resonax.labels import CRITERIA
 from resonax.request import AXES, is_adaptive, setting_of
 
 __all__ = ["asked_map", "asked_page", "asked_runs", "asked_setting", "points", "take"]
@@ -23,7 +23,7 @@ def take(body: Any, needed: tuple[str, ...], optional: tuple[str, ...] = ()) -> 
     --------
     >>> take({"setting": {}, "colour": "red"}, ("setting",))
     Traceback (most recent call last):
-    resonax.checks.ArgumentError: unknown field 'colour' (one of: setting)
+    resonax.ArgumentError: unknown field 'colour' (one of: setting)
     """
     if not isinstance(body, dict):
         raise ArgumentError(f"give a JSON object with {', '.join(needed)}, got {shorten(body)}")

@@ -14,18 +14,18 @@ import numpy as np
 import scipy.optimize  # loaded with this module, and not beside another thread
 import scipy.special  # noqa: F401
 
+from resonax.core.labels import LABELS
+from resonax.core.objects import plain_values
 from resonax.dynamics import Problem, Setting
 from resonax.explore.code import runs_code
 from resonax.explore.schema import DEFAULT
-from resonax.labels import LABELS
-from resonax.objects import plain_values
-from resonax.processes import Iid, Sinusoid, Switching
 from resonax.request import setting_of
 from resonax.simulation import Training
 from resonax.simulation.trajectories import trajectories
-from resonax.stability import rates
-from resonax.stability.nearest import Nearest, nearest_safe
-from resonax.stability.search import growing_bands
+from resonax.streams import Iid, Sinusoid, Switching
+from resonax.theory import rates
+from resonax.theory.nearest import Nearest, nearest_safe
+from resonax.theory.search import growing_bands
 
 __all__ = ["find_safe", "find_spectrum", "follow_runs", "warm_beside"]
 

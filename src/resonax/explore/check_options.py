@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from resonax.checking.asked import asked_check
-from resonax.checks import ArgumentError, shorten, suggest
+from resonax.core.errors import ArgumentError, shorten, suggest
 from resonax.explore.code import features_code, option_words, program, tidy
 
 __all__ = ["EXAMPLE_OPTIONS", "check_code", "parse_options"]

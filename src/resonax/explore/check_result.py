@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resonax.checking.result import REMEDIES, Check, sentence
-from resonax.objects import plain_values
+from resonax.core.objects import plain_values
 
 __all__ = ["describe_check", "describe_finding"]
 

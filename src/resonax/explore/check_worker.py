@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from resonax.checks import ResonaxError
+from resonax.core.errors import ResonaxError
 from resonax.explore.check_options import check_code
 from resonax.explore.errors import answer_of, reading
 

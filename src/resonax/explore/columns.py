@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from resonax.core.labels import plain
 from resonax.explore.errors import reading
-from resonax.labels import plain
 from resonax.recordings.dates import as_numbers, read_dates
 from resonax.recordings.sources import open_table
 

@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
+from resonax.core.labels import plain
 from resonax.data.example import EXAMPLE
 from resonax.explore.answering import answering, body_of, client_of, computed
 from resonax.explore.asked import take
@@ -26,7 +27,6 @@ from resonax.explore.jobs import Job, Jobs
 from resonax.explore.schema import LIMITS
 from resonax.explore.security import MOST_JSON, limited
 from resonax.explore.site import Site
-from resonax.labels import plain
 
 __all__ = ["data_routes"]
 

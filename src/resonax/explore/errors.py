@@ -6,9 +6,9 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from resonax.checks import ArgumentError, DataError, ResonaxError
+from resonax.core.errors import ArgumentError, DataError, ResonaxError
+from resonax.core.labels import plain
 from resonax.explore.schema import NAMES, OPTIONS
-from resonax.labels import plain
 
 __all__ = ["RequestError", "Superseded", "answer_of", "reading"]
 
@@ -37,7 +37,7 @@ def reading(name: str) -> Iterator[None]:
     >>> with reading("a.npy"):
     ...     int("no number")
     Traceback (most recent call last):
-    resonax.checks.DataError: a.npy cannot be read: save it again, as what its name says
+    resonax.DataError: a.npy cannot be read: save it again, as what its name says
     """
     try:
         yield

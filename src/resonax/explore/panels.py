@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from resonax.core.labels import LABELS, axis_label
 from resonax.explore.errors import RequestError
-from resonax.labels import LABELS, axis_label
 from resonax.sweeps.panels import select_panel
 
 __all__ = ["Panel", "find_panels", "panel_cell", "panel_table"]

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from resonax.checks import ResonaxError, StoreError
+from resonax.core.errors import ResonaxError, StoreError
+from resonax.core.objects import plain_values
 from resonax.explore.errors import RequestError
 from resonax.explore.panels import find_panels, panel_cell, panel_table
-from resonax.objects import plain_values
 from resonax.paper.catalogue import EXPERIMENTS, SCALES, catalogue
 from resonax.reports.claims import read_claims
-from resonax.results import open_store
-from resonax.results.layout import TASKS
-from resonax.results.metadata import open_metadata, read_layout
+from resonax.store import open_store
+from resonax.store.layout import TASKS
+from resonax.store.metadata import open_metadata, read_layout
 from resonax.sweeps.judgement import Case, deciding_case
 
 __all__ = ["find_figure", "list_results", "names", "show_cell", "show_experiment"]

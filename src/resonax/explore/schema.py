@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from resonax.labels import CRITERIA, LABELS, versions
+from resonax.core.labels import CRITERIA, LABELS, versions
 from resonax.registry import KINDS, kinds
 from resonax.request import AXES
 

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resonax.checks import ArgumentError, check_whole
+from resonax.core.errors import ArgumentError, check_whole
 from resonax.explore.site import Site
 
 if TYPE_CHECKING:

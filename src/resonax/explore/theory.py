@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from resonax.core.labels import CRITERIA, LABELS
+from resonax.core.objects import plain_values
 from resonax.dynamics import Problem, Setting
 from resonax.explore.asked import points
 from resonax.explore.code import PATHS as _PATHS
 from resonax.explore.code import map_code, verdict_code
 from resonax.explore.schema import DEFAULT
-from resonax.labels import CRITERIA, LABELS
-from resonax.objects import plain_values
-from resonax.passes.answers import pace
 from resonax.request import is_adaptive, setting_of
-from resonax.stability import Level, Verdict, level, verdict
-from resonax.stability.criteria import MARGIN
-from resonax.stability.maps import map_arrays, proof_line
-from resonax.stability.missing import REASONS
-from resonax.stability.multipliers import multipliers
+from resonax.rows.answers import pace
+from resonax.theory import Level, Verdict, level, verdict
+from resonax.theory.criteria import MARGIN
+from resonax.theory.maps import map_arrays, proof_line
+from resonax.theory.missing import REASONS
+from resonax.theory.multipliers import multipliers
 
 __all__ = ["judge", "load", "make_map", "warm_judge", "warm_map"]
 

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from resonax.core.intervals import half_width
 from resonax.figures.style import STYLE, foreign, new_figure
 from resonax.figures.ticks import exponent_axis
 from resonax.figures.words import axis_words, panel_words, response_words, value_words
-from resonax.student import half_width
 from resonax.sweeps.panels import read_panels, select_panel
 
 if TYPE_CHECKING:

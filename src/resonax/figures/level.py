@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.figures.style import BLUE, GREY, INK, RED, STYLE, new_figure
 
 __all__ = ["plot_level"]

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from resonax.core.labels import CRITERIA, LABELS, axis_label
 from resonax.figures.style import DIVERGING, GREY, INK, PALE, STYLE, new_figure
 from resonax.figures.ticks import log_axis
-from resonax.labels import CRITERIA, LABELS, axis_label
 
 if TYPE_CHECKING:
     import xarray as xr

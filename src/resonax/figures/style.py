@@ -11,8 +11,8 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from resonax.labels import plain
-from resonax.results import Place, replacing
+from resonax.core.labels import plain
+from resonax.store import Place, replacing
 
 __all__ = [
     "BLUE",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-    from resonax.results import Layout
+    from resonax.store import Layout
 
 __all__ = ["drawn_part", "plot_sweep"]
 

@@ -10,9 +10,9 @@ from matplotlib.colors import AsinhNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from resonax.core.labels import axis_label
 from resonax.figures.map import add_scale, paint
 from resonax.figures.style import DIVERGING, INK, STYLE, new_figure
-from resonax.labels import axis_label
 
 if TYPE_CHECKING:
     import xarray as xr

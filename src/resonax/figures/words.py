@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from resonax.core.labels import LABELS, axis_label
 from resonax.figures.style import foreign
-from resonax.labels import LABELS, axis_label
 
 if TYPE_CHECKING:
     import xarray as xr

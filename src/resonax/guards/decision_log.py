@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.guards import ladder as ladders
 from resonax.guards import replay
 from resonax.guards.learner import Candidate, Learner

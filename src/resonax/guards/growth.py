@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from resonax.core.intervals import approximate_quantile
 from resonax.guards.shadows import Energy
-from resonax.student import approximate_quantile
 
 __all__ = [
     "BLOCK",

@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from resonax.checks import suggest
+from resonax.core.errors import suggest
 from resonax.guards.growth import BLOCK, MIN_BLOCKS, Estimates
 
 __all__ = ["HOLD", "POLICIES", "after_warmup", "checked_policy", "decide", "warmup_place"]

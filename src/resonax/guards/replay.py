@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from resonax.checks import ArgumentError, suggest
+from resonax.core.errors import ArgumentError, suggest
 from resonax.guards import ladder as ladders
 from resonax.guards.ladder import Ladder, Snapshot
 from resonax.guards.learner import Candidate, Learner

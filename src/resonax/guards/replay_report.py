@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from resonax.core.objects import Result
 from resonax.guards.decision_log import DecisionLog, Judged
 from resonax.guards.learner import Candidate
 from resonax.guards.order_test import geometric_mean
 from resonax.guards.replay import Decision, ReplayConfig, ReplayState
 from resonax.guards.report import Event
-from resonax.objects import Result
 
 __all__ = ["ReplayReport", "aside_event", "event_of", "replay_report"]
 

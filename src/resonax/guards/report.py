@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from resonax.core.objects import Result
 from resonax.guards.growth import BLOCK, MIN_BLOCKS, estimates
 from resonax.guards.guard import GuardConfig, GuardState, usual_count
 from resonax.guards.schedule import first_burst
-from resonax.objects import Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

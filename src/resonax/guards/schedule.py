@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from resonax.checks import ArgumentError, check_number, check_whole
+from resonax.core.errors import ArgumentError, check_number, check_whole
 
 __all__ = ["Plan", "Schedule", "first_burst", "followed", "init", "update", "update_idle"]
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from resonax.checks import ArgumentError, check_number
+from resonax.core.errors import ArgumentError, check_number
 
 __all__ = ["Energy", "Gains", "candidates_below", "checked_candidates", "gains", "step_shadow"]
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.guards.rows import mixed_places, row_summary
 from resonax.jax.hyperparameters import Hyperparameters
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 
 __all__ = ["Hyperparameters", "largest_momentum", "lowered", "momentum_names", "read", "write"]
 

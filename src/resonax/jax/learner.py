@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.guards.learner import MOST_COPIES, Candidate, mean_loss
 from resonax.jax import batches as kept
 from resonax.jax import hyperparameters

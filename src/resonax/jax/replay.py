@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.guards import replay_run
 from resonax.guards.averaging import STRIDE
 from resonax.guards.learner import Candidate, default_candidates

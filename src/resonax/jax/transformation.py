@@ -17,7 +17,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from resonax.checks import ArgumentError, check_number
+from resonax.core.errors import ArgumentError, check_number
 from resonax.guards.guard import GuardConfig, GuardState, ShadowStep, active
 from resonax.guards.guard import init as init_guard
 from resonax.guards.guard import update as update_guard

@@ -25,9 +25,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
+from resonax.core.values import static, value
 from resonax.learners.optimizers import Momentum
-from resonax.values import static, value
 
 __all__ = ["Adaptive", "adaptive_form"]
 

@@ -10,10 +10,10 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from resonax.checks import ArgumentError, as_array, check_numbers, check_range, check_whole
+from resonax.core.errors import ArgumentError, as_array, check_numbers, check_range, check_whole
+from resonax.core.moments import Moments
+from resonax.core.values import static, value
 from resonax.learners.features import QUADRATURE, Features
-from resonax.moments import Moments
-from resonax.values import static, value
 
 __all__ = ["Fourier", "Polynomial", "Radial"]
 

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from resonax.algebra import hermite_nodes, small_product
-from resonax.checks import ArgumentError
-from resonax.moments import Moments
-from resonax.values import static, value
+from resonax.core.algebra import hermite_nodes, small_product
+from resonax.core.errors import ArgumentError
+from resonax.core.moments import Moments
+from resonax.core.values import static, value
 
 __all__ = ["Features", "Linear"]
 

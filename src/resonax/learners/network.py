@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from resonax.checks import check_whole
-from resonax.values import static, value
+from resonax.core.errors import check_whole
+from resonax.core.values import static, value
 
 __all__ = ["Network"]
 

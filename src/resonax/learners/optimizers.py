@@ -24,8 +24,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from resonax.checks import ArgumentError, check_range
-from resonax.values import Varied, static, value
+from resonax.core.errors import ArgumentError, check_range
+from resonax.core.values import Varied, static, value
 
 if TYPE_CHECKING:
     import optax

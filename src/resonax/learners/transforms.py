@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from jax.typing import ArrayLike
 
-from resonax.checks import ArgumentError, check_range, shorten
+from resonax.core.errors import ArgumentError, check_range, shorten
+from resonax.core.values import Varied, static, value
 from resonax.registry import Kind
-from resonax.values import Varied, static, value
 
 if TYPE_CHECKING:
     import optax  # which takes long to load: functions do it
@@ -58,7 +58,7 @@ def check_optimizer(given: object) -> None:
     --------
     >>> check_optimizer("sgd")
     Traceback (most recent call last):
-    resonax.checks.ArgumentError: optimizer must be one of resonax, like heavy_ball(lr=0.01, ...
+    resonax.ArgumentError: optimizer must be one of resonax, like heavy_ball(lr=0.01, ...
     """
     if not isinstance(given, type) and all(hasattr(given, n) for n in ("transform", "at", "axes")):
         return

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from resonax.checks import ArgumentError, check_whole
+from resonax.core.errors import ArgumentError, check_whole
 from resonax.guards import replay_run
 from resonax.guards.averaging import preferred
 from resonax.guards.learner import Candidate, default_candidates

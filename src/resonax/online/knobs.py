@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.guards.learner import Candidate
 
 __all__ = ["Knobs", "Paths", "read_path", "write_path"]

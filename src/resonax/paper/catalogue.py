@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
-from resonax.checks import suggest
+from resonax.core.errors import suggest
 
 if TYPE_CHECKING:
     from resonax.sweeps.experiment import Datasets, Experiment, Judge

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from resonax.student import half_width
-from resonax.student import mean_interval as student_interval
+from resonax.core.intervals import half_width
+from resonax.core.intervals import mean_interval as student_interval
 
 __all__ = [
     "LEVEL",

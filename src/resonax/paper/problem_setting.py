@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from resonax.algebra import double_precision
-from resonax.processes import Sinusoid
-from resonax.results import Layout, Variable
+from resonax.core.algebra import double_precision
+from resonax.store import Layout, Variable
+from resonax.streams import Sinusoid
 from resonax.sweeps.experiment import Experiment, compute_at_once, drawn_by
 
 __all__ = ["compute_problem_setting", "problem_setting"]

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from resonax.algebra import double_precision
-from resonax.checks import ArgumentError
+from resonax.core.algebra import double_precision
+from resonax.core.errors import ArgumentError
+from resonax.core.moments import Moments
 from resonax.dynamics import Map, Setting
 from resonax.learners import heavy_ball
-from resonax.moments import Moments
 from resonax.paper import trajectories as by_hand
 from resonax.paper.propositions_judges import (
     GRADIENT_LEVEL,
@@ -23,10 +23,10 @@ from resonax.paper.propositions_judges import (
     judge_order,
     score_limit,
 )
-from resonax.processes import AR2, Sinusoid, Square, Switching
-from resonax.results import Layout, Variable
-from resonax.stability.criteria import rates
+from resonax.store import Layout, Variable
+from resonax.streams import AR2, Sinusoid, Square, Switching
 from resonax.sweeps.experiment import Experiment, Judge, compute_at_once, drawn_by
+from resonax.theory.criteria import rates
 
 __all__ = ["compute_propositions", "propositions"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from resonax.algebra import on_the_cpu
+from resonax.core.algebra import on_the_cpu
 from resonax.dynamics import Setting
 from resonax.paper.inference import (
     LEVEL,
@@ -34,12 +34,12 @@ from resonax.paper.responses import (
 )
 from resonax.paper.sweep import paper_sweep, read_paper_sweep
 from resonax.paper.theory_maps import RESONANT
-from resonax.results import Variable
-from resonax.stability.single import mean_square_level, mean_square_rate
+from resonax.store import Variable
 from resonax.sweeps.build import build_setting
 from resonax.sweeps.experiment import Datasets, Experiment, Judge, Part, from_sweep
 from resonax.sweeps.judgement import Case, Claim
 from resonax.sweeps.panels import read_panels, select_panel
+from resonax.theory.single import mean_square_level, mean_square_rate
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
-from resonax.algebra import double_precision
-from resonax.checks import ArgumentError
+from resonax.core.algebra import double_precision
+from resonax.core.errors import ArgumentError
 from resonax.paper.spectra_judges import judge_spectral_peaks
-from resonax.processes import AR2, Process, Sinusoid, Spectrum, Square, Switching
-from resonax.processes.base import State, sample_at_once, walk_on
-from resonax.results import Layout, Variable
+from resonax.store import Layout, Variable
+from resonax.streams import AR2, Process, Sinusoid, Spectrum, Square, Switching
+from resonax.streams.base import State, sample_at_once, walk_on
 from resonax.sweeps.experiment import Experiment, Judge, compute_at_once, drawn_by
 
 __all__ = ["SIGNALS", "Signal", "compute_spectra", "spectra"]

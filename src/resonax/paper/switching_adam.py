@@ -8,18 +8,18 @@ from functools import partial
 
 import numpy as np
 
-from resonax.algebra import on_the_cpu
+from resonax.core.algebra import on_the_cpu
 from resonax.dynamics import Problem
 from resonax.paper.closeness import close_share
 from resonax.paper.inference import LEVEL, largest_mean, largest_shift, ordered_share
 from resonax.paper.responses import DIVERGES, ORDERED, peaks, split_curve
 from resonax.paper.sweep import read_paper_sweep
-from resonax.results import Variable
-from resonax.stability.level import levels
+from resonax.store import Variable
 from resonax.sweeps.build import build_training
 from resonax.sweeps.experiment import Datasets, Experiment, Judge, Part, from_sweep
 from resonax.sweeps.judgement import Case, Claim
 from resonax.sweeps.panels import select_panel
+from resonax.theory.level import levels
 
 __all__ = ["switching_adam"]
 

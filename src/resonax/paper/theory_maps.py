@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from resonax.algebra import double_precision, on_the_cpu
+from resonax.core.algebra import double_precision, on_the_cpu
+from resonax.core.labels import LABELS
 from resonax.dynamics import Setting
-from resonax.labels import LABELS
 from resonax.learners import heavy_ball
-from resonax.processes import Sinusoid, shuffled
-from resonax.results import Layout, Variable
-from resonax.stability import stability_map
-from resonax.stability.paths import lyapunov_rates
+from resonax.store import Layout, Variable
+from resonax.streams import Sinusoid, shuffled
 from resonax.sweeps.experiment import Arrays, Datasets, Experiment, Judge, Part, drawn_by
 from resonax.sweeps.judgement import Case, Claim
+from resonax.theory import stability_map
+from resonax.theory.paths import lyapunov_rates
 
 __all__ = ["BEST_STEP", "LR", "RESONANT", "theory_layout", "theory_maps"]
 

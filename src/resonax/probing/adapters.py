@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.probing.leaves import WEIGHTS, Leaf, Leaves, walk_object
 
 __all__ = ["Learner", "adapt", "check_reach", "is_overflow", "library_of"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from resonax.checks import ArgumentError, as_array, check_number, check_numbers, shorten
+from resonax.core.errors import ArgumentError, as_array, check_number, check_numbers, shorten
 
 __all__ = ["Mode", "choose_mode"]
 

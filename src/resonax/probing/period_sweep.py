@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from resonax.checks import ArgumentError, as_array, check_number
+from resonax.core.errors import ArgumentError, as_array, check_number
 from resonax.probing.excitation import Advance, Rows
 from resonax.probing.fleet import ERROR, Fleet
-from resonax.processes import Process, shuffled
+from resonax.streams import Process, shuffled
 
 __all__ = [
     "KINDS",

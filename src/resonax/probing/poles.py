@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from resonax.student import half_width, tail_of
+from resonax.core.intervals import half_width, tail_of
 
 __all__ = ["PolePair", "fit_pole_pair", "is_single_decay", "jackknife", "momentum_poles"]
 

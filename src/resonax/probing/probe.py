@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from resonax.checks import ArgumentError, check_number, check_whole
-from resonax.objects import Result
+from resonax.core.errors import ArgumentError, check_number, check_whole
+from resonax.core.intervals import batch_means, tail_of
+from resonax.core.objects import Result
 from resonax.probing.adapters import Learner
 from resonax.probing.replay import LIMIT, in_batches, is_bounded, prepare, quiet, weight_norm
-from resonax.student import batch_means, tail_of
 
 __all__ = ["Probe", "probe"]
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from resonax.checks import ArgumentError, as_array, check_numbers, check_whole
-from resonax.objects import Result
+from resonax.core.errors import ArgumentError, as_array, check_numbers, check_whole
+from resonax.core.objects import Result
 from resonax.probing.adapters import Learner, adapt
 
 __all__ = ["Replay", "in_batches", "is_bounded", "prepare", "quiet", "replay", "weight_norm"]

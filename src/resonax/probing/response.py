@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from resonax.checks import ArgumentError, check_range, check_whole
+from resonax.core.errors import ArgumentError, check_range, check_whole
 from resonax.probing.excitation import Advance, Gains, Rows, measure_gains, settle
 from resonax.probing.fleet import Fleet
 from resonax.probing.poles import PolePair, fit_pole_pair, is_single_decay, jackknife

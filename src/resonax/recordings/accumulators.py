@@ -10,8 +10,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from resonax.checks import DataError
-from resonax.labels import plain
+from resonax.core.errors import DataError
+from resonax.core.labels import plain
 from resonax.recordings.table import listed
 
 __all__ = ["Classes", "RowStore", "Spread"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from resonax.checks import DataError
-from resonax.labels import plain
+from resonax.core.errors import DataError
+from resonax.core.labels import plain
 from resonax.recordings.columns import Choice
 from resonax.recordings.dates import read_times, uneven_steps
 from resonax.recordings.table import listed

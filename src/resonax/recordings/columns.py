@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from resonax.checks import ArgumentError, DataError
-from resonax.labels import plain
+from resonax.core.errors import ArgumentError, DataError
+from resonax.core.labels import plain
 from resonax.recordings.dates import as_numbers, read_dates
 from resonax.recordings.table import Table, listed, unknown
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from resonax.checks import UNUSUAL, DataError, is_number
-from resonax.labels import plain
+from resonax.core.errors import UNUSUAL, DataError, is_number
+from resonax.core.labels import plain
 
 __all__ = ["as_numbers", "read_dates", "read_times", "uneven_steps"]
 

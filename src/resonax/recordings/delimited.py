@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from resonax.checks import ArgumentError, DataError, ResonaxError, is_number
-from resonax.labels import plain
+from resonax.core.errors import ArgumentError, DataError, ResonaxError, is_number
+from resonax.core.labels import plain
 from resonax.recordings.table import MOST_PACKED, PIECE, SMALL_ENOUGH, Table, reading
 
 if TYPE_CHECKING:

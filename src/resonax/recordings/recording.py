@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from resonax.checks import ArgumentError, DataError, check_whole
+from resonax.core.errors import ArgumentError, DataError, check_whole
 from resonax.recordings.accumulators import Classes, RowStore, Spread
 from resonax.recordings.arrange import Arrangement, arrange
 from resonax.recordings.columns import (

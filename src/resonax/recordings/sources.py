@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from resonax.checks import ArgumentError, DataError
-from resonax.labels import plain
+from resonax.core.errors import ArgumentError, DataError
+from resonax.core.labels import plain
 from resonax.recordings.delimited import open_csv
 from resonax.recordings.table import MOST_PACKED, PIECE, SMALL_ENOUGH, Table, listed, reading
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resonax.checks import ArgumentError, DataError, ResonaxError, as_array, suggest
-from resonax.labels import plain
+from resonax.core.errors import ArgumentError, DataError, ResonaxError, as_array, suggest
+from resonax.core.labels import plain
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from resonax.checking.result import Check
+from resonax.core.labels import versions
 from resonax.figures.check import plot_panels
-from resonax.labels import versions
-from resonax.passes.answers import factor, pace
-from resonax.passes.intervals import BURST
 from resonax.reports.page import Part, Picture, draw, number, render_page, sentence, write_page
-from resonax.results import check_folder
+from resonax.rows.answers import factor, pace
+from resonax.rows.intervals import BURST
+from resonax.store import check_folder
 
 __all__ = ["render_check", "write_check"]
 

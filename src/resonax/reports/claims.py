@@ -7,10 +7,10 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from resonax.checks import StoreError
-from resonax.objects import plain_values
+from resonax.core.errors import StoreError
+from resonax.core.objects import plain_values
 from resonax.reports.page import write_page
-from resonax.results import Place, make_folder
+from resonax.store import Place, make_folder
 from resonax.sweeps.judgement import (
     Case,
     Claim,

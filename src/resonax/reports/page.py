@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
-from resonax.markup import render
-from resonax.results import Place, replacing
+from resonax.core.markup import render
+from resonax.store import Place, replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from resonax.checks import StoreError
+from resonax.core.errors import StoreError
 from resonax.reports.page import Part, Picture, frame, render_page, write_page
-from resonax.results import Place, make_folder
+from resonax.store import Place, make_folder
 from resonax.sweeps.experiment import Experiment
 from resonax.sweeps.judgement import DEPENDS, OUTCOMES, Claim, interval_text, measured_text
 

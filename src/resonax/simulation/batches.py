@@ -20,8 +20,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from resonax.core.moments import Moments
 from resonax.learners import Features, Linear
-from resonax.moments import Moments
 from resonax.simulation.random_numbers import chi, chi_needs, normals, uniforms
 
 __all__ = [

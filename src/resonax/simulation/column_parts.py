@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from resonax.threads import count_threads
+from resonax.core.threads import count_threads
 
 __all__ = [
     "Stopped",

@@ -12,10 +12,9 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from resonax.checks import ArgumentError, check_whole
+from resonax.core.errors import ArgumentError, check_whole
 from resonax.dynamics.problem import check_problem
 from resonax.learners import Linear, Momentum, Network
-from resonax.processes import Recorded
 from resonax.simulation.column_parts import (
     cut_columns,
     fill_cells,
@@ -30,6 +29,7 @@ from resonax.simulation.random_numbers import path_keys
 from resonax.simulation.schedule import BLOCK, Advance, run_windows
 from resonax.simulation.training import Training
 from resonax.simulation.walk import Grid, Loop, cell_at
+from resonax.streams import Recorded
 
 __all__ = ["Responses", "simulate"]
 

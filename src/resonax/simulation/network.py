@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.learners import Network
 from resonax.simulation.batches import INPUT
 from resonax.simulation.network_batches import Batch, Laws, draw_batches, draw_tests, target

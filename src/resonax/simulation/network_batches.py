@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from resonax.moments import Moments
+from resonax.core.moments import Moments
 from resonax.simulation.batches import (
     CHOICE,
     INPUT,

@@ -18,13 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from resonax.core.threads import count_threads
 from resonax.learners import Momentum, Network, Transform
 from resonax.simulation.network import first_layers, first_normals
 from resonax.simulation.network_batches import Batch, Laws, draw_batches, draw_tests
 from resonax.simulation.schedule import BLOCK
 from resonax.simulation.training import Training
 from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, vmap_cells
-from resonax.threads import count_threads
 
 __all__ = ["CompiledNetworks", "has_numba", "why_not"]
 

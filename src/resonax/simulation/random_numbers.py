@@ -1,7 +1,7 @@
 r"""Counter-based random numbers: each is a pure function of a path, a step and a slot.
 
 The generator is Threefry-2x32 with 20 rounds (Salmon et al., SC 2011), the one behind
-``jax.random``. It is written out, in `resonax.keys`, for two reasons. A number depends on its place
+``jax.random``. It is written out, in `core/keys.py`, for two reasons. A number depends on its place
 alone, so that neither the chunks in which cells are computed nor the steps that are drawn at once
 change a result. And XLA can fuse it with what consumes it, where jax's own kernel on the CPU goes
 through memory in every round: that made random numbers the larger half of a sweep.
@@ -22,7 +22,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpy.polynomial import chebyshev
 
-from resonax.keys import seed_key, threefry
+from resonax.core.keys import seed_key, threefry
 
 __all__ = [
     "BEGINNING",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import scipy  # its parts are loaded where they are used
 
+from resonax.core.intervals import half_width
 from resonax.simulation.engine import Responses
-from resonax.student import half_width
 
 __all__ = ["STATISTICS", "summarise"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from resonax.core.values import static, value
 from resonax.dynamics.problem import Problem, check_choice
 from resonax.learners import Momentum, Network
-from resonax.values import static, value
 
 __all__ = ["Training"]
 

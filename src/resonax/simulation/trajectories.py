@@ -12,13 +12,13 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from resonax.algebra import double_precision
-from resonax.checks import ArgumentError, check_whole
+from resonax.core.algebra import double_precision
+from resonax.core.errors import ArgumentError, check_whole
+from resonax.core.moments import Moments
 from resonax.dynamics.problem import check_problem
 from resonax.learners import Features
-from resonax.moments import Moments
-from resonax.processes import Iid, Recorded, shuffled
 from resonax.simulation.training import Training
+from resonax.streams import Iid, Recorded, shuffled
 
 __all__ = ["Trajectories", "trajectories"]
 

@@ -11,10 +11,10 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from resonax.processes import Process
 from resonax.simulation.batches import PROCESS, Needs, needs_of, split
 from resonax.simulation.random_numbers import BEGINNING, normals
 from resonax.simulation.training import Training
+from resonax.streams import Process
 
 __all__ = [
     "Grid",

@@ -7,8 +7,8 @@ from typing import Any
 
 from resonax.dynamics import Setting
 from resonax.learners import Features, Network, make_optimizer
-from resonax.processes import Process
 from resonax.simulation import Training
+from resonax.streams import Process
 from resonax.sweeps.schema import Sweep
 from resonax.sweeps.validation import Cell, kind_of, resolve
 

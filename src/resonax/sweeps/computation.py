@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from resonax.checks import ArgumentError
-from resonax.executors.executor import Advance
-from resonax.labels import versions
-from resonax.results import Place, Store
-from resonax.student import mean_interval
+from resonax.core.errors import ArgumentError
+from resonax.core.intervals import mean_interval
+from resonax.core.labels import versions
+from resonax.run.executor import Advance
+from resonax.store import Place, Store
 from resonax.sweeps.experiment import Arrays, Experiment
 from resonax.sweeps.regions import is_box, join_regions, split_arrays
 from resonax.sweeps.stored_results import StoredResults

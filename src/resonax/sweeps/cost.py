@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.sweeps.panels import COSTLY, applies
 from resonax.sweeps.schema import Sweep
 from resonax.sweeps.tasks import task_points

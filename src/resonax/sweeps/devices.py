@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from resonax.checks import ArgumentError, suggest
+from resonax.core.errors import ArgumentError, suggest
 
 __all__ = ["check_device", "chosen_device", "describe_device", "find_device"]
 

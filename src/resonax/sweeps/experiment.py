@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from resonax.algebra import on_the_cpu
-from resonax.executors.executor import Advance
-from resonax.results import Layout
+from resonax.core.algebra import on_the_cpu
+from resonax.run.executor import Advance
+from resonax.store import Layout
 from resonax.sweeps.cost import criterion_seconds, task_seconds
 from resonax.sweeps.joining import joined_tasks
 from resonax.sweeps.judgement import Claim

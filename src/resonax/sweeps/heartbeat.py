@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from resonax.executors.interrupts import clean_up_on_exit
-from resonax.results import Place
-from resonax.results.folder import folder_at
+from resonax.run.interrupts import clean_up_on_exit
+from resonax.store import Place
+from resonax.store.folder import folder_at
 
 __all__ = ["LOST", "Sign", "forget_signs", "read_signs", "signs_of_life"]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from resonax.checks import ResonaxError
-from resonax.executors.executor import Advance, Lost
+from resonax.core.errors import ResonaxError
+from resonax.run.executor import Advance, Lost
 from resonax.sweeps.devices import chosen_device
 from resonax.sweeps.heartbeat import signs_of_life
 

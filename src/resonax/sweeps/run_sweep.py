@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resonax.checks import check_whole
-from resonax.executors.executor import Executor
-from resonax.executors.given import as_executor
-from resonax.executors.processes import start_executor
-from resonax.results import Place
+from resonax.core.errors import check_whole
+from resonax.run.executor import Executor
+from resonax.run.given import as_executor
+from resonax.run.processes import start_executor
+from resonax.store import Place
 from resonax.sweeps.cost import check_cost
 from resonax.sweeps.experiment import from_sweep
 from resonax.sweeps.runner import run_experiments

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resonax.executors.executor import Executor, Serial
-from resonax.results import Place, as_place
+from resonax.run.executor import Executor, Serial
+from resonax.store import Place, as_place
 from resonax.sweeps.computation import Computation
 from resonax.sweeps.devices import find_device
 from resonax.sweeps.experiment import Experiment

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from resonax.checks import shorten
+from resonax.core.errors import shorten
 from resonax.sweeps.panels import merge
 
 __all__ = ["MOST", "Axis", "Panel", "Run", "Sweep", "Theory", "Train", "first_mistake"]

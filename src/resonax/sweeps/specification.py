@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from resonax.checks import ArgumentError, shorten, suggest
+from resonax.core.errors import ArgumentError, shorten, suggest
 from resonax.sweeps.schema import MOST, Axis, Panel, Sweep, first_mistake
 from resonax.sweeps.validation import check_sweep
 
@@ -70,7 +70,7 @@ def parse_sweep(table: Mapping[str, Any], *, scale: str = "paper", where: str = 
     >>> table = {"id": "mine", "process": {"kind": "sinusoid"}, "axis": {}}
     >>> parse_sweep(table, where="mine.toml")
     Traceback (most recent call last):
-    resonax.checks.ArgumentError: mine.toml: optimizer is missing
+    resonax.ArgumentError: mine.toml: optimizer is missing
     """
     if scale not in ("smoke", "paper"):
         raise suggest("scale", scale, ("smoke", "paper"))

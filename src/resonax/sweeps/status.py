@@ -6,11 +6,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from resonax.checks import StoreError
-from resonax.results import Place, Remote
-from resonax.results.folder import folder_at
-from resonax.results.layout import TASKS
-from resonax.results.metadata import open_metadata, read_layout
+from resonax.core.errors import StoreError
+from resonax.store import Place, Remote
+from resonax.store.folder import folder_at
+from resonax.store.layout import TASKS
+from resonax.store.metadata import open_metadata, read_layout
 from resonax.sweeps.heartbeat import Sign, read_signs
 
 __all__ = ["Status", "read_status"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from resonax.results import Store
+from resonax.store import Store
 
 if TYPE_CHECKING:
     import xarray as xr

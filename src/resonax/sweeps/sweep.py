@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from resonax.labels import CRITERIA, LABELS
-from resonax.results import Layout, Variable
+from resonax.core.labels import CRITERIA, LABELS
 from resonax.simulation import STATISTICS, Responses, simulate, summarise
+from resonax.store import Layout, Variable
 from resonax.sweeps.build import build_training
 from resonax.sweeps.joining import differing, panel_words
 from resonax.sweeps.panels import COSTLY

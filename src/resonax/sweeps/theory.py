@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from resonax.algebra import on_the_cpu
-from resonax.stability.maps import map_arrays
-from resonax.stability.missing import REASONS
+from resonax.core.algebra import on_the_cpu
 from resonax.sweeps.build import build_setting
 from resonax.sweeps.panels import COSTLY, applies
 from resonax.sweeps.schema import Sweep
+from resonax.theory.maps import map_arrays
+from resonax.theory.missing import REASONS
 
 __all__ = ["theory_rates"]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
-from resonax.checks import ArgumentError, check_range, shorten, suggest
+from resonax.core.errors import ArgumentError, check_range, shorten, suggest
 from resonax.registry import KINDS, Kind, check_kind, kinds
 from resonax.sweeps.panels import COSTLY, PERIODIC
 from resonax.sweeps.schema import Panel, Run, Sweep, Train, first_mistake

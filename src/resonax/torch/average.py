@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.guards.averaging import LEAST, STRIDE, preferred, share
 from resonax.guards.learner import mean_loss
 from resonax.torch.batches import KeptBatch, byte_count

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from resonax.checks import ArgumentError, check_number
+from resonax.core.errors import ArgumentError, check_number
 from resonax.guards.guard import GuardConfig, GuardState, active, as_lists, from_lists
 from resonax.guards.report import Event
 

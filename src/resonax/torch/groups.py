@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.guards.shadows import Gains, gains
 
 __all__ = ["Groups", "check_module", "check_optimizer", "check_ownership", "dense_values"]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.guards.learner import Candidate
 from resonax.guards.report import RunReport
 from resonax.torch.batches import copied

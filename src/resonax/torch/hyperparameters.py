@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from resonax.checks import ArgumentError, suggest
+from resonax.core.errors import ArgumentError, suggest
 from resonax.guards.learner import Candidate
 from resonax.torch.batches import copied, tensors_of
 

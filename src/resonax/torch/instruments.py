@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from resonax.checks import ArgumentError, suggest
+from resonax.core.errors import ArgumentError, suggest
 from resonax.guards.learner import Candidate
 from resonax.guards.report import RunReport
 
@@ -175,10 +175,10 @@ def check_options(options: GuardOptions, instrument: str | None = None) -> None:
     --------
     >>> check_options({"bugdet": 0.1})
     Traceback (most recent call last):
-    resonax.checks.ArgumentError: unknown option 'bugdet', did you mean 'budget'? ...
+    resonax.ArgumentError: unknown option 'bugdet', did you mean 'budget'? ...
     >>> check_options({"warmup": 256}, "replay")
     Traceback (most recent call last):
-    resonax.checks.ArgumentError: warmup is an option of the instrument tangent, and this guard
+    resonax.ArgumentError: warmup is an option of the instrument tangent, and this guard
     uses replay; leave it out, or give instrument="tangent"
     """
     for name in options:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.guards.learner import Candidate, mean_loss
 from resonax.guards.rows import row_summary
 from resonax.torch.batches import KeptBatch, byte_count, can_mix, mix_rows, tensors_of, with_tensors

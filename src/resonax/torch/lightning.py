@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from resonax.checks import ArgumentError, suggest
+from resonax.core.errors import ArgumentError, suggest
 from resonax.torch.driven import DrivenReplay
 from resonax.torch.instruments import GuardOptions, choose_instrument
 from resonax.torch.trainers import TrainerGuard, check_trainer_options, guard_of, put_in_place

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 
 __all__ = ["check_closure", "check_first", "check_graph", "check_no_backward"]
 

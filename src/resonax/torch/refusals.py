@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.torch.groups import dense_values
 
 __all__ = ["Gradients", "check_alone", "check_one_process", "forget_guard", "remember_guard"]

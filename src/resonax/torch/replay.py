@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.guards import ladder as ladders
 from resonax.guards import replay_run
 from resonax.guards.averaging import STRIDE

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from torch import Tensor
 
-from resonax.checks import ArgumentError
+from resonax.core.errors import ArgumentError
 from resonax.guards.decision_log import Judged, as_decision, plain_decision
 from resonax.guards.ladder import Ladder, Snapshot
 from resonax.guards.replay import ReplayConfig, ReplayState

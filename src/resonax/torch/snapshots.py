@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from resonax.checks import suggest
+from resonax.core.errors import suggest
 from resonax.torch.batches import byte_count, tensors_of, with_tensors
 
 __all__ = ["HOLDERS", "Holder", "Saved", "copy_back", "copy_tensors"]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from resonax.checks import ArgumentError, suggest
+from resonax.core.errors import ArgumentError, suggest
 from resonax.guards.guard import GuardConfig
 from resonax.guards.learner import Candidate
 from resonax.guards.policy import checked_policy

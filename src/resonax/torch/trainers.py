@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from resonax.checks import ArgumentError, suggest
+from resonax.core.errors import ArgumentError, suggest
 from resonax.guards.policy import checked_policy
 from resonax.torch.driven import DrivenReplay
 from resonax.torch.guard import Guard
@@ -34,7 +34,7 @@ def check_trainer_options(policy: str, instrument: str | None, options: GuardOpt
     --------
     >>> check_trainer_options("safe", None, {"transform": None})
     Traceback (most recent call last):
-    resonax.checks.ArgumentError: transform is the trainer's own: leave it out
+    resonax.ArgumentError: transform is the trainer's own: leave it out
     """
     checked_policy(policy)
     if instrument is not None and instrument not in INSTRUMENTS:

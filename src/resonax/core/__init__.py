@@ -1,0 +1,1 @@
+"""Values, errors, linear algebra, intervals and result objects: what every room uses."""

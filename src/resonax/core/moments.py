@@ -1,0 +1,49 @@
+"""The law of the inputs at one step, which processes give and learners take."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from resonax.core.algebra import small_product
+from resonax.core.values import static, value
+
+__all__ = ["Moments"]
+
+
+@value
+class Moments:
+    r"""The law of the inputs at one step: a Gaussian mixture.
+
+    :math:`x \sim \sum_i w_i\, \mathcal N(m_i, R_i R_i^\top)`. Most processes have one component.
+    With ``is_sampled=False`` nothing is drawn from the components: they are the rows of the batch.
+    """
+
+    mean: Array  # (components, dim)
+    root: Array  # (components, dim, dim)
+    weight: Array  # (components,)
+    is_sampled: bool = static(default=True)
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of each component, (components, dim, dim)."""
+        return small_product(self.root, jnp.swapaxes(self.root, -1, -2))
+
+    def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
+        """Draw inputs, ``shape + (dim,)``."""
+        components, dim = self.mean.shape
+        if components == 1:
+            noise = jax.random.normal(key, (*shape, dim), self.mean.dtype)
+            return self.mean[0] + jnp.sum(noise[..., None, :] * self.root[0], axis=-1)
+        key, choice_key = jax.random.split(key)
+        index = jax.random.choice(choice_key, components, shape, p=self.weight)
+        noise = jax.random.normal(key, (*shape, dim), self.mean.dtype)
+        return self.mean[index] + jnp.sum(noise[..., None, :] * self.root[index], axis=-1)
+
+    def merged(self) -> tuple[Array, Array]:
+        """Mean and covariance of the whole mixture."""
+        mean = self.weight @ self.mean
+        off = self.mean - mean
+        second = self.covariance + off[:, :, None] * off[:, None, :]
+        return mean, jnp.einsum("c,cij->ij", self.weight, second)

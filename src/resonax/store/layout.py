@@ -1,0 +1,225 @@
+"""What a store of results holds, how it is cut into tasks, and how two descriptions differ."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, overload
+
+from resonax.core.errors import ArgumentError, check_whole
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["FILL", "TASKS", "Layout", "Task", "Tasks", "Variable", "compare"]
+
+# The types a variable may have, with the value where nothing is stored.
+FILL = {"float64": math.nan, "float32": math.nan, "int64": 0, "bool": False}
+TASKS = "tasks"  # the folder of the markers; a group of its own, and no variable of the dataset
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An array of results: its dimensions, its type, and words such as its unit."""
+
+    dims: tuple[str, ...]
+    dtype: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """What a store holds and how it is cut.
+
+    Parameters
+    ----------
+    coords
+        The numbers or words along each dimension; tasks are numbered with the last one fastest.
+    chunks
+        The length of a chunk along a dimension; one that is not named is not cut.
+    variables
+        The arrays, by name; each has all the dimensions that are cut.
+    coord_attributes
+        Words on coordinates, such as their units.
+    labels
+        Further coordinates: the dimension that each runs along, and its numbers or words.
+    """
+
+    coords: Mapping[str, np.ndarray]
+    chunks: Mapping[str, int]
+    variables: Mapping[str, Variable]
+    coord_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    labels: Mapping[str, tuple[str, np.ndarray]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        import numpy as np
+
+        object.__setattr__(self, "coords", {k: np.asarray(v) for k, v in self.coords.items()})
+        labels = {k: (dim, np.asarray(values)) for k, (dim, values) in self.labels.items()}
+        object.__setattr__(self, "labels", labels)
+        for name, values in [*self.coords.items(), *((k, v) for k, (_, v) in labels.items())]:
+            _check_name("coordinate", name)
+            if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iufU":
+                raise ArgumentError(f"the coordinate {name} must be a list of numbers or words")
+        for name in [*self.chunks, *self.coord_attributes, *(dim for dim, _ in labels.values())]:
+            if name not in self.coords:
+                raise ArgumentError(f"the dimension {name} needs a coordinate")
+        for name, (dim, values) in labels.items():
+            if name in self.coords or len(values) != len(self.coords[dim]):
+                raise ArgumentError(f"{name} must be a further coordinate, as long as {dim}")
+        for name, length in self.chunks.items():
+            check_whole(f"the chunk of {name}", length, low=1)
+        if not self.variables:
+            raise ArgumentError("a store needs at least one variable")
+        for name, variable in self.variables.items():
+            self._check(name, variable)
+
+    def _check(self, name: str, variable: Variable) -> None:
+        _check_name("variable", name)
+        if name in self.coords or name in self.labels:
+            raise ArgumentError(f"{name} cannot be both a variable and a coordinate")
+        if variable.dtype not in FILL:
+            raise ArgumentError(f"the type of {name} must be one of: {', '.join(FILL)}")
+        dims = set(variable.dims)
+        if len(dims) < len(variable.dims) or not dims <= self.coords.keys():
+            raise ArgumentError(f"the dimensions of {name} must differ and have coordinates")
+        for dim in self.cut:
+            if dim not in variable.dims:
+                raise ArgumentError(
+                    f"{name} must have the dimension {dim}, as that is cut into chunks"
+                )
+
+    @property
+    def cut(self) -> tuple[str, ...]:
+        """The dimensions that are cut into chunks: they span the tasks."""
+        return tuple(dim for dim in self.coords if self.chunk(dim) < len(self.coords[dim]))
+
+    def chunk(self, dim: str) -> int:
+        """Return the length of a chunk along a dimension."""
+        length = len(self.coords[dim])
+        return min(int(self.chunks.get(dim, length)), length)
+
+    def count(self) -> int:
+        """Return how many tasks there are."""
+        return math.prod(-(-len(self.coords[dim]) // self.chunk(dim)) for dim in self.cut)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all variables, before they are compressed."""
+        import numpy as np
+
+        lengths = {dim: len(values) for dim, values in self.coords.items()}
+        return sum(
+            np.dtype(variable.dtype).itemsize * math.prod(lengths[dim] for dim in variable.dims)
+            for variable in self.variables.values()
+        )
+
+    def task(self, number: int) -> Task:
+        """Return a cell of the cut by its number."""
+        rest, region = number, {}
+        for dim in reversed(self.cut):
+            chunk, length = self.chunk(dim), len(self.coords[dim])
+            rest, place = divmod(rest, -(-length // chunk))
+            region[dim] = slice(chunk * place, min(chunk * (place + 1), length))
+        return Task(number, dict(reversed(region.items())))
+
+    def region(self, task: Task, name: str) -> tuple[slice, ...]:
+        """Return the place of a task in a variable: whole chunks of it."""
+        dims = self.variables[name].dims
+        return tuple(task.region.get(dim, slice(0, len(self.coords[dim]))) for dim in dims)
+
+    def chunk_shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a variable's chunks."""
+        return tuple(self.chunk(dim) for dim in self.variables[name].dims)
+
+    def tasks(self) -> Tasks:
+        """Return the cells of the cut, in order."""
+        return Tasks(self)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what must be the same for a run to go on, as plain values."""
+        used = {dim for variable in self.variables.values() for dim in variable.dims}
+        labels = {name: [dim, values.tolist()] for name, (dim, values) in self.labels.items()}
+        return {
+            **({"labels": labels} if labels else {}),
+            "dims": list(self.coords),
+            "coords": {name: values.tolist() for name, values in self.coords.items()},
+            "chunks": {dim: self.chunk(dim) for dim in self.coords if dim in used},
+            "variables": {
+                name: f"{variable.dtype} over {', '.join(variable.dims) or 'nothing'}"
+                for name, variable in self.variables.items()
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Task:
+    """A part of the work: its number, and its place along the dimensions that are cut."""
+
+    number: int
+    region: Mapping[str, slice]
+
+
+@dataclass(frozen=True, eq=False)
+class Tasks(Sequence[Task]):
+    """The tasks of a layout, each made when it is asked for: they may be very many."""
+
+    layout: Layout
+
+    def __len__(self) -> int:
+        return self.layout.count()
+
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Task]: ...
+    def __getitem__(self, index: int | slice) -> Task | list[Task]:
+        numbers = range(len(self))[index]
+        if isinstance(numbers, range):
+            return [self.layout.task(number) for number in numbers]
+        return self.layout.task(numbers)
+
+
+def _check_name(kind: str, name: str) -> None:
+    """Names are folders beside that of the markers."""
+    if not name.isidentifier() or name == TASKS:
+        raise ArgumentError(f"a {kind} cannot be called {name!r}: choose another name")
+
+
+def compare(old: Any, new: Any) -> str:
+    """Return how two trees of plain values differ, by dotted path; at most three differences.
+
+    Examples
+    --------
+    >>> compare({"optimizer": {"lr": 0.01}, "seed": 0}, {"optimizer": {"lr": 0.02}})
+    'optimizer.lr = 0.01, not 0.02; seed = 0, not without it'
+    """
+    found = list(_differences(old, new))
+    more = [f"and {len(found) - 3} more"] if len(found) > 3 else []
+    return "; ".join(found[:3] + more)
+
+
+def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in old | new:
+            place = f"{path}.{key}".lstrip(".")
+            if key not in new:
+                yield f"{place} = {_short(old[key])}, not without it"
+            elif key not in old:
+                yield f"no {place}, not {_short(new[key])}"
+            else:
+                yield from _differences(old[key], new[key], place)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for i, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _differences(before, after, f"{path}.{i}")
+    elif json.dumps(old) != json.dumps(new):  # as text, where nan is nan and 1 is not True
+        yield f"{path} = {_short(old)}, not {_short(new)}"
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) <= 60:
+        return text
+    return f"{len(value)} values" if isinstance(value, list) else f"{text[:57]}..."

@@ -1,0 +1,125 @@
+"""Results as JSON files: each field by its declared type, and not a digit is lost."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import types
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+import xarray as xr
+
+from resonax.core.errors import ArgumentError, StoreError
+from resonax.core.labels import versions
+from resonax.core.objects import Result
+from resonax.store import Place, Remote, as_place, open_dataset, open_store, replacing
+from resonax.store.files import UNSEALED, is_whole, seal
+
+__all__ = ["load", "save_result"]
+
+_FORMAT = "resonax result 2"
+
+
+def save_result(result: Result, path: str | Path) -> Path:
+    """Write a result to a ``.json`` file with a checksum, whole or not at all; return its path."""
+    path = Path(path)
+    if path.suffix.lower() != ".json":
+        raise ArgumentError(f"a result is saved as a .json file, got {path}")
+    content = {
+        "sha256": UNSEALED,  # first, where `seal` finds it
+        "format": _FORMAT,
+        "kind": type(result).__name__,
+        "versions": versions(),
+        "fields": _encode(result),
+    }
+    with replacing(path) as temporary:
+        temporary.write_bytes(seal(json.dumps(content).encode()))
+    return path
+
+
+def load(path: str | Place) -> Any:
+    """Return a result that was saved: an object, a map or the results of a sweep.
+
+    Parameters
+    ----------
+    path
+        A ``.json`` file that ``save`` wrote, a ``.nc`` file of a map, or the folder or URL of a
+        store.
+
+    Examples
+    --------
+    >>> import resonax as rx, tempfile
+    >>> proof = rx.order_proof(rx.heavy_ball(lr=0.01, momentum=0.95), curvature=4.0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rx.load(proof.save(f"{folder}/proof.json")) == proof
+    True
+    """
+    path = as_place(path)
+    if isinstance(path, Remote) or path.is_dir():
+        return open_store(path)
+    if path.suffix.lower() != ".json":
+        return open_dataset(path)
+    try:
+        data = path.read_bytes()
+        if not is_whole(data):
+            raise ValueError
+        content = json.loads(data)
+        kind = getattr(importlib.import_module("resonax"), content["kind"])
+        if content["format"] != _FORMAT or not issubclass(kind, Result):
+            raise ValueError
+        return _decode(kind, content["fields"])
+    except OSError as error:
+        raise StoreError(f"{path} could not be read: {error.strerror}") from None
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        raise StoreError(
+            f"{path} is damaged, or not a result that this version of resonax saved: make it "
+            "again, or name another"
+        ) from None
+
+
+def _encode(value: Any) -> Any:
+    """Return a value in lists, tables and plain values, as Python's JSON has them."""
+    if is_dataclass(value):
+        return {field.name: _encode(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, xr.Dataset):
+        return _encode(value.to_dict(data="array"))
+    if isinstance(value, np.ndarray):
+        array = value.astype(str) if value.dtype.kind == "O" else value
+        return {"dtype": str(array.dtype), "shape": array.shape, "values": array.ravel().tolist()}
+    if isinstance(value, dict):
+        return {str(name): _encode(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encode(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _decode(kind: Any, value: Any) -> Any:
+    """Return what `_encode` was given, by its declared type."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if value is None or kind is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        return _decode(next(part for part in inner if part is not type(None)), value)
+    if is_dataclass(kind):
+        hints = get_type_hints(kind, localns={"xr": xr})  # results may import it for types alone
+        return kind(**{f.name: _decode(hints[f.name], value[f.name]) for f in fields(kind)})
+    if hasattr(kind, "_fields"):
+        hints = get_type_hints(kind)
+        return kind(*map(_decode, (hints[name] for name in kind._fields), value))
+    if origin is tuple:
+        kinds = inner[:1] * len(value) if inner[1:] == (...,) else inner
+        return tuple(_decode(each, part) for each, part in zip(kinds, value, strict=True))
+    if kind is np.ndarray:
+        return _array(value)
+    if kind is xr.Dataset:
+        for variable in (*value["coords"].values(), *value["data_vars"].values()):
+            variable["data"] = _array(variable["data"])
+        return xr.Dataset.from_dict(value)
+    return value
+
+
+def _array(value: dict[str, Any]) -> np.ndarray:
+    return np.array(value["values"], dtype=value["dtype"]).reshape(value["shape"])

@@ -1,0 +1,38 @@
+"""Stability criteria: flow, map, mean square, Lyapunov, level; verdicts, maps and searches."""
+
+from resonax.theory.circle import OrderProof
+from resonax.theory.criteria import Growth, MeanSquare, Verdict, rates, verdict
+from resonax.theory.level import Branch, Level, level
+from resonax.theory.maps import stability_map
+from resonax.theory.order_proof import order_proof
+from resonax.theory.paths import Interval, lyapunov
+from resonax.theory.search import (
+    Best,
+    Tongue,
+    best_momentum,
+    critical_lr,
+    critical_momentum,
+    tongues,
+)
+
+__all__ = [
+    "Best",
+    "Branch",
+    "Growth",
+    "Interval",
+    "Level",
+    "MeanSquare",
+    "OrderProof",
+    "Tongue",
+    "Verdict",
+    "best_momentum",
+    "critical_lr",
+    "critical_momentum",
+    "level",
+    "lyapunov",
+    "order_proof",
+    "rates",
+    "stability_map",
+    "tongues",
+    "verdict",
+]

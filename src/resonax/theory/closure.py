@@ -1,0 +1,255 @@
+r"""The closure of a frozen optimizer: the mean square of the gradient that it leads to itself.
+
+The gap :math:`\log G(v) - \log v` is scanned along :math:`\log v` from above, where nothing grows,
+with the ratios of the weights solved for on the way; every change of its sign is refined by
+bisection.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from resonax.core.algebra import double_precision
+from resonax.dynamics import Problem, Setting
+from resonax.learners.adaptive import Adaptive, adaptive_form
+from resonax.streams import Switching
+from resonax.theory.cells import Advance, Values, chunks, take
+from resonax.theory.coordinates import Coordinates
+from resonax.theory.cycle import Rest, at_rest, distances
+from resonax.theory.discrete import rational_period
+from resonax.theory.plan import Plan, plan
+
+__all__ = ["Solutions", "solve"]
+
+_HALVINGS = 18
+_CHUNK = 128
+_REACH = 16.0  # how far above the order-proof steps the search begins
+_LEAST_NOISE = 1e-6  # of lr^2: what stands for no noise at all
+
+
+class _Scan(NamedTuple):
+    """The mismatch of v along its logarithm, from above."""
+
+    place: Array
+    gap: Array  # log G - log v; infinite where the error grows
+    shape: Array  # logarithms of the ratios between the groups
+
+
+class _Root(NamedTuple):
+    rms: Array
+    distance: Array
+    square: Array
+
+
+def _at(problem: Problem, values: Values) -> Problem:
+    """Return the problem of a cell; without any noise, with too little of it to matter."""
+    one = problem.at(values)
+    least = _LEAST_NOISE * jnp.asarray(adaptive_form(one.optimizer).lr) ** 2
+    noise: Any = jnp.maximum(one.noise, least)
+    return replace(one, noise=noise)
+
+
+def _freeze(problem: Problem, form: Adaptive, square: Array) -> Setting:
+    """Return the linear problem that is left when the mean square of each weight is at rest."""
+    return Setting.of(problem, optimizer=form.freeze(square))
+
+
+def _place(
+    problem: Problem, given: Plan, steps: Array, limit: Array, place: Array, shape: Array
+) -> tuple[Array, Array, Any]:
+    """Return the gap at a place, the new ratios, and the second moment there."""
+    form = adaptive_form(problem.optimizer)
+    groups = given.layout.groups
+
+    frozen = _freeze(problem, form, jnp.exp(place + shape)[groups])
+    rest = at_rest(frozen, given, steps, limit)
+    logs = jnp.log(rest.square)
+    valid = rest.exists & jnp.isfinite(logs).all()
+    gap = jnp.where(valid, logs.mean() - place, jnp.inf)
+    return jnp.where(valid, logs - logs.mean(), shape), gap, rest
+
+
+def _mean_squares(problem: Problem, given: Plan, steps: Array, limit: Array) -> Array:
+    """Return the mean square of each input of the model over a cycle of the law, (size,)."""
+
+    def at(law: Any) -> Array:
+        return jnp.diag(problem.model.second(law))  # pyrefly: ignore[missing-attribute]
+
+    if given.states:
+        return at(problem.process.stationary())
+
+    # The steps of a short cycle need not stand for all phases: a sine of period 2 is always 0.
+    def body(index: Array, total: Array) -> Array:
+        return total + jnp.where(index < steps, at(problem.process.moments(index)), 0.0)
+
+    return jax.lax.fori_loop(0, limit, body, jnp.zeros(problem.size)) / steps
+
+
+def _range(problem: Problem, given: Plan, points: int, second: Array) -> Array:
+    """Return places along log v from where nothing grows to below what the noise alone gives."""
+    form: Adaptive = adaptive_form(problem.optimizer)
+    least = 4 * problem.noise * problem.gradient_scale**2 / problem.batch * second
+    means = jnp.zeros(given.layout.groups.max() + 1).at[given.layout.groups].add(least)
+    low = jnp.log(means / np.bincount(given.layout.groups)).mean() - 0.2
+    safe = _REACH * 2 * problem.gradient_scale * second.sum() * form.gain / (1 - form.momentum) ** 2
+    return jnp.linspace(jnp.maximum(2 * jnp.log(safe), low + 3.0), low, points)
+
+
+@functools.partial(jax.jit, static_argnames=("given", "points"))
+def _scan(
+    problem: Problem, values: dict[str, Array], steps: Array, *, given: Plan, points: int
+) -> _Scan:
+    limit = jnp.max(steps)
+
+    def cell(values: dict[str, Array], steps: Array) -> _Scan:
+        one = _at(problem, values)
+
+        def body(shape: Array, place: Array) -> tuple[Array, _Scan]:
+            shape, gap, _ = _place(one, given, steps, limit, place, shape)
+            return shape, _Scan(place, gap, shape)
+
+        start = jnp.zeros(given.layout.groups.max() + 1)
+        second = _mean_squares(one, given, steps, limit)
+        return jax.lax.scan(body, start, _range(one, given, points, second))[1]
+
+    return jax.vmap(cell)(values, steps)
+
+
+@functools.partial(jax.jit, static_argnames=("given",))
+def _refine(
+    problem: Problem,
+    values: dict[str, Array],
+    steps: Array,
+    ends: tuple[Array, Array],
+    shape: Array,
+    is_stable: Array,
+    *,
+    given: Plan,
+) -> _Root:
+    """Return the solutions between two places each, by bisection."""
+    limit = jnp.max(steps)
+    groups = given.layout.groups
+
+    def cell(
+        values: dict[str, Array], steps: Array, ends: Any, shape: Array, is_stable: Array
+    ) -> _Root:
+        one = _at(problem, values)
+        find = functools.partial(_place, one, given, steps, limit)
+
+        def halve(_: int, carry: tuple) -> tuple:
+            high, low, best = carry
+            middle = 0.5 * (high + low)
+            # Twice, so that the ratios settle as the place does.
+            here = jax.lax.fori_loop(0, 2, lambda _, last: find(middle, last[0]), best)
+            stays = (here[1] < 0) == is_stable
+            best = jax.tree.map(lambda new, old: jnp.where(here[1] < jnp.inf, new, old), here, best)
+            return jnp.where(stays, middle, high), jnp.where(stays, low, middle), best
+
+        moment = jnp.zeros(len(Coordinates.of(given.layout).cycle_basis))
+        none = Rest(moment, jnp.zeros_like(shape), jnp.zeros((), bool))
+        start = (*ends, (shape, jnp.asarray(jnp.inf), none))
+        high, low, (shape, gap, rest) = jax.lax.fori_loop(0, _HALVINGS, halve, start)
+        place = 0.5 * (high + low)
+        square = jnp.exp(place + shape)[groups]
+        frozen = _freeze(one, adaptive_form(one.optimizer), square)
+        found = distances(frozen, given, rest, steps, limit)
+        # Close to where the error begins to grow, S changes far faster than v: it is scaled so
+        # that the gradient has the mean square found, which the bisection knows well.
+        scale = jnp.exp(0.5 * (place - jnp.log(rest.square).mean()))
+        scale = jnp.where(gap < jnp.inf, scale, jnp.nan)
+        return _Root(scale * found.rms, scale * found.mean, square)
+
+    return jax.vmap(cell)(values, steps, ends, shape, is_stable)
+
+
+def _steps(problem: Problem, values: Values) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return the values with periods that close, and the whole steps of each cycle."""
+    values = {name: np.asarray(array, dtype=float) for name, array in values.items()}
+    count = len(next(iter(values.values())))
+    process = problem.process
+    if isinstance(process, Switching):
+        periods = values.get("period", np.full(count, float(process.period)))
+        return values, np.ceil(periods).astype(int)
+    cycles = values.get("period", np.full(count, float(process.cycle)))
+    pairs = np.array([rational_period(cycle) for cycle in cycles])
+    if "period" in values:
+        values["period"] = pairs[:, 0] / pairs[:, 1]
+    return values, pairs[:, 0]
+
+
+class Solutions(NamedTuple):
+    """Solutions of many cells, those of a cell from the uppermost down."""
+
+    cell: np.ndarray
+    is_stable: np.ndarray
+    rms: np.ndarray
+    distance: np.ndarray
+    square: np.ndarray  # mean square of the gradient of each weight, (solutions, size)
+
+
+@double_precision
+def solve(
+    problem: Problem,
+    values: Values,
+    *,
+    points: int,
+    is_all: bool = False,
+    given: Plan | None = None,
+    advance: Advance | None = None,
+) -> Solutions:
+    """Return the uppermost solution of every cell, or all of them.
+
+    Parameters
+    ----------
+    problem
+        With an adaptive optimizer.
+    values
+        Numbers of each cell.
+    points
+        Places of the scan: two solutions closer than one of its steps are not seen.
+    is_all
+        Whether all solutions are wanted.
+    given
+        The plan of the problem, where it is known to be that of another.
+    advance
+        Called with the number of cells just finished.
+    """
+    given = given or plan(problem)
+    values, steps = _steps(problem, values)
+    size = min(_CHUNK, len(steps))
+    none = np.zeros(0)
+    parts = [Solutions(none, none, none, none, np.zeros((0, problem.size)))]
+    for index, count in chunks(steps, size):
+        scan = _scan(problem, take(values, index), steps[index], given=given, points=points)
+        is_above = np.asarray(scan.gap)[:count] >= 0
+        crossing = is_above[:, 1:] != is_above[:, :-1]
+        if not is_all:
+            crossing &= np.cumsum(crossing, axis=1) == 1
+        cell, place = np.nonzero(crossing)
+        # Filled up with repetitions, so that one compiled shape serves all chunks.
+        fill = np.resize(np.arange(len(cell)), -(-len(cell) // size) * size)
+        if len(cell):
+            high, shape = np.asarray(scan.place), np.asarray(scan.shape)
+            at = cell[fill], place[fill]
+            root = _refine(
+                problem,
+                take(values, index[at[0]]),
+                steps[index[at[0]]],
+                (high[at], high[at[0], at[1] + 1]),
+                shape[at],
+                ~is_above[at],
+                given=given,
+            )
+            found = (np.asarray(part)[: len(cell)] for part in root)
+            parts.append(Solutions(index[cell], ~is_above[cell, place], *found))
+        if advance:
+            advance(count)
+    every = Solutions(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return every._replace(cell=every.cell.astype(int), is_stable=every.is_stable.astype(bool))

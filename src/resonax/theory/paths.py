@@ -1,0 +1,299 @@
+"""The almost-sure criterion: growth along sampled paths, by products of random matrices."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from resonax.core.algebra import double_precision, multiply
+from resonax.core.errors import ArgumentError, check_number, check_whole
+from resonax.core.intervals import mean_interval, tail_of
+from resonax.core.keys import seed_key, split_keys
+from resonax.dynamics import Map, Setting, check_problem
+from resonax.learners import Linear
+from resonax.streams import Recorded
+from resonax.theory.cells import Advance, Values, chunks, take
+from resonax.theory.discrete import monodromy, rational_period
+from resonax.theory.missing import REASONS
+from resonax.theory.recorded import RESOLUTION, Interval, judge_recording, recorded_rates
+from resonax.theory.windows import windows
+
+__all__ = ["MAP_PATHS", "MAP_STEPS", "Interval", "check_reach", "lyapunov", "lyapunov_rates"]
+
+MAP_PATHS, MAP_STEPS = 32, 2048  # for each cell of a map
+_CHUNK, _RECORDED_CHUNK = 512, 1024  # cells that are followed together
+_LEAST_STEPS, _MAX_STEPS = 4096, 2**17
+_MAX_DRAWS = 2**33  # paths x steps x weights^2, above which a call would take hours
+_MAX_KEPT, _MAX_TOGETHER = 2**28, 3 * 2**28  # paths x steps of a cell, of many: 16 bytes or more
+
+
+def _start(setting: Setting, key: Array, cycle: Array, limit: Array) -> Array:
+    """Return a random tangent vector, turned where it can be into the slowest direction.
+
+    For a periodic law that is the dominant space of the expected monodromy matrix, by repeated
+    squaring: a start in it needs no time to forget the other directions.
+    """
+    vector = jax.random.normal(key, (2, setting.size))
+    if setting.process.periodic:
+        product = monodromy(setting, cycle, limit)
+        power = jax.lax.fori_loop(0, 30, lambda _, p: multiply(p.matrix, p), product)
+        turned = (power.matrix @ vector.ravel()).reshape(vector.shape)
+        vector = jnp.where(jnp.linalg.norm(turned) > 1e-6, turned, vector)
+    return vector / jnp.linalg.norm(vector)
+
+
+def _growth(setting: Setting, keys: Array, batch: int, steps: int, start: Array) -> Array:
+    """Return the logarithmic growth of a tangent vector in each step of one sampled path."""
+    discrete = Map(setting)
+    init_key, walk_key, draw_key = keys
+
+    def one(carry: tuple[Array, Array], index: Array) -> tuple[tuple[Array, Array], Array]:
+        state, vector = carry
+        state, moments = setting.process.draw_step(
+            jax.random.fold_in(walk_key, index), state, index
+        )
+        hessian = discrete.draw(jax.random.fold_in(draw_key, index), moments, batch)
+        vector = jnp.stack(discrete.step(hessian, *vector))
+        # A step can annihilate the vector (momentum 0, lr B = 1): its growth is then the least.
+        norm = jnp.maximum(jnp.linalg.norm(vector), jnp.finfo(vector.dtype).tiny)
+        return (state, vector / norm), jnp.log(norm)
+
+    carry = (setting.process.draw_init(init_key), start)
+    return jax.lax.scan(one, carry, jnp.arange(steps))[1]
+
+
+@functools.partial(jax.jit, static_argnames=("batch",))
+def _averages(
+    setting: Setting,
+    values: dict[str, Array],
+    cycles: Array,
+    windows: Array,
+    keys: Array,
+    *,
+    batch: int,
+) -> Array:
+    """Return the rate of each path of each cell in each of its windows.
+
+    A path has three keys: of its state, of its walk (and of its start), of its batches.
+    """
+    limit = jnp.max(cycles)
+
+    def path(values: dict[str, Array], cycle: Array, window: Array, data: Array) -> Array:
+        cell, keys = setting.at(values), jax.random.wrap_key_data(data)
+        start = _start(cell, keys[1], cycle, limit)
+        growth = _growth(cell, keys, batch, window.shape[1], start)
+        return jnp.sum(window * growth, axis=1)  # a product would round by the number of threads
+
+    over_paths = jax.vmap(path, in_axes=(None, None, None, 0))
+    return jax.vmap(over_paths, in_axes=(0, 0, 0, None))(values, cycles, windows, keys)
+
+
+class _Sampling(NamedTuple):
+    paths: int
+    steps: int
+    level: float
+    seed: int
+
+
+def _interval(samples: np.ndarray, level: float, drift: float = 0.0) -> Interval:
+    """Return the mean of independent samples with its Student interval.
+
+    ``drift`` is how much the estimate still moves with the length of the paths; it counts as an
+    independent error, and is what remains where nothing is random.
+    """
+    mean, error = (float(number) for number in mean_interval(samples, tail_of(level)))
+    if not np.isfinite(mean):
+        return Interval(math.nan, math.nan, math.nan)
+    half = float(np.hypot(error, drift)) + RESOLUTION
+    return Interval(mean, mean - half, mean + half)
+
+
+def _room(steps: int) -> int:
+    """Return for how many steps code is compiled: up to a power of two, and the start before."""
+    return 3 * 2 ** math.ceil(math.log2(steps)) // 2
+
+
+def _sampled(
+    setting: Setting,
+    values: dict[str, np.ndarray],
+    sampling: _Sampling,
+    batch: int,
+) -> list[Interval]:
+    """Return rates of cells along sampled paths."""
+    paths, steps, level, seed = sampling
+    periods = np.ones(len(next(iter(values.values()))))
+    if setting.process.periodic:
+        periods = values.get("period", periods * setting.process.cycle)
+    cycles = {period: rational_period(period)[0] for period in np.unique(periods)}
+    # A cycle that repeats too late for the steps is smeared over its nearest whole number of steps.
+    smears = {
+        period: cycle if 2 * cycle <= steps else round(period) for period, cycle in cycles.items()
+    }
+    weights = {smear: windows(steps, smear) for smear in set(smears.values())}
+    each = np.array([weights[smears[period]] for period in periods])
+    averages = _averages(
+        setting,
+        values,
+        np.array([cycles[period] for period in periods]),
+        np.pad(each, ((0, 0), (0, 0), (0, _room(steps) - each.shape[-1]))),
+        split_keys(split_keys(seed_key(seed), paths), 3),
+        batch=batch,
+    )
+    return [
+        _interval(whole, level, float(whole.mean() - later.mean()))
+        for whole, later in np.moveaxis(np.asarray(averages), -1, 1)
+    ]
+
+
+def _check_sampling(setting: Setting, paths: int, steps: int, level: float, seed: int) -> None:
+    check_whole("paths", paths, low=2)
+    check_whole("steps", steps, low=16)
+    check_whole("seed", seed, low=0, high=2**63 - 1)
+    check_number("level", level, low=0, high=1, open_low=True, open_high=True)
+    size = setting.size
+    draws = min(_MAX_DRAWS // size**2, _MAX_KEPT)
+    if 16 * paths > draws:
+        raise ArgumentError(
+            f"paths must be at most {draws // steps} for {steps} steps, {size} weights, got {paths}"
+        )
+    if paths * steps > draws:
+        raise ArgumentError(
+            f"steps must be at most {draws // paths} for {paths} paths, {size} weights, got {steps}"
+        )
+
+
+def _check_batch(setting: Setting, batch: int) -> None:
+    if batch > 10**5 and not isinstance(setting.model, Linear):
+        raise ArgumentError(f"batch must be at most 100000 for this basis, got {batch}")
+
+
+def _whole_cycles(setting: Setting, values: Values, paths: int, steps: int) -> int:
+    """Return as many steps, or more where a half would not have two cycles."""
+    if setting.process.periodic and not isinstance(setting.process, Recorded):
+        longest = np.max(values.get("period", setting.process.cycle))
+        steps = max(steps, 4 * math.ceil(longest))
+        if paths * steps > _MAX_KEPT:
+            raise ArgumentError(
+                f"paths must be at most {_MAX_KEPT // steps} for {steps} steps, four periods"
+            )
+    return steps
+
+
+def check_reach(setting: Setting, paths: int, steps: int | None, level: float, seed: int) -> None:
+    """Refuse what `lyapunov` could not follow, before anything is computed."""
+    least = _LEAST_STEPS if steps is None else steps
+    _check_sampling(setting, paths, least, level, seed)
+    _whole_cycles(setting, {}, paths, least)
+    _check_batch(setting, int(setting.batch))
+
+
+@double_precision
+def lyapunov_rates(
+    setting: Setting,
+    values: Values,
+    advance: Advance | None = None,
+    *,
+    paths: int = MAP_PATHS,
+    steps: int = MAP_STEPS,
+    level: float = 0.95,
+    seed: int = 0,
+) -> list[Interval]:
+    """Return rate and interval of every cell, NaN where the growth exceeds all numbers.
+
+    All cells see the same random numbers.
+    """
+    _check_sampling(setting, paths, steps, level, seed)
+    values = {name: np.asarray(array, dtype=float) for name, array in values.items()}
+    count = len(next(iter(values.values())))
+    batches = np.asarray(values.pop("batch", np.full(count, setting.batch)), dtype=int)
+    _check_batch(setting, int(batches.max()))
+    if not values:
+        values = {"momentum": np.full(count, float(setting.optimizer.momentum))}
+    steps = _whole_cycles(setting, values, paths, steps)
+    result: list[Interval] = [Interval(0.0, 0.0, 0.0)] * count
+    sampling = _Sampling(paths, steps, level, seed)
+    for batch in np.unique(batches):
+        members = np.flatnonzero(batches == batch)
+        one = setting.at({"batch": int(batch)}).grouped
+        size = max(1, min(_CHUNK, _MAX_TOGETHER // (paths * _room(steps))))
+        size = _RECORDED_CHUNK if isinstance(one.process, Recorded) else size
+        for index, real in chunks(members * 0, min(size, len(members))):
+            cell = members[index]
+            if isinstance(one.process, Recorded):
+                found = recorded_rates(one, take(values, cell), level, seed)
+            else:
+                found = _sampled(one, take(values, cell), sampling, int(batch))
+            for place, interval in zip(cell[:real], found, strict=False):
+                result[place] = interval
+            if advance:
+                advance(real)
+    return result
+
+
+@jax.jit
+def _mean_trace(setting: Setting) -> Array:
+    return jnp.trace(setting.curvature(setting.process.stationary()))
+
+
+@double_precision
+def _natural_steps(setting: Setting) -> int:
+    """Return enough steps for the slowest time scales: 16 swings, and 8 times the friction's."""
+    opt = setting.optimizer
+    trace = float(_mean_trace(setting)) / setting.size
+    swing = 2 * np.pi / np.sqrt(max(float(opt.alpha) * trace, 1e-12))
+    need = max(_LEAST_STEPS, 16 * swing, 8 / (1 - float(opt.momentum)))
+    return int(min(need, _MAX_STEPS))
+
+
+def lyapunov(
+    setting: Setting,
+    *,
+    paths: int = 64,
+    steps: int | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Interval:
+    """Return the almost-sure rate per step of one setting, with its confidence interval.
+
+    The interval comes from independent paths. For a recording the path is given: the rate is that
+    of `resonax.check` on more rows of the same kind, with its interval.
+
+    Parameters
+    ----------
+    setting
+        What is trained on what.
+    paths
+        Number of sampled paths.
+    steps
+        Steps of each path; half as many again go before, unmeasured. By default 4096, or more
+        where the weights swing slowly.
+    level
+        Confidence level of the interval.
+    seed
+        Seed of all random numbers.
+
+    Examples
+    --------
+    >>> from resonax import Setting, Switching, heavy_ball
+    >>> setting = Setting(Switching(period=6, amplitude=0.7, dim=5), heavy_ball(0.01, 0.95))
+    >>> rate, low, high = lyapunov(setting, paths=16, steps=1024)
+    >>> bool(0 < low < rate < high)  # every run diverges
+    True
+    """
+    check_problem(setting, Setting)
+    if isinstance(setting.process, Recorded) and not setting.process.repeat:
+        return judge_recording(setting, level, seed)[1]
+    if steps is None:
+        check_reach(setting, paths, steps, level, seed)
+        steps = _natural_steps(setting)
+    values = {"momentum": np.array([setting.optimizer.momentum], dtype=float)}
+    found = lyapunov_rates(setting, values, paths=paths, steps=steps, level=level, seed=seed)[0]
+    if math.isnan(found.rate):
+        raise ArgumentError(REASONS["overflow"])
+    return found

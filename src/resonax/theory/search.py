@@ -1,0 +1,187 @@
+"""Searches: critical momentum and step size, best momentum, resonant periods."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy  # its parts are loaded where they are used
+
+from resonax.core.errors import ArgumentError, check_number
+from resonax.dynamics import Setting, check_problem
+from resonax.theory.cells import Values
+from resonax.theory.criteria import rates
+from resonax.theory.missing import why_missing
+
+__all__ = [
+    "Best",
+    "Tongue",
+    "best_momentum",
+    "critical_lr",
+    "critical_momentum",
+    "growing_bands",
+    "tongues",
+]
+
+# Momenta from 0 to 1 - 1e-5, dense near 1, where the tongues are.
+_MOMENTA = 1.0 - np.geomspace(1.0, 1e-5, 241)
+_POINTS = 241
+_EVEN = 1000  # momenta from 0 to 1 besides, for the one that converges fastest
+_DIPS, _FINE, _ROUNDS = 8, 33, 5
+
+
+class Best(NamedTuple):
+    """The momentum of least rate, and that rate."""
+
+    momentum: float
+    rate: float
+
+
+class Tongue(NamedTuple):
+    """A band of periods that diverges, with the period of largest rate."""
+
+    low: float
+    high: float
+    peak: float
+    rate: float
+
+
+def _rate(setting: Setting, name: str, criterion: str):
+    return lambda number: float(rates(setting, {name: np.array([number])}, criterion)[0])
+
+
+def _check_known(setting: Setting, values: Values, criterion: str, found: np.ndarray) -> None:
+    """Raise the reason of a rate that is missing: past it a search would only guess."""
+    if reason := why_missing(setting, values, criterion, found):
+        raise ArgumentError(reason)
+
+
+def _first_crossing(setting: Setting, name: str, grid: np.ndarray, criterion: str) -> float | None:
+    """Return the least value at which the rate turns positive; None where it never does."""
+    found = rates(setting, {name: grid}, criterion)
+    above = np.flatnonzero(found > 0)
+    before = slice(above[0] if len(above) else len(grid))
+    _check_known(setting, {name: grid[before]}, criterion, found[before])
+    if len(above) == 0:
+        return None
+    if above[0] == 0:
+        return float(grid[0])
+    low, high = grid[above[0] - 1], grid[above[0]]
+    return float(scipy.optimize.brentq(_rate(setting, name, criterion), low, high, xtol=1e-9))  # pyrefly: ignore[bad-argument-type]
+
+
+def critical_momentum(setting: Setting, criterion: str = "map") -> float | None:
+    """Return the least momentum that diverges; None where every momentum below 1 converges.
+
+    Examples
+    --------
+    >>> from resonax import Setting, Sinusoid, heavy_ball
+    >>> setting = Setting(Sinusoid(period=22), heavy_ball(lr=0.01, momentum=0.97), batch=20)
+    >>> print(f"{critical_momentum(setting):.4f}")
+    0.9660
+    """
+    return _first_crossing(setting, "momentum", _MOMENTA, criterion)
+
+
+def critical_lr(
+    setting: Setting, criterion: str = "map", *, low: float = 1e-6, high: float = 10.0
+) -> float | None:
+    """Return the least step size from ``low`` to ``high`` that diverges; None where none does."""
+    check_number("low", low, low=0, open_low=True)
+    check_number("high", high, low=low, open_low=True)
+    return _first_crossing(setting, "lr", np.geomspace(low, high, 2 * _POINTS), criterion)
+
+
+def best_momentum(setting: Setting, criterion: str = "map") -> Best:
+    """Return the momentum with the least growth rate, and the rate.
+
+    The rate has a dip wherever two modes change places, so that there are several local minima:
+    all momenta are scanned, and the lowest dips are refined together. A dip narrower than the
+    distance of two neighbouring points, 0.001, may be missed.
+
+    Examples
+    --------
+    >>> from resonax import Setting, Sinusoid, heavy_ball
+    >>> best_momentum(Setting(Sinusoid(period=60), heavy_ball(lr=0.1, momentum=0.9)))
+    Best(momentum=0.392..., rate=-0.467...)
+    """
+    grid = np.union1d(_MOMENTA, np.linspace(0.0, 1.0, _EVEN, endpoint=False))
+    found = rates(setting, {"momentum": grid}, criterion)
+    if np.isnan(found).all():
+        _check_known(setting, {"momentum": grid}, criterion, found)
+    found = np.where(np.isnan(found), np.inf, found)
+    best = Best(float(grid[np.argmin(found)]), float(np.min(found)))
+    padded = np.concatenate([[np.inf], found, [np.inf]])
+    is_dip = (found <= padded[:-2]) & (found <= padded[2:]) & (found < np.inf)
+    dips = np.flatnonzero(is_dip)
+    dips = dips[np.argsort(found[dips], kind="stable")[:_DIPS]]
+    low, high = grid[np.maximum(dips - 1, 0)], grid[np.minimum(dips + 1, len(grid) - 1)]
+    for _ in range(_ROUNDS):  # each narrows all dips by 16
+        lines = np.linspace(low, high, _FINE, axis=1)
+        fine = rates(setting, {"momentum": lines.ravel()}, criterion).reshape(lines.shape)
+        fine = np.where(np.isnan(fine), np.inf, fine)
+        least = fine.argmin(axis=1)
+        row = int(fine.min(axis=1).argmin())
+        if fine[row, least[row]] < best.rate:
+            best = Best(float(lines[row, least[row]]), float(fine[row, least[row]]))
+        rows = np.arange(len(dips))
+        low, high = (lines[rows, np.clip(least + side, 0, lines.shape[1] - 1)] for side in (-1, 1))
+    return best
+
+
+def tongues(
+    setting: Setting, low: float, high: float, criterion: str = "map", *, points: int = 481
+) -> list[Tongue]:
+    """Return the bands of periods between ``low`` and ``high`` that diverge, in rising order.
+
+    A band narrower than the distance of two neighbouring points may be missed.
+
+    Examples
+    --------
+    >>> from resonax import Setting, Sinusoid, heavy_ball
+    >>> setting = Setting(Sinusoid(period=22), heavy_ball(lr=0.01, momentum=0.999), batch=20)
+    >>> [round(tongue.peak) for tongue in tongues(setting, 15, 60)]
+    [22, 45]
+    """
+    check_problem(setting, Setting)
+    if setting.process.name in ("iid", "recorded"):
+        raise ArgumentError(f"period cannot vary: the process {setting.process.name} has none")
+    check_number("points", points, low=2)
+    check_number("high", high, low=low, open_low=True)
+    periods = np.linspace(low, high, points)
+    found = rates(setting, {"period": periods}, criterion)
+    _check_known(setting, {"period": periods}, criterion, found)
+    rate = _rate(setting, "period", criterion)
+    bands = []
+    inside = np.concatenate([[False], found > 0, [False]])
+    for start, stop in zip(
+        np.flatnonzero(inside[1:] & ~inside[:-1]),
+        np.flatnonzero(inside[:-1] & ~inside[1:]),
+        strict=True,
+    ):
+        edges = [
+            float(periods[at])
+            if beyond < 0 or beyond >= points
+            else float(scipy.optimize.brentq(rate, periods[beyond], periods[at], xtol=1e-6))  # pyrefly: ignore[bad-argument-type]
+            for at, beyond in ((start, start - 1), (stop - 1, stop))
+        ]
+        peak = start + int(np.argmax(found[start:stop]))
+        bands.append(Tongue(edges[0], edges[1], float(periods[peak]), float(found[peak])))
+    return bands
+
+
+def growing_bands(values: np.ndarray, rate: np.ndarray) -> list[tuple[float, float]]:
+    """Return the bands of increasing values in which a rate is above 0, to a picture's accuracy.
+
+    An edge lies where the line between two neighbours crosses 0.
+
+    Examples
+    --------
+    >>> growing_bands(np.arange(5.0), np.array([-1.0, 1.0, 1.0, -3.0, 1.0]))
+    [(0.5, 2.25), (3.75, 4.0)]
+    """
+    turns = np.flatnonzero((rate[:-1] > 0) != (rate[1:] > 0))
+    edges = values[turns] - rate[turns] * np.diff(values)[turns] / np.diff(rate)[turns]
+    first, last = [float(values[0])] * bool(rate[0] > 0), [float(values[-1])] * bool(rate[-1] > 0)
+    every = first + edges.tolist() + last
+    return list(zip(every[::2], every[1::2], strict=True))
