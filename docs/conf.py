@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from importlib.metadata import version as installed
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
-from quick_compilation import quick_compilation
 from sphinx.errors import PycodeError
 from sphinx.pycode import ModuleAnalyzer
 
 from resonax.run.garbage import collect_rarely
 
-os.environ.setdefault("XLA_FLAGS", quick_compilation())
 logging.getLogger("jax").setLevel(logging.WARNING)  # a library of the theme shows what all log
 collect_rarely()  # the trees of all pages stay until the end
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 
 import pytest
@@ -16,7 +15,7 @@ from resonax.cli.app import main
 
 # What imports torch, in a test or by itself: `make test-lowest` runs without it.
 WITH_TORCH = """
-    copies guard_copies guard_instruments guard_speaks guard_torch guard_trainers level
+    guard_copies guard_instruments guard_speaks guard_torch guard_trainers level
     logistic optimizers order order_proof probe replay_adapters replay_fidelity replay_resume
     replay_torch replay_trainers response
 """
@@ -64,30 +63,3 @@ def cli(monkeypatch, capsys) -> Callable[[str], tuple[int, str, str]]:
         return status, captured.out, captured.err
 
     return call
-
-
-class Log(logging.Handler):
-    """What was logged."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-    def clear(self) -> None:
-        self.records.clear()
-
-    @property
-    def messages(self) -> list[str]:
-        return [record.getMessage() for record in self.records]
-
-
-@pytest.fixture
-def caplog() -> Iterator[Log]:
-    """Hear what reaches the root of all loggers: that much of pytest's own fixture."""
-    log = Log()
-    logging.getLogger().addHandler(log)
-    yield log
-    logging.getLogger().removeHandler(log)

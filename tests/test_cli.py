@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import json
 import math
 import os
@@ -12,7 +11,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +18,7 @@ import pytest
 
 import resonax
 import resonax.cli.app
-from forks import run_command
+from commands import run_command, run_python
 
 STREAM = "stability sinusoid --period 22 "
 SINUSOID = STREAM + "--lr 0.01 --momentum 0.9 "
@@ -69,18 +67,6 @@ def files(tmp_path_factory) -> Path:
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "binary.csv").write_bytes(b"\xff\xfe\x00\x01")
     return folder
-
-
-def resonax_process(*args: str, folder: Path, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "resonax", *args],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 def sentence(errors: str) -> str:
@@ -684,7 +670,7 @@ def test_help_is_there_before_the_heavy_libraries(tmp_path):
 
 def test_a_map_from_end_to_end(tmp_path):
     line = "map sinusoid --lr 0.01 --momentum 0.9:0.99:2 --period 20:22:2 --out m.nc --plot m.png"
-    found = resonax_process(*line.split(), folder=tmp_path)
+    found = run_command(*line.split())
     assert (found.returncode, found.stderr.strip()) == (0, "")
     assert found.stdout.splitlines()[1] == "written: m.nc, m.png"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.nc", "m.png"]
@@ -700,105 +686,76 @@ def test_a_map_from_end_to_end(tmp_path):
         "stabilty",
     ],
 )
-def test_a_mistake_from_end_to_end(tmp_path, monkeypatch, fork, line):
-    monkeypatch.setenv("COLUMNS", "40")
-    status, out, errors = fork(run_command, line.split())()
-    assert (status, out) == (2, "")
-    assert sentence(errors)
+def test_a_mistake_from_end_to_end(tmp_path, line):
+    found = run_command(*line.split(), COLUMNS="40")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert sentence(found.stderr)
     assert not list(tmp_path.iterdir())
 
 
-def interrupt_map() -> None:
-    """Let the signal come from inside the computation, so that no clock decides."""
-    import resonax.theory
+# The signal comes from inside the command, so that no clock decides.
+INTERRUPTED_MAP = """
+import os, signal, sys
+import resonax.theory
+from resonax.cli.start import main
+resonax.theory.stability_map = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)
+main()
+"""
 
-    def stability_map(*args, **kwargs):
-        os.kill(os.getpid(), signal.SIGINT)
 
-    resonax.theory.stability_map = stability_map
-
-
-def test_an_interrupt_from_end_to_end(tmp_path, fork):
-    line = shlex.split(SMALL_MAP + "--out map.nc")
-    status, _, errors = fork(run_command, line, interrupt_map)()
-    assert status == 128 + signal.SIGINT
-    assert "interrupted" in sentence(errors)
+def test_an_interrupt_from_end_to_end(tmp_path):
+    found = run_python(INTERRUPTED_MAP, *shlex.split(SMALL_MAP + "--out map.nc"))
+    assert found.returncode == 128 + signal.SIGINT
+    assert "interrupted" in sentence(found.stderr)
     assert not list(tmp_path.iterdir())
 
 
-def load_losing() -> None:
-    importlib.import_module("losing")
-
-
-def call_losing() -> None:
+LOSING_MODULE = """
+import os, signal, time
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(600):
+        time.sleep(0.1)
+except BaseException:
+    pass
+print('went on')
+"""
+LOSING = {
+    "in the start of a module": "    import losing",
+    "in a callback": """
     class Lost:
         def __del__(self):
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(60)
-
     Lost()
     time.sleep(60)
-
-
-def raise_another() -> None:
+""",
+    "where it becomes another error": """
     try:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)
     except KeyboardInterrupt:
         raise ImportError("an error while initializing the extension") from None
-
-
-LOSING = {
-    "in the start of a module": load_losing,
-    "in a callback": call_losing,
-    "where it becomes another error": raise_another,
+""",
 }
 
 
-def lose_interrupts(case: str) -> tuple[int, str, str]:
-    """Run a command that loses its interrupts, in a fork."""
-
-    def app(*args, **kwargs):
-        LOSING[case]()
-        print("went on")
-
-    def prepare() -> None:
-        resonax.cli.app._commands = lambda: app
-        sys.path.insert(0, "")
-
-    return run_command(["reproduce"], prepare)
-
-
 @pytest.mark.parametrize("case", LOSING)
-def test_an_interrupt_that_a_library_loses_ends_the_command(tmp_path, fork, case):
-    (tmp_path / "losing.py").write_text(
-        "import os, signal, time\n"
-        "try:\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "    for _ in range(600):\n"
-        "        time.sleep(0.1)\n"
-        "except BaseException:\n"
-        "    pass\n"
-        "print('went on')\n"
+def test_an_interrupt_that_a_library_loses_ends_the_command(tmp_path, case):
+    (tmp_path / "losing.py").write_text(LOSING_MODULE)
+    code = (
+        "import os, signal, sys, time\nimport resonax.cli.app\nfrom resonax.cli.start import main\n"
+        f"def app(*args, **kwargs):\n{LOSING[case]}\n    print('went on')\n"
+        "resonax.cli.app._commands = lambda: app\nmain()\n"
     )
-    status, out, errors = fork(lose_interrupts, case)()
-    assert (status, out) == (128 + signal.SIGINT, "")
-    assert "interrupted" in sentence(errors)
+    found = run_python(code, "reproduce")
+    assert (found.returncode, found.stdout) == (128 + signal.SIGINT, "")
+    assert "interrupted" in sentence(found.stderr)
 
 
-MISTAKE = ["stability", "sinusoid", "--swing", "wide"]
-
-
-@pytest.mark.parametrize("closed", [[2], [1, 2], [0, 1, 2]])
-def test_streams_that_are_closed_are_no_trouble(tmp_path, fork, closed):
-    assert fork(run_command, MISTAKE, None, closed)() == (2, "", "")
-    assert not list(tmp_path.iterdir())
-
-
-def test_streams_that_a_shell_closes_are_no_trouble(tmp_path):
-    command = f'exec "$0" -m resonax {shlex.join(MISTAKE)} 0<&- 1>&- 2>&-'
-    found = subprocess.run(
-        ["sh", "-c", command, sys.executable], cwd=tmp_path, capture_output=True, check=False
-    )
+@pytest.mark.parametrize("closing", ["2>&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"])
+def test_streams_that_a_shell_closes_are_no_trouble(tmp_path, closing):
+    command = f'exec "$0" -m resonax stability sinusoid --swing wide {closing}'
+    found = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, check=False)
     assert (found.returncode, found.stdout, found.stderr) == (2, b"", b"")
     assert not list(tmp_path.iterdir())

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from rich.console import Console
 
-from forks import run_command
+from commands import run_command
 from resonax.cli.app import app
 from resonax.cli.show import show_line
 
@@ -91,13 +91,13 @@ def test_a_shell_completes_options_and_names(cli, monkeypatch):
         assert (status, out.strip(), errors) == (0, word, "")
 
 
-def test_names_are_text_on_the_terminal_too(fork):
+def test_names_are_text_on_the_terminal_too():
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=200)
     show_line("written: [red]a\x1b[31m\u202eb\udcff[/red].png", console)
     assert stream.getvalue() == "written: [red]a\\x1b[31m\\u202eb\\udcff[/red].png\n"
     line = "stability recorded --lr 0.1 --momentum 0.9 --data"
     words = [*line.split(), "[red]\x1b[31m\u202e.csv"]
-    status, _, errors = fork(run_command, words, None, (), "ascii")()
-    assert status == 2
-    assert errors.endswith("no file [red]\\x1b[31m\\u202e.csv: check its name and folder\n")
+    found = run_command(*words, PYTHONIOENCODING="ascii")
+    assert found.returncode == 2
+    assert found.stderr.endswith("no file [red]\\x1b[31m\\u202e.csv: check its name and folder\n")

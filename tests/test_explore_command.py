@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
 import signal
 import socket
 import subprocess
-import time
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
+from subprocess import PIPE
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from forks import run_command
-from resonax.explore import serve, theory
+from resonax.explore import serve
 from resonax.explore.api_docs import PATHS
 
 PAGE = Path(__file__).parent.parent / "docs" / "explore-api.md"
@@ -51,28 +50,22 @@ def test_the_docs_name_every_path():
     assert {path.path for path in PATHS} == table.keys()
 
 
-def serve_here() -> None:
-    """Say who serves, and where: the output of a command can be read when it has ended.
+# A verdict follows fewer and shorter paths, as in the tests of the page.
+SERVER = """
+import functools
+from resonax.cli.start import main
+from resonax.explore import theory
+theory._PATHS, theory.verdict = 8, functools.partial(theory.verdict, steps=512)
+main()
+"""
 
-    A verdict follows fewer and shorter paths, as in the tests of the page.
-    """
-    theory._PATHS, theory.verdict = 8, functools.partial(theory.verdict, steps=512)
-    os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT), 1)
-    Path("process").write_text(str(os.getpid()))
 
-
-def test_the_server_says_where_it_is_answers_and_ends(tmp_path, fork):
+def test_the_server_says_where_it_is_answers_and_ends(tmp_path):
     """The first line is the address; Ctrl-C ends it without a word, and nothing is left behind."""
-    said, home = tmp_path / "said", tmp_path / "home"
-    home.mkdir()
-    # docs/explore-api.md has one that a shell starts.
-    ended = fork(run_command, ["explore", "--no-browser", "--port", "0"], serve_here)
-    for _ in range(3000):
-        if said.exists() and said.read_text().endswith("\n"):
-            break
-        time.sleep(0.02)
+    command = [sys.executable, "-c", SERVER, "explore", "--no-browser", "--port", "0"]
+    server = subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True)
     try:
-        address = urlsplit(said.read_text().strip())
+        address = urlsplit(server.stdout.readline().strip())
         assert address.hostname == "127.0.0.1"
         (token,) = parse_qs(address.query)["token"]
         assert len(token) >= 32
@@ -86,14 +79,14 @@ def test_the_server_says_where_it_is_answers_and_ends(tmp_path, fork):
             urllib.request.urlopen(f"http://{address.netloc}/api/schema", timeout=60)
         assert refused.value.code == 403
         refused.value.close()
-        verdict, _, events, _, wrong = _run_page(f"http://{address.netloc}", token, home)
+        verdict, _, events, _, wrong = _run_page(f"http://{address.netloc}", token, tmp_path)
         assert json.loads(verdict)["verdict"] == "diverges"
         assert "event: cancelled" in events
         assert json.loads(wrong)["error"].startswith("period is missing")
     finally:
-        os.kill(int((tmp_path / "process").read_text()), signal.SIGINT)
-    assert ended() == (0, "", "")
-    assert len(said.read_text().splitlines()) == 1
+        server.send_signal(signal.SIGINT)
+        said = server.communicate(timeout=60)
+    assert (server.returncode, *said) == (0, "", "")
 
 
 def test_a_port_in_use_is_one_sentence(cli):

@@ -22,6 +22,7 @@ import pytest
 import xarray as xr
 import zarr
 
+from commands import run_python
 from damage import damage
 from resonax.core.errors import ResonaxError, StoreError
 from resonax.store import Layout, Store, Task, Variable, locked, open_store, replacing
@@ -172,35 +173,39 @@ def run_and_die(path: Path, log: int, opening: int, writing: int) -> None:
         store.write(task, part(task))
 
 
-def load_all() -> None:
-    """Load what xarray would load at its first use, in each of the processes that are forked."""
-    xr.backends.list_engines()
-    xr.DataArray(np.zeros(1), dims="place").mean()
+# Loads first what xarray would load at its first use, as that would count as operations.
+KILLED = """
+import json, os, sys
+import numpy as np
+import xarray as xr
+from pathlib import Path
+from test_store import run_and_die
+xr.backends.list_engines()
+xr.DataArray(np.zeros(1), dims="place").mean()
+path, rounds = Path(sys.argv[1]), []
+for moment in json.loads(sys.argv[2]):
+    reader, writer = os.pipe()
+    if not os.fork():
+        run_and_die(path, writer, *moment)
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as pipe:
+        computed = pipe.read().split()
+    status = os.waitstatus_to_exitcode(os.wait()[1])
+    markers = [one.stem for one in path.glob("tasks/[0-9]*.json")]
+    rounds.append((status, computed, markers))
+print(json.dumps(rounds))
+"""
 
 
-def kill_at(path: Path, moments: list[tuple[int, int]]) -> list[tuple[int, list[str], list[str]]]:
-    """Return the status of each process that was killed, what it computed, and all markers then."""
-    load_all()  # as what is loaded at the first use would count as operations
-    rounds = []
-    for moment in moments:
-        reader, writer = os.pipe()
-        if not os.fork():
-            run_and_die(path, writer, *moment)
-            os._exit(0)
-        os.close(writer)
-        with open(reader) as pipe:
-            computed = pipe.read().split()
-        status = os.waitstatus_to_exitcode(os.wait()[1])
-        rounds.append((status, computed, [one.stem for one in path.glob("tasks/[0-9]*.json")]))
-    return rounds
-
-
-def test_killed_at_random_moments(tmp_path, whole, fork):
+def test_killed_at_random_moments(tmp_path, whole):
     # The creation takes some 60 operations, to open and to look what is left 13, and a task 25.
     rng, never = np.random.default_rng(2), 9999
-    moments = [(moment, never) for moment in [*rng.integers(0, 55, 4), *rng.integers(0, 10, 1)]]
-    moments += [(never, moment) for moment in [*rng.integers(0, 120, 6), never]]
-    rounds = fork(kill_at, tmp_path / "x.zarr", moments)()
+    openings = [*rng.integers(0, 55, 4).tolist(), *rng.integers(0, 10, 1).tolist()]
+    moments = [(moment, never) for moment in openings]
+    moments += [(never, moment) for moment in [*rng.integers(0, 120, 6).tolist(), never]]
+    found = run_python(KILLED, str(tmp_path / "x.zarr"), json.dumps(moments))
+    rounds = json.loads(found.stdout)
     assert [status for status, _, _ in rounds] == [-signal.SIGKILL] * 11 + [0]
     assert [len(computed) > 0 for _, computed, _ in rounds] == [False] * 5 + [True] * 7
     # What zarr was writing stays for a day, as another process may be writing it still.
@@ -550,16 +555,10 @@ def test_numbers_of_two_folders_are_compared_bit_for_bit(tmp_path, whole, monkey
     assert (True, "x.zarr/more: only before") in list(differences(same, whole))
 
 
-def try_two_processes(trials: int) -> dict[str, int]:
-    sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-    import two_processes
-
-    load_all()
-    return dict(two_processes.run(trials))
-
-
-def test_two_processes_on_one_folder(fork):
-    assert fork(try_two_processes, 3)() == {"right": 3}  # one trial of each kind
+def test_two_processes_on_one_folder():
+    script = Path(__file__).parents[1] / "benchmarks" / "two_processes.py"
+    words = [sys.executable, script, "--trials", "3"]  # one trial of each kind
+    assert subprocess.check_output(words, text=True).startswith("   3  right\n")
 
 
 def test_the_import_is_cheap():

@@ -19,7 +19,6 @@ from resonax.core.errors import ArgumentError, Interrupted
 from resonax.run.executor import Lost
 from resonax.run.gpus import GRAPHS
 from resonax.run.processes import count_workers, worker_processes
-from signals import HEAR_INTERRUPTS
 from worker_jobs import (
     DeviceJob,
     end_worker,
@@ -176,7 +175,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_the_process_that_started_them(tmp_path, how):
     script, told = tmp_path / "caller.py", tmp_path / "worker"
-    script.write_text(HEAR_INTERRUPTS + CALLER)
+    script.write_text(CALLER)
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
