@@ -23,8 +23,8 @@ from river import linear_model, optim, preprocessing
 from sklearn.neural_network import MLPRegressor
 
 import resonax
+import resonax.jax
 from resonax.guards.replay_run import ReplayRun
-from resonax.jax import replay_guard
 
 BLOCK = 48
 Step = Callable[[Any], object]
@@ -49,7 +49,7 @@ def jax_network(width: int, rows: int) -> Made:
     sizes = [(64, width), (width, width), (width, 1)]
     start = [rng.standard_normal(size, np.float32) * (2 / size[0]) ** 0.5 for size in sizes]
     optimizer = optax.inject_hyperparams(optax.adam)(1e-4)
-    guard = replay_guard(loss_fn, optimizer, speak=False)
+    guard = resonax.jax.guard(loss_fn, optimizer, speak=False)
     state = guard.init(start)
     params, opt_state = state.params, state.opt_state
 

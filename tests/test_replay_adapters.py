@@ -14,12 +14,12 @@ import optax
 import pytest
 import torch
 
+import resonax.jax
 from linear_learner import LinearLearner, switching_rows
 from resonax import Guard
 from resonax.guards import replay_run
 from resonax.guards.learner import default_candidates
 from resonax.guards.replay import ReplayConfig
-from resonax.jax import replay_guard
 from resonax.torch.learner import TorchLearner
 
 LR, MOMENTUM = 0.03, 0.95
@@ -82,7 +82,7 @@ def by_jax():
 
     with jax.enable_x64(True):
         optimizer = optax.inject_hyperparams(optax.sgd)(LR, momentum=MOMENTUM)
-        guard = replay_guard(loss_fn, optimizer, speak=False)
+        guard = resonax.jax.guard(loss_fn, optimizer, speak=False)
         state = guard.init(LinearLearner(LR, MOMENTUM).weights)
         for batch in rows():
             state, _ = guard.update(state, batch)

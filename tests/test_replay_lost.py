@@ -50,7 +50,7 @@ def train_jax(given, policy="safe", lr=0.02, **options):
         return jnp.mean((batch[0] @ params - batch[1]) ** 2)
 
     optimizer = optax.inject_hyperparams(optax.sgd)(lr, momentum=0.9)
-    guard = resonax.jax.replay_guard(loss_fn, optimizer, policy, **options)
+    guard = resonax.jax.guard(loss_fn, optimizer, policy, **options)
     state = guard.init(jnp.zeros(3))
     for batch in given:
         state, _ = guard.update(state, batch)

@@ -257,7 +257,7 @@ def _check_kind(*given: Any) -> None:
         if rooms & {"optax", "flax", "equinox", "jax", "jaxlib"}:
             raise ArgumentError(
                 "resonax.Guard takes models that learn by calls; for JAX write "
-                "resonax.jax.replay_guard(loss_fn, optimizer)"
+                "resonax.jax.guard(loss_fn, optimizer)"
             )
 
 

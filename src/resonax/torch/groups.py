@@ -26,7 +26,7 @@ def check_module(model: object, optimizer: object) -> None:
     if not isinstance(model, torch.nn.Module):
         raise ArgumentError(
             f"model must be a torch.nn.Module, got {type(model).__name__}: resonax.Guard takes "
-            "models of river and scikit-learn, resonax.jax.replay_guard those of JAX"
+            "models of river and scikit-learn, resonax.jax.guard those of JAX"
         )
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise ArgumentError(f"optimizer must be of torch.optim, got {type(optimizer).__name__}")

@@ -1,8 +1,8 @@
-"""A guard by replay for JAX: pure functions of a state, around any optax optimizer."""
+"""A guard for JAX: pure functions of a state, around any optax optimizer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -13,20 +13,18 @@ from jax import Array
 
 from resonax.core.errors import ArgumentError
 from resonax.guards import replay_run
-from resonax.guards.averaging import STRIDE
-from resonax.guards.learner import Candidate, default_candidates
+from resonax.guards.averaging import LEAST, STRIDE, preferred, share
+from resonax.guards.learner import Candidate, default_candidates, mean_loss
 from resonax.guards.replay import ReplayConfig, ReplayState, has_judged
 from resonax.guards.replay_report import ReplayReport
 from resonax.guards.replay_run import ReplayRun, announce, as_candidates
 from resonax.guards.report import Event
 from resonax.guards.window import Parts, Window
-from resonax.jax import average as averages
 from resonax.jax import hyperparameters
-from resonax.jax.average import Offer, Offered
 from resonax.jax.batches import KeptBatch, checked_like, copied, count_rows
 from resonax.jax.learner import JaxLearner, Saved, compile_programs
 
-__all__ = ["ReplayGuard", "ReplayGuardState", "ReplayInfo", "replay_guard"]
+__all__ = ["Average", "Guard", "Offered", "TrainState", "UpdateInfo", "guard"]
 
 
 def _register(kind: type, data: tuple[str, ...]) -> None:
@@ -44,11 +42,29 @@ jax.tree_util.register_pytree_node(
 )
 
 
-class ReplayGuardState(NamedTuple):
+class Offered(NamedTuple):
+    """What predicts best: parameters, and the model state that goes with them."""
+
+    params: Any
+    model_state: Any = None
+
+
+class Average(NamedTuple):
+    """The average of ``count`` parameters since the last change of the setting.
+
+    ``offered`` is what predicted best when that was last compared.
+    """
+
+    params: Any
+    count: int = 0
+    offered: Offered | None = None
+
+
+class TrainState(NamedTuple):
     """State of a guarded run, a pytree; ``params`` are what was trained.
 
     ``run`` holds snapshots, batches and decisions. No update changes a state: each can be kept,
-    pickled and gone on from.
+    pickled and continued from.
     """
 
     params: Any
@@ -56,7 +72,7 @@ class ReplayGuardState(NamedTuple):
     model_state: Any
     key: Any
     run: ReplayRun
-    offer: Offer | None = None
+    average: Average | None = None
 
     @property
     def setting(self) -> Candidate:
@@ -64,23 +80,23 @@ class ReplayGuardState(NamedTuple):
         return self.run.setting
 
 
-class ReplayInfo(NamedTuple):
-    """What came of one update: the loss before it, and what the guard did."""
+class UpdateInfo(NamedTuple):
+    """The loss before an update, and what the guard did in it."""
 
     loss: Array
     events: tuple[Event, ...]
 
 
-class ReplayGuard(NamedTuple):
-    """Four pure functions, see `replay_guard`."""
+class Guard(NamedTuple):
+    """Four pure functions, see `guard`."""
 
-    init: Callable[..., ReplayGuardState]
-    update: Callable[[ReplayGuardState, Any], tuple[ReplayGuardState, ReplayInfo]]
-    report: Callable[[ReplayGuardState], ReplayReport]
-    offered: Callable[[ReplayGuardState], tuple[ReplayGuardState, Offered]]
+    init: Callable[..., TrainState]
+    update: Callable[[TrainState, Any], tuple[TrainState, UpdateInfo]]
+    report: Callable[[TrainState], ReplayReport]
+    offered: Callable[[TrainState], tuple[TrainState, Offered]]
 
 
-def replay_guard(
+def guard(
     loss_fn: Callable[..., Any],
     optimizer: optax.GradientTransformation,
     policy: str = "safe",
@@ -95,20 +111,21 @@ def replay_guard(
     average: bool = False,
     speak: bool = True,
     seed: int = 0,
-) -> ReplayGuard:
-    r"""Return a guard that trains again what the order of the rows has spoilt.
+) -> Guard:
+    r"""Return a guard that tests whether the order of the rows harms, and undoes that harm.
 
-    It decides as `resonax.torch.Guard` does. With the user's momentum :math:`\mu` and update
-    :math:`u_k` of the optimizer, a candidate of momentum :math:`m` and factor :math:`f` trains with
+    As `resonax.torch.Guard` does, it goes back to a snapshot, trains again from there and compares.
+    With the user's momentum :math:`\mu` and update :math:`u_k` of the optimizer, a candidate of
+    momentum :math:`m` and factor :math:`f` trains with
 
     .. math:: \theta_{k+1} = \theta_k + f \, u_k(\min(\mu, m)),
 
-    so that a schedule of the step size goes on below it.
+    so that a schedule of the step size stays in force.
 
     - ``init(params, *, key=None, model_state=None, opt_state=None)`` returns a state.
-    - ``update(state, batch)`` makes one step of training, and what is due; it returns the next
-      state and a `ReplayInfo`.
-    - ``report(state)`` tells what was done.
+    - ``update(state, batch)`` trains on a batch, then tests and replays where that is due; it
+      returns the next state and an `UpdateInfo`.
+    - ``report(state)`` returns what was found and changed.
     - ``offered(state)`` returns the next state and what predicts best, see ``average``.
 
     Parameters
@@ -123,7 +140,7 @@ def replay_guard(
     policy
         ``safe`` acts; ``watch`` warns where ``safe`` would act, and changes nothing.
     eval_fn
-        The same without random parts, to judge by; by default ``loss_fn``.
+        The same without random parts, by which settings are compared; by default ``loss_fn``.
     knob
         Name of the hyperparameter that is the momentum; by default ``momentum`` or ``b1``.
     candidates
@@ -151,12 +168,12 @@ def replay_guard(
     ...     x, y = batch
     ...     return jnp.mean((x @ params - y) ** 2)
     >>> optimizer = optax.inject_hyperparams(optax.sgd)(0.01, momentum=0.9)
-    >>> guard = replay_guard(loss_fn, optimizer)
-    >>> state = guard.init(jnp.zeros(2))
+    >>> guarded = guard(loss_fn, optimizer)
+    >>> state = guarded.init(jnp.zeros(2))
     >>> for key in jax.random.split(jax.random.key(0), 40):
     ...     x = jax.random.normal(key, (8, 2))
-    ...     state, info = guard.update(state, (x, x[:, 0]))
-    >>> print(str(guard.report(state)).partition("\n")[0])
+    ...     state, info = guarded.update(state, (x, x[:, 0]))
+    >>> print(str(guarded.report(state)).partition("\n")[0])
     step 40, policy safe: momentum 0.9
     """
     if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
@@ -167,7 +184,7 @@ def replay_guard(
 
     def init(
         params: Any, *, key: Any = None, model_state: Any = None, opt_state: Any = None
-    ) -> ReplayGuardState:
+    ) -> TrainState:
         params = _as_arrays(params)
         opt_state = _as_arrays(optimizer.init(params) if opt_state is None else opt_state)
         names = hyperparameters.momentum_names(opt_state, knob)
@@ -177,10 +194,10 @@ def replay_guard(
             made, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed
         )
         model_state = None if model_state is None else _as_arrays(model_state)
-        offer = averages.init(params) if average else None
-        return ReplayGuardState(params, opt_state, model_state, key, replay_run.init(config), offer)
+        averaged = Average(params) if average else None
+        return TrainState(params, opt_state, model_state, key, replay_run.init(config), averaged)
 
-    def update(state: ReplayGuardState, batch: Any) -> tuple[ReplayGuardState, ReplayInfo]:
+    def update(state: TrainState, batch: Any) -> tuple[TrainState, UpdateInfo]:
         run = replay_run.sized(state.run, count_rows(batch))
         data = copied(batch)
         if run.state.ladder.batches:
@@ -193,32 +210,66 @@ def replay_guard(
         events = run.events[len(state.run.events) :]
         if speak:
             announce(events)
-        offer = None if state.offer is None else _averaged(state.offer, learner, state.run, run)
-        return ReplayGuardState(*learner.saved, state.key, run, offer), ReplayInfo(loss, events)
+        averaged = state.average
+        if averaged is not None:
+            averaged = _averaged(averaged, learner, state.run, run)
+        return TrainState(*learner.saved, state.key, run, averaged), UpdateInfo(loss, events)
 
-    def report(state: ReplayGuardState) -> ReplayReport:
+    def report(state: TrainState) -> ReplayReport:
         return replay_run.report(state.run, JaxLearner(programs, Saved(*state[:3])))
 
-    def offered(state: ReplayGuardState) -> tuple[ReplayGuardState, Offered]:
-        if state.offer is None:
+    def offered(state: TrainState) -> tuple[TrainState, Offered]:
+        if state.average is None:
             return state, Offered(state.params, state.model_state)
         learner = JaxLearner(programs, Saved(*state[:3]), state.run.config.reservoir)
-        offer, found, _ = averages.look(state.offer, learner, state.run.state.reservoir)
-        return state._replace(offer=offer), found
+        averaged, found, _ = _choose(state.average, learner, state.run.state.reservoir)
+        return state._replace(average=averaged), found
 
-    return ReplayGuard(init, update, report, offered)
+    return Guard(init, update, report, offered)
 
 
-def _averaged(offer: Offer, learner: JaxLearner, before: ReplayRun, after: ReplayRun) -> Offer:
-    """Return the offer after a step; it is looked at after a test or a change."""
-    state = after.state
+def _averaged(
+    average: Average, learner: JaxLearner, before: ReplayRun, after: ReplayRun
+) -> Average:
+    """Return the average after a step; after a test or a change, what predicts best is compared."""
+    state, params = after.state, learner.saved.params
     if state.set_aside > before.state.set_aside:  # it may hold weights that are not finite
-        offer = averages.init(learner.saved.params)._replace(held=offer.held)
+        average = Average(params, offered=average.offered)
     if has_judged(before.state, state):
-        offer, _, is_better = averages.look(offer, learner, state.reservoir)
+        average, _, is_better = _choose(average, learner, state.reservoir)
         if state.place != before.state.place and not is_better:
-            offer = averages.init(learner.saved.params)._replace(held=offer.held)
-    return averages.update(offer, learner.saved.params) if state.step % STRIDE == 0 else offer
+            average = Average(params, offered=average.offered)
+    if state.step % STRIDE:
+        return average
+    count = int(average.count) + 1
+    moved = _moved(average.params, params, share(count, least=LEAST // STRIDE))
+    return average._replace(params=moved, count=count)
+
+
+@jax.jit
+def _moved(average: Any, params: Any, share: Array | float) -> Any:
+    return jax.tree.map(
+        lambda old, new: (old + share * (new - old)).astype(old.dtype), average, params
+    )
+
+
+def _choose(
+    average: Average, learner: JaxLearner, batches: Sequence[KeptBatch]
+) -> tuple[Average, Offered, bool]:
+    """Return the average, what `preferred` finds, and whether the average beats the parameters."""
+    now = learner.saved
+    own = Offered(now.params, now.model_state)
+    if not batches:
+        return average, own, False
+    before = [] if average.offered is None else [average.offered]
+    compared, losses = [own._replace(params=average.params), own, *before], []
+    for one in compared:
+        learner.load(now._replace(params=one.params, model_state=one.model_state))
+        losses.append(learner.losses(batches))
+    learner.load(now)
+    chosen = compared[preferred(losses)]
+    is_better = mean_loss(losses[0]) < mean_loss(losses[1])
+    return average._replace(offered=chosen), chosen, is_better
 
 
 def _as_arrays(tree: Any) -> Any:
