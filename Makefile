@@ -3,10 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 LOWEST := .venv-lowest/bin
-# Without it Python would compile every module anew in each process of the tests.
-unexport PYTHONDONTWRITEBYTECODE
+PYTEST := -m pytest -n 2 --dist loadfile
 
-.PHONY: reproduce reproduce-paper test test-quick docs lint lint-and-docs test-slow test-lowest test-sdist benchmark docs-pictures clean
+.PHONY: reproduce reproduce-paper test docs lint test-slow test-lowest test-sdist benchmark docs-pictures clean
 
 reproduce: .venv/.base
 	$(BIN)/resonax reproduce --scale smoke --out out
@@ -14,22 +13,12 @@ reproduce: .venv/.base
 reproduce-paper: .venv/.base
 	$(BIN)/resonax reproduce --scale paper --out out-paper
 
-# The linters and the site are made beside the tests, so that no core waits.
-test: .venv/.test
-	@$(BIN)/python tests/browser.py --install
-	$(MAKE) --no-print-directory --jobs 2 test-quick lint-and-docs
-	@$(BIN)/python tests/browser.py
+test: .venv/.test lint docs
+	$(BIN)/python tests/browser.py
+	$(BIN)/python $(PYTEST) -m "not slow"
 
-lint-and-docs:
-	$(MAKE) --no-print-directory lint
-	$(MAKE) --no-print-directory docs
-
-test-quick: .venv/.test
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
-
-# The site, offline: a broken link, or an example that fails, ends it.
-docs: .venv/.test
-	$(BIN)/sphinx-build --quiet --fail-on-warning --builder html docs docs/_build/html
+test-slow: .venv/.test
+	$(BIN)/python $(PYTEST) -m slow
 
 lint: .venv/.test
 	$(BIN)/ruff check .
@@ -37,18 +26,29 @@ lint: .venv/.test
 	$(BIN)/pyrefly check --output-format min-text
 	$(BIN)/lint-imports
 
-test-slow: .venv/.test
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
+# The site, offline: a broken link, or an example that fails, ends it.
+docs: .venv/.test
+	$(BIN)/sphinx-build --quiet --fail-on-warning --builder html docs docs/_build/html
+
+.venv:
+	$(PYTHON) -m venv .venv
+
+.venv/.base: pyproject.toml | .venv
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+.venv/.test: pyproject.toml constraints.txt | .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[all,docs,test]"
+	touch $@
 
 # The lowest versions that pyproject.toml allows; tests/conftest.py leaves out what needs torch,
 # which is too large to fetch twice. The tools of the tests are the newest that go with them.
 test-lowest: .venv-lowest/.done
-	$(LOWEST)/python -m pytest -n 2 --dist loadfile -m "not slow" -p no:cacheprovider tests
+	$(LOWEST)/python $(PYTEST) -m "not slow" -p no:cacheprovider tests
 
 .venv-lowest/.done: pyproject.toml
-	@echo "Building .venv-lowest (first use; a few minutes)"
 	$(PYTHON) -m venv .venv-lowest
-	$(LOWEST)/pip install -qq uv
+	$(LOWEST)/pip install --quiet uv
 	$(LOWEST)/uv pip install --quiet --python $(LOWEST)/python --resolution lowest-direct \
 		--editable ".[river,sklearn,parquet,explore,fast,cluster]"
 	$(LOWEST)/uv pip install --quiet --python $(LOWEST)/python \
@@ -59,7 +59,7 @@ test-lowest: .venv-lowest/.done
 # The archive that is published builds, and passes the fast tests of its own copy.
 test-sdist: .venv/.test
 	rm -rf dist
-	$(BIN)/python -m pip install -qq build
+	$(BIN)/pip install --quiet build
 	$(BIN)/python -m build
 	tar -xzf dist/resonax-*.tar.gz -C dist
 	cd dist/resonax-*/ && PYTHONPATH=$$PWD/src ../../$(BIN)/python -m pytest -p no:cacheprovider \
@@ -68,11 +68,8 @@ test-sdist: .venv/.test
 
 benchmark: .venv/.test
 	$(BIN)/python benchmarks/flow_map.py
-	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/simulation.py
 	$(BIN)/python benchmarks/check.py
-	$(BIN)/python benchmarks/guard.py --quick
-	$(BIN)/python benchmarks/guard_recordings.py
 
 docs-pictures: .venv/.test
 	$(BIN)/python docs/pictures/phenomenon.py
@@ -81,18 +78,6 @@ docs-pictures: .venv/.test
 	$(BIN)/python docs/pictures/every_order.py
 	$(BIN)/python docs/pictures/adam_divergence.py
 	$(BIN)/python docs/pictures/explore.py
-
-# uv installs several times as fast as pip, which takes over where uv cannot reach the packages.
-.venv/.base .venv/.test: pyproject.toml constraints.txt
-	@echo "Building .venv (first use; about a minute)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install -qq uv
-	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python -c constraints.txt -e $(WANTED) \
-		2>.venv/uv.log || $(BIN)/python -m pip install -qq -c constraints.txt -e $(WANTED)
-	@touch .venv/.base $@
-
-.venv/.base: WANTED = .
-.venv/.test: WANTED = ".[all,docs,test]"
 
 clean:
 	rm -rf .venv .venv-lowest docs/_build docs/auto_gallery dist out out-paper .pytest_cache .ruff_cache .hypothesis
