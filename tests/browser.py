@@ -25,10 +25,12 @@ def find_browser() -> str | None:
 
     with sync_playwright() as playwright:
         paths = [*map(shutil.which, NAMES), playwright.chromium.executable_path]
-    for path in paths:
-        if path and Path(path).exists():
-            if subprocess.run([path, "--version"], capture_output=True).returncode == 0:
-                return path
+    for path in filter(None, paths):
+        if (
+            Path(path).exists()
+            and subprocess.run([path, "--version"], capture_output=True).returncode == 0
+        ):
+            return path
     return None
 
 
