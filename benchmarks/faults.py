@@ -30,7 +30,7 @@ import psutil
 from fault_trial import HERE, Cluster, Trial, cluster
 from fault_work import ID, TASKS, experiment
 
-from resonax.store import Place, Remote, as_place
+from resonax.store import Place, as_place, read_files
 from resonax.sweeps.runner import run_experiments
 
 
@@ -91,10 +91,7 @@ def markers(trial: Trial) -> dict[int, float]:
 def verdict(trial: Trial, wanted: dict[str, bytes]) -> str:
     """Return what came of a trial."""
     store = trial.out / "results" / f"{ID}.zarr"
-    if isinstance(store, Remote):
-        found = store.read(wanted)
-    else:
-        found = {name: (store / name).read_bytes() for name in wanted if (store / name).exists()}
+    found = read_files(store, wanted)
     if lost := wanted.keys() - found.keys():
         return f"lost {len(lost)} files"
     if found != wanted:

@@ -77,11 +77,13 @@ from .reports.check import write_check as write_check
 from .store import (
     Layout as Layout,
     Variable as Variable,
-    open_dataset as open_dataset,
     open_store as open_store,
+)
+from .store.saved import (
+    load as load,
+    open_dataset as open_dataset,
     save_dataset as save_dataset,
 )
-from .store.saved import load as load
 from .simulation import (
     Responses as Responses,
     Training as Training,

@@ -133,7 +133,7 @@ def map_command(
         )
     setting, notes = build_setting(stream, learner, reading, noise)
     keep_compiled()
-    from resonax.store import save_dataset
+    from resonax.store.saved import save_dataset
     from resonax.theory import stability_map
 
     cells = math.prod(len(array) for array in axes.values())

@@ -19,7 +19,7 @@ from rich.progress import (
 )
 
 from resonax.run.interrupts import clean_up_on_exit, defer_interrupts
-from resonax.store import Place, Remote, clear, locked, make_folder
+from resonax.store import Place, Remote, check_reachable, clear, locked, make_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +44,7 @@ def holding(out: Place, is_shared: bool = False) -> Iterator[None]:
     not there, and equal ones are written twice at worst.
     """
     if isinstance(out, Remote):
-        out.reach()
+        check_reachable(out)
         yield
         return
     if is_shared:

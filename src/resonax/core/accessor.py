@@ -64,7 +64,7 @@ class StabilityMap(Result):
 
     def save(self, path: str | Path) -> Path:
         """Write the map to a ``.nc`` file, whole or not at all; `resonax.load` reads it again."""
-        call("resonax.store:save_dataset", self._dataset, path)
+        call("resonax.store.saved:save_dataset", self._dataset, path)
         return Path(path)
 
     def to_dict(self) -> dict[str, Any]:

@@ -17,9 +17,7 @@ from resonax.explore.errors import RequestError
 from resonax.explore.panels import find_panels, panel_cell, panel_table
 from resonax.paper.catalogue import EXPERIMENTS, SCALES, catalogue
 from resonax.reports.claims import read_claims
-from resonax.store import open_store
-from resonax.store.layout import TASKS
-from resonax.store.metadata import open_metadata, read_layout
+from resonax.store import TASKS, open_store, read_metadata
 from resonax.sweeps.judgement import Case, deciding_case
 
 __all__ = ["find_figure", "list_results", "names", "show_cell", "show_experiment"]
@@ -70,13 +68,12 @@ def list_results(check: Check, folder: str) -> dict[str, Any]:
 def _entry(home: Path, name: str) -> dict[str, Any]:
     store = _store(home, name)
     try:
-        with open_metadata(store) as dataset:
-            title, tasks = dataset.attrs.get("title", name), len(read_layout(dataset).tasks())
-            panels = int(dataset.sizes.get("panel", 1))
+        metadata = read_metadata(store)
     except ResonaxError as error:
         told = {"name": name, "title": name, "done": False, "panels": 0}
         return told | {"sentence": f"{error}."}
-    marked = len(list((store / TASKS).glob("[0-9]*.json")))
+    title, marked = metadata.attributes.get("title", name), len(metadata.finished)
+    tasks, panels = metadata.layout.count(), len(metadata.layout.coords.get("panel", [0]))
     said = f"{marked} of {tasks} tasks are marked done."
     told = {"name": name, "title": title, "done": marked == tasks, "panels": panels}
     return told | {"sentence": said}

@@ -1,26 +1,43 @@
 """Results: labelled datasets on disk. They know no physics."""
 
-from resonax.store.dataset import open_dataset, save_dataset
-from resonax.store.disk import clear, locked
-from resonax.store.files import check_folder, make_folder, replacing
-from resonax.store.layout import Layout, Task, Variable
-from resonax.store.place import Place, Remote, as_place
+from resonax.store.files import check_folder, clear, is_running, locked
+from resonax.store.layout import TASKS, Layout, Task, Variable
+from resonax.store.metadata import StoreMetadata, read_metadata
+from resonax.store.places import (
+    Place,
+    Remote,
+    as_place,
+    check_reachable,
+    file_names,
+    make_folder,
+    read_files,
+    remove,
+    replacing,
+    write_files,
+)
 from resonax.store.store import Store, open_store
 
 __all__ = [
+    "TASKS",
     "Layout",
     "Place",
     "Remote",
     "Store",
+    "StoreMetadata",
     "Task",
     "Variable",
     "as_place",
     "check_folder",
+    "check_reachable",
     "clear",
+    "file_names",
+    "is_running",
     "locked",
     "make_folder",
-    "open_dataset",
     "open_store",
+    "read_files",
+    "read_metadata",
+    "remove",
     "replacing",
-    "save_dataset",
+    "write_files",
 ]

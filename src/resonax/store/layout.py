@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from resonax.core.errors import ArgumentError, check_whole
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["FILL", "TASKS", "Layout", "Task", "Tasks", "Variable", "compare"]
+__all__ = ["FILL", "TASKS", "Layout", "Task", "Variable", "compare"]
 
 # The types a variable may have, with the value where nothing is stored.
 FILL = {"float64": math.nan, "float32": math.nan, "int64": 0, "bool": False}
@@ -54,10 +54,9 @@ class Layout:
     labels: Mapping[str, tuple[str, np.ndarray]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        import numpy as np
 
-        object.__setattr__(self, "coords", {k: np.asarray(v) for k, v in self.coords.items()})
-        labels = {k: (dim, np.asarray(values)) for k, (dim, values) in self.labels.items()}
+        object.__setattr__(self, "coords", {k: _values(v) for k, v in self.coords.items()})
+        labels = {k: (dim, _values(values)) for k, (dim, values) in self.labels.items()}
         object.__setattr__(self, "labels", labels)
         for name, values in [*self.coords.items(), *((k, v) for k, (_, v) in labels.items())]:
             _check_name("coordinate", name)
@@ -134,24 +133,49 @@ class Layout:
         """Return the shape of a variable's chunks."""
         return tuple(self.chunk(dim) for dim in self.variables[name].dims)
 
-    def tasks(self) -> Tasks:
+    def tasks(self) -> list[Task]:
         """Return the cells of the cut, in order."""
-        return Tasks(self)
+        return [self.task(number) for number in range(self.count())]
 
     def describe(self) -> dict[str, Any]:
-        """Return what must be the same for a run to go on, as plain values."""
+        """Return all of it as plain values; those of a run that goes on must be the same."""
         used = {dim for variable in self.variables.values() for dim in variable.dims}
         labels = {name: [dim, values.tolist()] for name, (dim, values) in self.labels.items()}
+        variables = {name: dict(one.attributes) for name, one in self.variables.items()}
+        coords = {name: dict(words) for name, words in self.coord_attributes.items()}
         return {
-            **({"labels": labels} if labels else {}),
+            "attributes": {**coords, **variables},
+            "labels": labels,
             "dims": list(self.coords),
             "coords": {name: values.tolist() for name, values in self.coords.items()},
             "chunks": {dim: self.chunk(dim) for dim in self.coords if dim in used},
             "variables": {
-                name: f"{variable.dtype} over {', '.join(variable.dims) or 'nothing'}"
+                name: {"dims": list(variable.dims), "dtype": variable.dtype}
                 for name, variable in self.variables.items()
             },
         }
+
+    @classmethod
+    def parse(cls, described: Mapping[str, Any]) -> Layout:
+        """Return the layout that `describe` gave."""
+        words = described["attributes"]
+        return cls(
+            {dim: described["coords"][dim] for dim in described["dims"]},
+            described["chunks"],
+            {
+                name: Variable(tuple(one["dims"]), one["dtype"], words[name])
+                for name, one in described["variables"].items()
+            },
+            {name: words[name] for name in described["dims"] if name in words},
+            {name: (dim, values) for name, (dim, values) in described["labels"].items()},
+        )
+
+
+def _values(given: Any) -> np.ndarray:
+    """Return coordinates as an array whose type follows from their plain values."""
+    import numpy as np
+
+    return np.asarray(np.asarray(given).tolist())
 
 
 @dataclass(frozen=True)
@@ -160,26 +184,6 @@ class Task:
 
     number: int
     region: Mapping[str, slice]
-
-
-@dataclass(frozen=True, eq=False)
-class Tasks(Sequence[Task]):
-    """The tasks of a layout, each made when it is asked for: they may be very many."""
-
-    layout: Layout
-
-    def __len__(self) -> int:
-        return self.layout.count()
-
-    @overload
-    def __getitem__(self, index: int) -> Task: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Task]: ...
-    def __getitem__(self, index: int | slice) -> Task | list[Task]:
-        numbers = range(len(self))[index]
-        if isinstance(numbers, range):
-            return [self.layout.task(number) for number in numbers]
-        return self.layout.task(numbers)
 
 
 def _check_name(kind: str, name: str) -> None:

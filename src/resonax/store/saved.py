@@ -1,11 +1,11 @@
-"""Results as JSON files: each field by its declared type, and not a digit is lost."""
+"""Single results as files with a checksum: objects as JSON, maps as netCDF; not a digit is lost."""
 
 from __future__ import annotations
 
 import importlib
-import json
 import types
 from dataclasses import fields, is_dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -15,10 +15,11 @@ import xarray as xr
 from resonax.core.errors import ArgumentError, StoreError
 from resonax.core.labels import versions
 from resonax.core.objects import Result
-from resonax.store import Place, Remote, as_place, open_dataset, open_store, replacing
-from resonax.store.files import UNSEALED, is_whole, seal
+from resonax.store.files import UNSEALED, is_whole, read_sealed, seal, sealed_json
+from resonax.store.places import Place, Remote, as_place, replacing
+from resonax.store.store import open_store
 
-__all__ = ["load", "save_result"]
+__all__ = ["load", "open_dataset", "save_dataset", "save_result"]
 
 _FORMAT = "resonax result 2"
 
@@ -29,14 +30,13 @@ def save_result(result: Result, path: str | Path) -> Path:
     if path.suffix.lower() != ".json":
         raise ArgumentError(f"a result is saved as a .json file, got {path}")
     content = {
-        "sha256": UNSEALED,  # first, where `seal` finds it
         "format": _FORMAT,
         "kind": type(result).__name__,
         "versions": versions(),
         "fields": _encode(result),
     }
     with replacing(path) as temporary:
-        temporary.write_bytes(seal(json.dumps(content).encode()))
+        temporary.write_bytes(sealed_json(content))
     return path
 
 
@@ -62,22 +62,53 @@ def load(path: str | Place) -> Any:
         return open_store(path)
     if path.suffix.lower() != ".json":
         return open_dataset(path)
+    content = read_sealed(_read_bytes(path)) or {}
     try:
-        data = path.read_bytes()
-        if not is_whole(data):
-            raise ValueError
-        content = json.loads(data)
         kind = getattr(importlib.import_module("resonax"), content["kind"])
         if content["format"] != _FORMAT or not issubclass(kind, Result):
             raise ValueError
         return _decode(kind, content["fields"])
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        raise _damaged(path, "a result") from None
+
+
+def save_dataset(dataset: xr.Dataset, path: str | Path) -> None:
+    """Write a dataset as a netCDF file with a checksum, whole or not at all."""
+    others = {name: value for name, value in dataset.attrs.items() if name != "sha256"}
+    sealed = dataset.copy()
+    sealed.attrs = {"sha256": UNSEALED, **others}  # first, where `seal` finds it
+    with replacing(path) as temporary:
+        sealed.to_netcdf(temporary, engine="scipy", format="NETCDF3_64BIT")
+        temporary.write_bytes(seal(temporary.read_bytes()))
+
+
+def open_dataset(path: str | Path) -> xr.Dataset:
+    """Read a dataset that `save_dataset` wrote; one that has changed since is an error."""
+    import resonax.core.accessor  # noqa: F401  gives the maps their methods
+
+    if not Path(path).is_file():
+        raise StoreError(f"{path} is not there: name a file that save_dataset or --out wrote")
+    data = _read_bytes(Path(path))
+    if not is_whole(data):
+        raise _damaged(path, "a dataset")
+    with xr.open_dataset(BytesIO(data), engine="scipy") as dataset:
+        found = dataset.load()
+    del found.attrs["sha256"]
+    return found
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
     except OSError as error:
         raise StoreError(f"{path} could not be read: {error.strerror}") from None
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
-        raise StoreError(
-            f"{path} is damaged, or not a result that this version of resonax saved: make it "
-            "again, or name another"
-        ) from None
+
+
+def _damaged(path: str | Path, what: str) -> StoreError:
+    return StoreError(
+        f"{path} is damaged, or not {what} that this version of resonax saved: make it again, or "
+        "name another"
+    )
 
 
 def _encode(value: Any) -> Any:

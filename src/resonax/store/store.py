@@ -23,42 +23,42 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from resonax.core.errors import ArgumentError, StoreError
-from resonax.store.folder import Folder, LocalFolder, folder_at
-from resonax.store.layout import FILL, TASKS, Layout, Task, Tasks, Variable, compare
+from resonax.store.files import clear, read_sealed, sealed_json
+from resonax.store.layout import FILL, TASKS, Layout, Task, Variable
 from resonax.store.metadata import (
     ELSEWHERE,
-    ROOT,
-    Marker,
-    build,
-    digest,
-    digest_layout,
-    marker_name,
-    mend,
-    not_a_store,
-    open_metadata,
-    read_attributes,
-    read_layout,
+    StoreMetadata,
+    prepare_metadata,
+    read_metadata,
+    sha256,
 )
-from resonax.store.place import Place, Remote, as_place
+from resonax.store.places import (
+    Place,
+    as_place,
+    describe_errors,
+    make_folder,
+    read_files,
+    remove,
+    write_files,
+    zarr_store,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
-    import zarr
 
 __all__ = ["Layout", "Store", "Task", "Variable", "open_store"]
 
-_BYTES, _TASKS = 2**25, 256  # of tasks that are read at once
-_AT_ONCE = 16  # chunks that are asked of a service
+_AT_ONCE = 16  # requests to a service
+_AHEAD = 64  # tasks of a service whose values are held in memory until they are used
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
 
@@ -90,7 +90,6 @@ class Store:
 
     path: Place
     layout: Layout
-    tasks: Tasks
     specification: str  # as JSON
     versions: Mapping[str, str]
 
@@ -104,7 +103,7 @@ class Store:
     ) -> Store:
         """Return a store that another process has opened, without looking at it."""
         text = json.dumps(specification, sort_keys=True)
-        return cls(as_place(path), layout, layout.tasks(), text, dict(versions or {}))
+        return cls(as_place(path), layout, text, dict(versions or {}))
 
     @classmethod
     def open(
@@ -132,44 +131,46 @@ class Store:
             with any; one that is not goes on only with those that it was begun with.
         """
         store = cls.at(path, layout, specification, versions)
-        path, folder = store.path, store._folder
-        if isinstance(folder, LocalFolder):
-            folder.prepare()
-        if not folder.exists():
-            files = build(layout, store.specification, store.versions, attributes)
-            if folder.create(ROOT, files.pop(ROOT)):
-                folder.write(files)
-                return store
-        mend(path, layout, store.specification, attributes)
-        with open_metadata(path, store.specification) as dataset:
-            stored, began = read_layout(dataset), dataset.attrs["versions"]
-        if made := compare(stored.describe(), layout.describe()):
-            raise StoreError(f"{path} was made with {made}: {ELSEWHERE}")
+        path = store.path
+        if isinstance(path, Path):
+            make_folder(path.parent)
+            for folder in (path.parent, path, *path.glob("*/")):
+                clear(folder)
+        prepare_metadata(path, layout, store.specification, store.versions, attributes)
+        began = store._metadata.versions
         if began != store.versions and (left := len(store.missing())):
             raise StoreError(
-                f"{path} was begun with {_other(began, store.versions)}, and {left} of its "
-                f"{len(store.tasks)} tasks are missing, which other versions may compute with "
+                f"{path} was begun with {_other_versions(began, store.versions)}, and {left} of "
+                f"its {len(store.tasks)} tasks are missing, which other versions may compute with "
                 f"other bits: go on with those versions, {ELSEWHERE}"
             )
         return store
+
+    def __reduce__(self) -> Any:
+        """Return what makes it again in another process, without its connection."""
+        return Store, (self.path, self.layout, self.specification, self.versions)
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """All tasks, in order."""
+        return self.layout.tasks()
 
     def marked(self) -> set[int]:
         """Return the numbers of the tasks that were finished once, by one listing.
 
         One of these that is pending now was damaged.
         """
-        names = folder_at(self.path / TASKS).names()
-        if not names:
-            raise not_a_store(self.path)
-        return {int(name[:-5]) for name in names if name[:-5].isdecimal() and name[-5:] == ".json"}
+        return set(read_metadata(self.path).finished)
 
     def missing(self, among: Iterable[int] | None = None) -> list[int]:
         """Return the numbers of the tasks that are not finished, or no longer as they were.
 
         ``among`` some of them, whose chunks are read, if not all.
         """
+        marked = self.marked()
         tasks = self.tasks if among is None else [self.tasks[number] for number in sorted(among)]
-        return [task.number for task, values in self._read(tasks) if values is None]
+        finished = self._each(lambda task: task.number in marked and self.is_finished(task), tasks)
+        return [task.number for task, is_whole in zip(tasks, finished, strict=True) if not is_whole]
 
     def pending(self) -> list[Task]:
         """Return the tasks that are not finished, or no longer as they were, in order."""
@@ -177,8 +178,7 @@ class Store:
 
     def is_finished(self, task: Task) -> bool:
         """Return whether a task is stored as its marker says, by now."""
-        ((_, values),) = self._read([task], {task.number})
-        return values is not None
+        return self.read(task) is not None
 
     def complete(self) -> bool:
         """Return whether all tasks are finished."""
@@ -194,20 +194,26 @@ class Store:
         if values.keys() != self.layout.variables.keys():
             wanted, found = ", ".join(self.layout.variables), ", ".join(values)
             raise ArgumentError(f"a task must give {wanted}, got {found or 'nothing'}")
-        if self._origin != (digest(self.specification), self.versions):
+        specification = sha256(self.specification)
+        began = self._metadata
+        if (began.specification_sha256, began.versions) != (specification, self.versions):
             raise StoreError(
                 f"{self.path} was begun with another specification or other versions than this "
                 f"process has: use the same ones, {ELSEWHERE}"
             )
         arrays = {name: self._fit(task, name, values[name]) for name in self.layout.variables}
-        sums = {name: _digest(array) for name, array in arrays.items()}
 
-        def put(name: str) -> None:
-            with self._folder.writing():
-                self._array(name, "r+")[self.layout.region(task, name)] = arrays[name]
+        def write_variable(name: str) -> None:
+            with describe_errors(self.path):
+                self._group[name][self.layout.region(task, name)] = arrays[name]
 
-        self._each(put, arrays)
-        self._folder.write({marker_name(task): Marker(sums, *self._origin).text().encode()})
+        list(self._each(write_variable, list(arrays)))
+        marker = {
+            "values_sha256": {name: _digest(array) for name, array in arrays.items()},
+            "specification_sha256": specification,
+            "versions": self.versions,
+        }
+        write_files(self.path, {_marker_name(task): sealed_json(marker)})
 
     def _fit(self, task: Task, name: str, array: np.ndarray) -> np.ndarray:
         """Return the values of a task as they are stored."""
@@ -222,11 +228,32 @@ class Store:
         with np.errstate(over="ignore"):  # too large for a short float is inf
             return array.astype(variable.dtype)
 
-    def dataset(self) -> xr.Dataset:
-        """Return all that is stored, in memory; tasks that are not finished are nan, 0 or False."""
-        return self._load(tuple(self.layout.variables), None)[0]
+    def read(self, task: Task, names: Iterable[str] | None = None) -> dict[str, np.ndarray] | None:
+        """Return variables of a task; None if it is not finished, or not as its marker says."""
+        import numpy as np
 
-    def load(self, names: Iterable[str] | None = None, most: int | None = None) -> xr.Dataset:
+        file, found = _marker_name(task), {}
+        marker = read_sealed(read_files(self.path, [file]).get(file, b"")) or {}
+        origin = sha256(self.specification), self._metadata.versions
+        if (marker.get("specification_sha256"), marker.get("versions")) != origin:
+            return None
+        for name in self.layout.variables if names is None else names:
+            with describe_errors(self.path):
+                try:
+                    found[name] = np.asarray(self._group[name][self.layout.region(task, name)])
+                except ValueError:  # a checksum that does not fit, or another length
+                    return None
+            if _digest(found[name]) != marker["values_sha256"].get(name):
+                return None
+        return found
+
+    def load(
+        self,
+        names: Iterable[str] | None = None,
+        most: int | None = None,
+        *,
+        is_partial: bool = False,
+    ) -> xr.Dataset:
         """Return what is stored, in memory; anything missing is an error.
 
         Parameters
@@ -236,114 +263,79 @@ class Store:
         most
             About how many points of a dimension are kept: of more, every second, third, and so on.
             The rest is read all the same, chunk by chunk, and let go.
+        is_partial
+            Whether tasks may be missing; their values are nan, 0 or False.
         """
-        wanted = tuple(self.layout.variables if names is None else names)
-        dataset, missing = self._load(wanted, most)
-        if missing:
+        import numpy as np
+        import xarray as xr
+
+        layout, metadata = self.layout, read_metadata(self.path)
+        steps = {dim: -(-len(x) // (most or len(x))) for dim, x in layout.coords.items()}
+        variables = {
+            name: (
+                one.dims,
+                np.full(
+                    [-(-len(layout.coords[dim]) // steps[dim]) for dim in one.dims],
+                    FILL[one.dtype],
+                    one.dtype,
+                ),
+                dict(one.attributes),
+            )
+            for name, one in layout.variables.items()
+            if names is None or name in names
+        }
+
+        def take(task: Task) -> bool:
+            values = self.read(task, variables) if task.number in metadata.finished else None
+            for name, array in (values or {}).items():
+                dims, whole, _ = variables[name]
+                regions = zip(layout.region(task, name), dims, strict=True)
+                places = [_every(region, steps[dim]) for region, dim in regions]
+                whole[tuple(to for to, _ in places)] = array[tuple(of for _, of in places)]
+            return values is not None
+
+        missing = sum(not is_finished for is_finished in self._each(take, self.tasks))
+        if missing and not is_partial:
             raise StoreError(
                 f"{self.path} is not complete, {missing} of its {len(self.tasks)} tasks are missing"
                 " or damaged: run the command that made it again, which goes on where it stopped"
             )
-        return dataset
-
-    def remove(self) -> None:
-        """Remove the store with all that is in it."""
-        self._folder.remove()
+        own = {name: (name, values) for name, values in layout.coords.items()}
+        coords = {
+            name: (dim, values[:: steps[dim]], dict(layout.coord_attributes.get(name, {})))
+            for name, (dim, values) in {**own, **layout.labels}.items()
+        }
+        return xr.Dataset(variables, coords, dict(metadata.attributes))
 
     def parts(self, name: str) -> Iterator[np.ndarray]:
         """Yield a variable task by task; those that are not finished are left out."""
-        for _, values in self._read(self.tasks, names=[name]):
+        for values in self._each(lambda task: self.read(task, [name]), self.tasks):
             if values is not None:
                 yield values[name]
 
-    def _load(self, names: Sequence[str], most: int | None) -> tuple[xr.Dataset, int]:
-        """Return what is stored, and how many tasks are missing: each chunk is read once."""
-        steps = {dim: -(-len(x) // (most or len(x))) for dim, x in self.layout.coords.items()}
-        with open_metadata(self.path) as stored:
-            stored = stored.isel({dim: slice(None, None, steps[str(dim)]) for dim in stored.dims})
-            parts = self._read(self.tasks, names=names)
-            arrays, missing = _assemble(self.layout, names, steps, parts)
-            variables = {
-                name: (stored[name].dims, array, stored[name].attrs)
-                for name, array in arrays.items()
-            }
-            others = [name for name in stored.data_vars if name not in arrays]
-            return stored.drop_vars(others).assign(variables).load(), missing
+    def remove(self) -> None:
+        """Remove the store with all that is in it."""
+        remove(self.path)
 
-    def _read(
-        self,
-        tasks: Sequence[Task],
-        marked: set[int] | None = None,
-        names: Sequence[str] | None = None,
-    ) -> Iterator[tuple[Task, dict[str, np.ndarray] | None]]:
-        """Yield tasks with values of variables, None unless these are as the marker says.
-
-        What lies in memory at once is bounded, whatever the number of tasks.
-        """
-        marked = self.marked() if marked is None else marked
-        names = tuple(self.layout.variables) if names is None else names
-        made = digest(self.specification), self._origin[1]
-        each = 8 * sum(math.prod(self.layout.chunk_shape(name)) for name in names)
-        size = max(1, min(_TASKS, _BYTES // max(each, 1)))
-        for start in range(0, len(tasks), size):
-            batch = tasks[start : start + size]
-            files = [marker_name(task) for task in batch if task.number in marked]
-            texts = self._folder.read(files)
-            sums = {}
-            for task in batch:
-                marker = Marker.parse(texts.get(marker_name(task), b""))
-                if marker and (marker.specification_sha256, marker.versions) == made:
-                    sums[task.number] = marker.values_sha256
-            wanted = [(task, name) for task in batch if task.number in sums for name in names]
-            found = iter(self._each(self._value, wanted))
-            for task in batch:
-                if task.number not in sums:
-                    yield task, None
-                    continue
-                own = sums[task.number]
-                values = {name: next(found) for name in names}
-                whole = {
-                    name: array
-                    for name, array in values.items()
-                    if array is not None and _digest(array) == own.get(name)
-                }
-                yield task, whole if len(whole) == len(names) else None
-
-    def _value(self, which: tuple[Task, str]) -> np.ndarray | None:
-        """Return the values of a task in a variable, None where zarr finds damage."""
-        import numpy as np
-
-        task, name = which
-        with self._folder.reading():
-            try:
-                return np.asarray(self._array(name, "r")[self.layout.region(task, name)])
-            except ValueError:  # a checksum that does not fit, or another length
-                return None
-
-    def _array(self, name: str, mode: Literal["r", "r+"]) -> Any:
-        """Return a variable as zarr's array."""
-        return _open_group(self.path, self._layout_sha256, mode, os.getpid())[name]
-
-    def _each(self, action: Callable[[_Item], _Found], items: Iterable[_Item]) -> list[_Found]:
-        """Return what an action gives for some items, several at once where a service waits."""
-        if not isinstance(self.path, Remote):
-            return [action(item) for item in items]
+    def _each(self, action: Callable[[_Item], _Found], items: Sequence[_Item]) -> Iterator[_Found]:
+        """Yield what an action gives for some items, several at once where a service waits."""
+        if isinstance(self.path, Path):
+            yield from map(action, items)
+            return
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return list(pool.map(action, items))
+            for start in range(0, len(items), _AHEAD):
+                yield from pool.map(action, items[start : start + _AHEAD])
 
     @cached_property
-    def _layout_sha256(self) -> str:
-        return digest_layout(self.layout)
+    def _group(self) -> Any:
+        import zarr
+
+        return zarr.open_group(zarr_store(self.path), mode="r+", use_consolidated=True)
 
     @cached_property
-    def _folder(self) -> Folder:
-        return folder_at(self.path)
-
-    @cached_property
-    def _origin(self) -> tuple[str, dict[str, str]]:
-        """What the store was begun with: the hash of its specification, and the versions."""
-        attributes = read_attributes(self.path)
-        return attributes["specification_sha256"], attributes["versions"]
+    def _metadata(self) -> StoreMetadata:
+        """What the store was begun with."""
+        return read_metadata(self.path)
 
 
 def open_store(path: str | Place) -> xr.Dataset:
@@ -357,26 +349,12 @@ def open_store(path: str | Place) -> xr.Dataset:
     path = as_place(path)
     if not path.exists():
         raise StoreError(f"{path} is not there: name a store that --out wrote")
-    with open_metadata(path) as dataset:
-        layout, attributes = read_layout(dataset), dataset.attrs
-    specification = json.loads(attributes["specification"])
-    return Store.at(path, layout, specification, attributes["versions"]).load()
+    found = read_metadata(path)
+    return Store(path, found.layout, found.specification, found.versions).load()
 
 
-@lru_cache(maxsize=32)
-def _open_group(
-    path: Place, layout_sha256: str, mode: Literal["r", "r+"], process: int
-) -> zarr.Group:
-    """Return the group of a store: its arrays follow from the layout alone.
-
-    ``process`` is this one's number: a connection must not be shared with a copy of the process.
-    """
-    import zarr
-
-    del layout_sha256, process
-
-    store = folder_at(path).zarr(read_only=mode == "r")
-    return zarr.open_group(store, mode=mode, use_consolidated=True)
+def _marker_name(task: Task) -> str:
+    return f"{TASKS}/{task.number}.json"
 
 
 def _digest(array: np.ndarray) -> str:
@@ -386,40 +364,12 @@ def _digest(array: np.ndarray) -> str:
     return hashlib.sha256(np.asarray(array, array.dtype.newbyteorder("<")).tobytes()).hexdigest()
 
 
-def _assemble(
-    layout: Layout,
-    names: Sequence[str],
-    steps: Mapping[str, int],
-    parts: Iterable[tuple[Task, Mapping[str, np.ndarray] | None]],
-) -> tuple[dict[str, np.ndarray], int]:
-    """Return variables with every so many points of each dimension, and how many tasks are missing.
-
-    What is missing is nan, 0 or False.
-    """
-    import numpy as np
-
-    lengths = {dim: len(values) for dim, values in layout.coords.items()}
-    arrays, missing = {}, 0
-    for name in names:
-        kind = layout.variables[name].dtype
-        shape = [-(-lengths[dim] // steps[dim]) for dim in layout.variables[name].dims]
-        arrays[name] = np.full(shape, FILL[kind], kind)
-    for task, values in parts:
-        missing += values is None
-        for name, array in (values or {}).items():
-            dims = layout.variables[name].dims
-            regions = zip(layout.region(task, name), dims, strict=True)
-            places = [_thin(region, steps[dim]) for region, dim in regions]
-            arrays[name][tuple(to for to, _ in places)] = array[tuple(of for _, of in places)]
-    return arrays, missing
-
-
-def _thin(region: slice, step: int) -> tuple[slice, slice]:
+def _every(region: slice, step: int) -> tuple[slice, slice]:
     """Return where a part of a dimension goes if every ``step``-th point is kept, and which.
 
     Examples
     --------
-    >>> to, of = _thin(slice(4, 8), 3)  # of 0, 3, 6, ... it has 6, which is the third
+    >>> to, of = _every(slice(4, 8), 3)  # of 0, 3, 6, ... it has 6, which is the third
     >>> list(range(9)[to]), list(range(4, 8)[of])
     ([2], [6])
     """
@@ -427,7 +377,7 @@ def _thin(region: slice, step: int) -> tuple[slice, slice]:
     return slice(first, -(-region.stop // step)), slice(first * step - region.start, None, step)
 
 
-def _other(old: Mapping[str, str], new: Mapping[str, str]) -> str:
+def _other_versions(old: Mapping[str, str], new: Mapping[str, str]) -> str:
     """Return the versions of a store that are not those of now."""
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     return ", ".join(f"{name} {old.get(name)} (here is {new.get(name)})" for name in names)

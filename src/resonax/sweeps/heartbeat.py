@@ -19,8 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from resonax.run.interrupts import clean_up_on_exit
-from resonax.store import Place
-from resonax.store.folder import folder_at
+from resonax.store import Place, file_names, is_running, read_files, remove, write_files
 
 __all__ = ["LOST", "Sign", "forget_signs", "read_signs", "signs_of_life"]
 
@@ -54,17 +53,7 @@ class Sign:
     @property
     def is_lost(self) -> bool:
         """Whether it was not renewed for long, or its process, on this machine, has ended."""
-        return self.age > LOST or (self.host == platform.node() and not _is_there(self.process))
-
-
-def _is_there(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # that of another user
-        return True
-    return True
+        return self.age > LOST or (self.host == platform.node() and not is_running(self.process))
 
 
 @contextlib.contextmanager
@@ -78,7 +67,7 @@ def signs_of_life(out: Place, experiment: str) -> Iterator[Sign]:
         while not ended.wait(pause):
             sign.beat, pause = time.time(), _AGAIN
             with contextlib.suppress(Exception):  # a sign is not worth an error
-                folder_at(out).write({f"{_FOLDER}/{name}": json.dumps(asdict(sign)).encode()})
+                write_files(out, {f"{_FOLDER}/{name}": json.dumps(asdict(sign)).encode()})
 
     def end() -> None:
         ended.set()
@@ -97,8 +86,8 @@ def signs_of_life(out: Place, experiment: str) -> Iterator[Sign]:
 
 def read_signs(out: Place) -> dict[str, Sign]:
     """Return the signs of all processes that work on results, or were lost, by the file's name."""
-    folder, found = folder_at(out / _FOLDER), {}
-    for name, data in folder.read(folder.names()).items():
+    folder, found = out / _FOLDER, {}
+    for name, data in read_files(folder, file_names(folder)).items():
         with contextlib.suppress(TypeError, ValueError):
             found[name] = Sign(**json.loads(data))
     return found
@@ -114,6 +103,6 @@ def forget_signs(out: Place, experiment: str) -> None:
 def _remove(out: Place, name: str) -> None:
     place = out / _FOLDER / name
     with contextlib.suppress(OSError):
-        place.unlink() if isinstance(place, Path) else place.remove()
+        place.unlink() if isinstance(place, Path) else remove(place)
         if isinstance(out, Path):
             (out / _FOLDER).rmdir()  # unless there are others

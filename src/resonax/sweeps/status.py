@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from resonax.core.errors import StoreError
-from resonax.store import Place, Remote
-from resonax.store.folder import folder_at
-from resonax.store.layout import TASKS
-from resonax.store.metadata import open_metadata, read_layout
+from resonax.store import TASKS, Place, Remote, check_reachable, file_names, read_metadata
 from resonax.sweeps.heartbeat import Sign, read_signs
 
 __all__ = ["Status", "read_status"]
@@ -57,8 +53,8 @@ class Status:
 def read_status(out: Place) -> list[Status]:
     """Return how far the results in a folder or at a URL are, without a look at the numbers."""
     if isinstance(out, Remote):
-        out.reach()
-    names = sorted(name for name in folder_at(out / "results").names() if name.endswith(".zarr"))
+        check_reachable(out)
+    names = sorted(name for name in file_names(out / "results") if name.endswith(".zarr"))
     if not names:
         raise StoreError(f"there are no results in {out}: name a folder or URL that --out wrote to")
     signs = list(read_signs(out).values())
@@ -68,29 +64,30 @@ def read_status(out: Place) -> list[Status]:
 def _status(out: Place, name: str, signs: list[Sign]) -> Status:
     store, own_id = out / "results" / name, name.removesuffix(".zarr")
     try:
-        with open_metadata(store) as dataset:
-            tasks = read_layout(dataset).count()
+        metadata = read_metadata(store)
     except StoreError as error:  # the others can be read
         return Status(own_id, trouble=str(error))
-    markers = [name for name in folder_at(store / TASKS).names() if name[:-5].isdecimal()]
-    done = {int(name[:-5]) for name in markers}
+    done = metadata.finished
     own = [sign for sign in signs if sign.id == own_id and sign.task not in done and sign.task >= 0]
     own.sort(key=lambda sign: (sign.task, sign.age))
     running = {sign.task: sign for sign in reversed(own) if not sign.is_lost}
     lost = {sign.task: sign for sign in reversed(own) if sign.task not in running}
     return Status(
         own_id,
-        tasks,
+        metadata.layout.count(),
         len(done),
         tuple(running[task] for task in sorted(running)),
         tuple(lost[task] for task in sorted(lost)),
-        _pace(store, markers),
+        _pace(store),
     )
 
 
-def _pace(store: Place, markers: list[str]) -> float | None:
+def _pace(store: Place) -> float | None:
     """Return how many tasks a second were stored of late, where files have times."""
-    if not isinstance(store, Path) or len(markers) < 2:
+    if not isinstance(store, Path):
         return None
-    times = sorted(entry.stat().st_mtime for entry in os.scandir(store / TASKS))[-_RECENT:]
-    return (len(times) - 1) / (times[-1] - times[0]) if times[-1] > times[0] else None
+    markers = (store / TASKS).glob("[0-9]*.json")
+    times = sorted(marker.stat().st_mtime for marker in markers)[-_RECENT:]
+    if len(times) < 2 or times[-1] == times[0]:
+        return None
+    return (len(times) - 1) / (times[-1] - times[0])
