@@ -84,9 +84,9 @@ def run_map(cells: int, criteria: Sequence[str]) -> dict[str, float]:
     """Return what a map of so many cells takes."""
     from resonax.cli.running import draw
     from resonax.run.processes import start_executor
+    from resonax.spec.sweep_checks import parse_sweep
     from resonax.sweeps.experiment import from_sweep
     from resonax.sweeps.runner import run_experiments
-    from resonax.sweeps.specification import parse_sweep
 
     experiment = from_sweep(parse_sweep(sweep_table(cells, criteria)))
     watch = Watch()

@@ -30,10 +30,10 @@ import numpy as np
 
 from resonax.cli.cache import keep_compiled
 from resonax.run.processes import start_executor
+from resonax.spec.sweep_checks import parse_sweep
 from resonax.store import Layout, Store, Variable
 from resonax.sweeps.experiment import from_sweep
 from resonax.sweeps.runner import run_experiments
-from resonax.sweeps.specification import parse_sweep
 from resonax.sweeps.status import read_status
 
 

@@ -426,7 +426,7 @@ def test_a_daily_rhythm_is_the_order_and_plain_json():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"optimizer": "adam"}, "the optimizer adam is for level, sweep and response alone"),
+        ({"optimizer": "adam"}, "check does not cover the optimizer adam, only heavy_ball"),
         ({"optimizer": "sgd"}, "momentum is not a parameter of sgd"),
         ({"optimizer": "optax", "dampening": 0.5}, "dampening is not a parameter of optax"),
         ({"lr": -1.0}, "lr must be above 0"),

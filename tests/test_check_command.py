@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 import resonax as rx
 from bad_data import KINDS
 from resonax.cli.app import _run, app
-from resonax.cli.build import build_setting
-from resonax.cli.options import Learner, Reading, Stream
+from resonax.dynamics.build import build_setting
 from resonax.figures import save_figure
 from resonax.recordings.recording import read_recording
+from resonax.spec.settings import check_setting
 
 RUN = ["--lr", "0.01", "--momentum", "0.95", "--grid", "2"]
 
@@ -283,9 +283,8 @@ def test_stability_reads_a_file_as_check_does(way, tmp_path):
     for standardise in (True, False):
         asked["standardise"] = standardise
         read = read_recording(tmp_path / name, **asked)
-        stream = Stream("recorded", data=tmp_path / name)
-        learner = Learner(lr=0.01, momentum=0.9)
-        setting, notes = build_setting(stream, learner, Reading(**asked), 1.0)
+        given = {"process": "recorded", "data": tmp_path / name, "lr": 0.01, "momentum": 0.9}
+        setting, notes = build_setting(check_setting(given | asked))
         assert np.array_equal(setting.process.data[:, 0], read.inputs)
         assert len(read.inputs) == 89
         assert notes == read.notes

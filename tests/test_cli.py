@@ -122,7 +122,10 @@ BAD = {
     "lr infinite": (STREAM + "--lr inf --momentum 0.9", "lr|above 0|inf"),
     "lr empty": (STREAM + "--lr '' --momentum 0.9", "lr|number"),
     "optimizer unknown": (SINUSOID + "--optimizer adan", "optimizer|adan|heavy_ball|nesterov|sgd"),
-    "optimizer of a sweep": (SINUSOID + "--optimizer optax.lion", "lion is for sweep|heavy_ball"),
+    "optimizer of a sweep": (
+        SINUSOID + "--optimizer optax.lion",
+        "for optax.lion use sweep|heavy_ball",
+    ),
     "sgd with momentum": (SINUSOID + "--optimizer sgd", "--momentum|not a parameter of sgd"),
     "sgd with dampening": (
         STREAM + "--lr 0.01 --optimizer sgd --dampening 0.5" + QUICK,
@@ -390,7 +393,7 @@ GOOD = {
 
 
 def test_every_process_has_a_good_run():
-    from resonax.registry import KINDS
+    from resonax.spec.kinds import KINDS
 
     assert {name.split()[0] for name in GOOD} == set(KINDS["process"])
 

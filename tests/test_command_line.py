@@ -26,7 +26,7 @@ SLIPS = {
     "stability sinusoid --period 22 --lr 0.1": "--momentum is missing: heavy_ball needs it",
     "stability sinusoid --period 22 --lr 0.1 --momentum 1.2": "--momentum must be",
     "stability sinusoid --period 0.5 --lr 0.1 --momentum 0.9": "--period must be",
-    "stability sinusoid --period 9 --lr 0.1 --momentum 0.9 --optimizer optax.lion": "is for sweep",
+    "stability sinusoid --period 9 --lr 0.1 --momentum 0.9 --optimizer optax.lion": "not cover",
     "stability sinusoid --period 9 --lr 0.1 --momentum 0.9 --basis spline": "unknown basis",
     "stability sinusoid --period 9 --lr 0.1 --momentum 0.9 --batch 0": "--batch must be",
     "stability sinusoid --period 9 --lr 0.1 --momentum 0.9 --paths 1": "--paths must be",

@@ -20,9 +20,9 @@ import xarray as xr
 from resonax import ArgumentError
 from resonax.cli.app import _run
 from resonax.paper.catalogue import EXPERIMENTS, catalogue
+from resonax.spec.sweep_checks import parse_sweep
 from resonax.store import locked, open_store
 from resonax.sweeps.experiment import Experiment
-from resonax.sweeps.specification import parse_sweep
 from resonax.sweeps.sweep import compute_sweep, sweep_layout
 
 SWEEP = {

@@ -15,18 +15,19 @@ from starlette.testclient import TestClient
 
 import resonax as rx
 from bad_requests import AXES, GOOD, KNOWN, PORT, TOKEN
+from resonax.dynamics.build import build_setting
 from resonax.explore import beside, theory
 from resonax.explore.api_docs import PATHS
 from resonax.explore.app import build_app
-from resonax.explore.asked import asked_setting
+from resonax.explore.asked import asked_setting as read_setting
 from resonax.explore.code import map_code, python_setting, setting_options
 from resonax.explore.errors import Superseded
 from resonax.explore.schema import describe
 from resonax.explore.site import Site
 from resonax.explore.work import Desk
-from resonax.registry import KINDS
-from resonax.request import setting_of
 from resonax.simulation.trajectories import _follow
+from resonax.spec.kinds import KINDS
+from resonax.spec.settings import check_setting
 from resonax.theory.multipliers import multipliers
 from resonax.theory.nearest import nearest_safe
 
@@ -44,6 +45,10 @@ def ask():
         yield ask
 
 
+def asked_setting(setting):
+    return read_setting({"setting": setting})
+
+
 MAPS = ("map", "flow", "mean_square", "lyapunov")
 
 
@@ -59,13 +64,13 @@ def test_the_schema_names_what_a_setting_takes(ask):
     schema = ask.get("schema").json()
     assert asked_setting(schema["default"])
     for process in schema["processes"]:
-        fields = KINDS["process"][process["name"]].fields
+        fields = KINDS["process"][process["name"]].names
         assert set(process["numbers"]) == set(fields) - {"direction"}
     for optimizer in schema["optimizers"]:
         asked = {"process": "sinusoid", "period": 22, "optimizer": optimizer["name"]}
         every = {name: 0.5 for name in optimizer["numbers"] if name != "batch"}
         assert asked_setting({**asked, **every})  # it takes each of them
-        problem = setting_of({**asked, **every})()[0]
+        problem = build_setting(check_setting({**asked, **every}))[0]
         assert set(optimizer["axes"]) <= set(problem.axes)
         assert optimizer["criteria"] == (["level"] if "beta2" in every else list(MAPS))
     for basis in schema["bases"]:
@@ -229,7 +234,7 @@ CODES = {
 def test_code_builds_the_same_setting(name, cli, monkeypatch):
     """The expression, and the options of the command line: equal in every number."""
     asked = asked_setting(CODES[name])
-    wanted = setting_of(asked)()[0].describe()
+    wanted = build_setting(check_setting(asked))[0].describe()
     built = eval(python_setting(asked), {"rx": rx, "np": np})
     assert built.describe() == wanted
     seen = []

@@ -14,7 +14,7 @@ import scipy.signal
 
 import resonax as rx
 from resonax.core.moments import Moments
-from resonax.registry import KINDS
+from resonax.spec.kinds import KINDS
 from resonax.streams.base import sample_at_once, walk_on
 
 MATRIX = np.array([[2.0, 0.6], [0.6, 0.5]])

@@ -28,13 +28,13 @@ from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue
 from resonax.run.executor import Futures, Lost, Serial
 from resonax.run.given import as_executor
 from resonax.run.processes import worker_processes
+from resonax.spec.sweep_checks import parse_sweep
 from resonax.store import Variable
 from resonax.sweeps.computation import Computation
 from resonax.sweeps.experiment import Experiment, Part, from_sweep
 from resonax.sweeps.jobs import Job, TasksFailed
 from resonax.sweeps.runner import run_experiments
 from resonax.sweeps.sharing import schedule, shard_tasks
-from resonax.sweeps.specification import parse_sweep
 from test_experiments import changed, tree
 
 

@@ -9,7 +9,7 @@ import pytest
 import resonax as rx
 from resonax.core.errors import ArgumentError
 from resonax.learners.transforms import _OPTAX
-from resonax.registry import KINDS, check_kind, find_kind, kinds
+from resonax.spec.kinds import KINDS, check_kind, find_kind, kinds
 
 ALL = [(family, name) for family, table in KINDS.items() for name in table]
 READING = {"target", "features", "order_by", "drop_missing", "separator", "decimal", "standardise"}
@@ -22,28 +22,28 @@ def test_a_kind_has_the_parameters_of_what_makes_it(family, name):
     takes.pop("law", None)  # of iid: made by `shuffled`
     takes.pop("nesterov", None)  # of torch: a kind of its own here
     short = _OPTAX if name.startswith("optax.") else {}
-    fields = {short.get(key, key): field for key, field in kind.fields.items()}
+    fields = {short.get(key, key): kind.needs(key) for key in kind.names}
     if name == "recorded":  # the rest is for the reader of the file
-        fields = {key: field for key, field in fields.items() if key not in READING}
+        fields = {key: needed for key, needed in fields.items() if key not in READING}
     if name.startswith("optax.") or name in ("optax", "river"):  # some of what they take
         assert set(fields) <= set(takes)
         return
     needed = {key for key, item in takes.items() if item.default is item.empty}
     assert set(fields) == set(takes)
-    assert {key for key, field in fields.items() if field.needed} == needed
+    assert {key for key, is_needed in fields.items() if is_needed} == needed
 
 
 def test_what_a_recording_takes_is_what_the_reader_takes():
     from resonax.recordings.recording import read_recording
 
-    own = set(KINDS["process"]["recorded"].fields) - {"data", "repeat"}
+    own = set(KINDS["process"]["recorded"].names) - {"data", "repeat"}
     assert own == READING <= set(inspect.signature(read_recording).parameters)
 
 
 def test_linear_optimizers_are_momentum_and_no_others_are():
     for name, kind in KINDS["optimizer"].items():
         numbers = {"lr": 0.1, "momentum": 0.5}
-        given = {key: numbers[key] for key in numbers if key in kind.fields}
+        given = {key: numbers[key] for key in numbers if key in kind.names}
         if not name.startswith("optax."):
             assert isinstance(kind.load()(**given), rx.Momentum) == kind.is_linear
         assert ("stability" in kind.uses or "check" in kind.uses) == kind.is_linear
@@ -53,7 +53,7 @@ WRONG = {
     "unknown": (("optimizer", "nesterof", {}), "did you mean 'nesterov'"),
     "of another use": (
         ("optimizer", "adam", {}),
-        "adam is for level, sweep and response alone, stability takes heavy",
+        "stability does not cover the optimizer adam, only heavy_ball, nesterov, sgd; for adam use",
     ),
     "unknown parameter": (("process", "iid", {"period": 3}), "period is not a parameter of iid"),
     "missing": (("optimizer", "sgd", {}), "lr is missing: sgd needs it, above 0"),
@@ -70,7 +70,7 @@ def test_a_mistake_has_one_sentence_however_it_is_spelled(case):
         check_kind(family, name, given, use="stability")
     assert words in str(plain.value)
     with pytest.raises(ArgumentError) as shown:
-        check_kind(family, name, given, use="stability", place=lambda key: f"--{key}")
+        check_kind(family, name, given, use="stability", spell=lambda key: f"--{key}")
     assert str(shown.value).replace("--", "") == str(plain.value)
 
 

@@ -431,7 +431,7 @@ def test_the_command_says_it_in_json_and_draws(tmp_path, capsys):
         ("missing.csv --period 9 --lr 0.1 --momentum 0.9", "--period is for a process"),
         ("iid --momentum 0.9", "--lr is missing"),
         ("iid --lr 0.1 --momentum 0.9 --beta1 0.9", "--beta1 is not a parameter of heavy_ball"),
-        ("iid --lr 0.1 --optimizer river", "river is for check alone"),
+        ("iid --lr 0.1 --optimizer river", "for river use check"),
         ("iid --lr 0.1 --momentum 0.9 --plot r.txt", "--plot must end in .png"),
     ],
 )

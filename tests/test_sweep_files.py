@@ -27,22 +27,21 @@ from resonax import ArgumentError
 from resonax.cli.app import _run
 from resonax.core.errors import RANGES
 from resonax.learners import Transform
-from resonax.registry import KINDS, kinds
+from resonax.spec.kinds import KINDS, kinds
+from resonax.spec.sweep_checks import count_weights, parse_sweep, read_sweep
+from resonax.spec.sweeps import MOST
 from resonax.store import as_place
 from resonax.sweeps import cost
 from resonax.sweeps.build import build_training
 from resonax.sweeps.computation import Computation, Growing
 from resonax.sweeps.experiment import from_sweep
 from resonax.sweeps.run_sweep import run_sweep
-from resonax.sweeps.schema import MOST
-from resonax.sweeps.specification import parse_sweep, read_sweep
 from resonax.sweeps.sweep import (
     compute_sweep,
     compute_theory,
     sweep_layout,
     sweep_specification,
 )
-from resonax.sweeps.validation import count_weights
 
 TINY = {
     "id": "tiny",
@@ -101,7 +100,7 @@ def test_the_generator_reaches_every_kind_of_fault_and_repeats():
     [
         ("panels.1.train.nosie", 1, "panels.1.train.nosie is not a known key, use one of batch"),
         ("panels.0.run.runs", 4, "panels.0.run.runs must be that of the sweep, 3, got 4"),
-        ("process.kind", "recorded", "the process recorded is for stability alone"),
+        ("process.kind", "recorded", "sweep does not cover the process recorded, only iid"),
         ("optimizer.kind", "optax.lbfgs", "unknown optimizer.kind 'optax.lbfgs'"),
         ("run.steps", 2**33, "run.steps must be a multiple of 40"),
         ("run.steps", 4 * 10**18, "run.steps must be at most 100000000"),
@@ -186,7 +185,7 @@ MODELS = {
 @pytest.mark.parametrize("kind", kinds("model", "sweep"))
 def test_a_model_has_the_weights_that_are_counted(kind):
     model = {"kind": kind, **MODELS[kind]}
-    assert set(MODELS[kind]) == set(KINDS["model"][kind].fields)
+    assert set(MODELS[kind]) == set(KINDS["model"][kind].names)
     table = {**TINY, "process": {"kind": "sinusoid", "dim": 2}, "model": model}
     training = build_training(parse_sweep(table), 0)
     if kind == "network":
@@ -203,7 +202,7 @@ def middle(name: str) -> float:
 
 @pytest.mark.parametrize("kind", kinds("optimizer", "sweep"))
 def test_every_optimizer_runs_with_any_of_its_numbers_as_an_axis(kind):
-    keys = KINDS["optimizer"][kind].fields
+    keys = KINDS["optimizer"][kind].names
     for name in keys:
         given = {key: middle(key) for key in keys if key != name}
         table = {
@@ -231,7 +230,7 @@ def test_optimizers_of_optax_are_elementwise():
         make = getattr(optax, kind.removeprefix("optax."))
         names = [
             {"lr": "learning_rate", "beta1": "b1", "beta2": "b2"}.get(n, n)
-            for n in KINDS["optimizer"][kind].fields
+            for n in KINDS["optimizer"][kind].names
         ]
         assert set(names) <= set(inspect.signature(make).parameters), kind
         transforms[kind] = Transform.of(make, {"lr": 0.1}).transform()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from resonax.sweeps.specification import parse_sweep
+from resonax.spec.sweep_checks import parse_sweep
 from resonax.sweeps.sweep import sweep_groups, sweep_layout
 from resonax.sweeps.theory import theory_rates
 

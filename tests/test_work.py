@@ -21,9 +21,9 @@ from resonax.run import clusters
 from resonax.run.given import as_executor
 from resonax.run.gpus import visible_gpus, workers_per_gpu
 from resonax.run.processes import start_executor
+from resonax.spec.sweep_checks import parse_sweep
 from resonax.sweeps.experiment import from_sweep
 from resonax.sweeps.sample import Sample
-from resonax.sweeps.specification import parse_sweep
 from test_records import break_odd, made_up
 
 SHARDS = ["0/10", "11/10", "3", "1/0", "-1/3", "1/2/3", "a/b", "1.5/2", "9999999/9999999", ""]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from resonax.checking.basis import choose_basis
 from resonax.checking.examine import examine
-from resonax.checking.limits import check_asked
 from resonax.checking.optimizers import build_optimizer
 from resonax.checking.result import Check
 from resonax.checking.series import worst_series
@@ -21,6 +20,7 @@ from resonax.probing.adapters import adapt
 from resonax.recordings.recording import Recording, read_recording
 from resonax.rows.intervals import LEAST_STEPS
 from resonax.rows.subject import Subject, prepare
+from resonax.spec.checks import check_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,8 +136,8 @@ def check(
     ('diverges', 'order', 24)
     """
     assumed, batch = batch is None, 1 if batch is None else batch
-    check_asked(
-        optimizer=optimizer,
+    check_numbers(
+        optimizer,
         lr=lr,
         momentum=momentum,
         batch=batch,

@@ -7,7 +7,7 @@ from typing import Any
 
 from resonax.core.errors import ArgumentError
 from resonax.learners import Momentum, check_optimizer
-from resonax.registry import KINDS, without_zeros
+from resonax.spec.kinds import KINDS
 
 __all__ = ["build_optimizer"]
 
@@ -33,5 +33,5 @@ def build_optimizer(
     if given == "river" and intercept_lr is None:
         intercept_lr = _RIVER_INTERCEPT_LR
     kind = KINDS["optimizer"][given]
-    numbers = without_zeros(kind, {"lr": lr, "momentum": momentum, **rest})
+    numbers = kind.without_zeros({"lr": lr, "momentum": momentum, **rest})
     return kind.load()(**numbers), intercept_lr, given

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from resonax.checking.basis import choose_basis
-from resonax.checking.limits import check_asked
 from resonax.checking.optimizers import build_optimizer
 from resonax.checking.order_result import STILL, RowOrder
 from resonax.checking.stages import Stage, silent
@@ -28,6 +27,7 @@ from resonax.rows.order_search import (
 )
 from resonax.rows.row_updates import RowUpdates
 from resonax.rows.safe_orders import herded, pairwise_balanced, stratified
+from resonax.spec.checks import check_numbers
 from resonax.theory import OrderProof
 from resonax.theory.circle import circle_norm, judge_every_order
 from resonax.theory.common_norm import lifted_norm, quadratic_bound
@@ -107,13 +107,10 @@ def order(
         raise ArgumentError(f"kind must be worst or safest, got {kind!r}")
     if repeats and kind == "safest":
         raise ArgumentError("repeats belongs to the worst order: the safest has each row once")
-    check_asked(
-        optimizer=optimizer,
+    check_numbers(
+        optimizer,
         lr=lr,
         momentum=momentum,
-        batch=1,
-        epochs=1,
-        grid=2,
         seed=seed,
         intercept_lr=intercept_lr,
         dampening=dampening,

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,7 @@ from resonax.cli.statuses import Status
 from resonax.core.errors import ArgumentError
 from resonax.core.labels import plain
 from resonax.data.example import EXAMPLE
+from resonax.spec.checks import check_options
 
 if TYPE_CHECKING:
     from resonax.checking.result import Check
@@ -99,8 +101,6 @@ def check_command(
 
     resonax check --example
     """
-    from resonax.checking.asked import asked_check
-
     if example:
         if data is not None:
             raise ArgumentError(f"--example brings its own data: leave out {plain(data)}, or it")
@@ -122,7 +122,7 @@ def check_command(
     source = context.get_parameter_source("batch")
     if source is None or source.name != "DEFAULT":
         options["batch"] = learner.batch
-    read, asked = asked_check(given(reading) | given(learner) | options, spelled)
+    read, asked = check_options(given(reading) | given(learner) | options, spelled)
     check_path("--html", html, ".html", ".htm")
     check_path("--plot", plot, ".png", ".svg", ".pdf")
     check_path("--out", out, ".json")
@@ -139,8 +139,15 @@ def check_command(
     _tell_time(recording, int(asked["batch"] or 1), epochs)
     keep_compiled()
     from resonax.checking.check import check
+    from resonax.dynamics.build import build_basis
 
-    found = check(recording, stage=lambda name, steps: progress(name, steps, "steps"), **asked)
+    basis = partial(build_basis, asked.pop("basis"))
+    found = check(
+        recording,
+        basis=basis,
+        stage=lambda name, steps: progress(name, steps, "steps"),
+        **asked,
+    )
     _write(found, html, plot)
     if out is not None:
         found.save(out)

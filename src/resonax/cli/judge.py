@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from resonax.cli.build import build_setting, is_adaptive
 from resonax.cli.cache import keep_compiled
 from resonax.cli.groups import given, single, with_groups
 from resonax.cli.options import (
@@ -22,12 +21,12 @@ from resonax.cli.options import (
     Stream,
     option,
 )
-from resonax.cli.parsers import whole
+from resonax.cli.parsers import spelled, whole
 from resonax.cli.show import check_path, progress, show_line, show_map, show_verdict
 from resonax.cli.statuses import Status
 from resonax.core.errors import ArgumentError, check_whole, suggest
 from resonax.core.labels import CRITERIA
-from resonax.request import AXES
+from resonax.spec.settings import AXES, check_setting, is_adaptive
 
 __all__ = ["map_command", "stability_command"]
 
@@ -63,12 +62,16 @@ def stability_command(
         if number is not None:
             check_whole(name, number, low=least)
     single(stream, learner, noise=noise)
-    setting, notes = build_setting(stream, learner, reading, noise)
+    asked = given(stream) | given(learner) | given(reading) | {"noise": noise}
+    parts = check_setting(asked, spelled)
+    from resonax.dynamics.build import build_setting
+
+    setting, notes = build_setting(parts)
     keep_compiled()
     console = Console()
     from resonax.theory import level, verdict
 
-    if is_adaptive(learner):
+    if is_adaptive(asked):
         reached = level(setting)
         if as_json:
             print(json.dumps({"level": reached.to_dict()}, allow_nan=False))
@@ -117,8 +120,9 @@ def map_command(
     """
     if criterion not in (*CRITERIA, "level"):
         raise suggest("criterion", criterion, (*CRITERIA, "level"))
-    if (criterion == "level") != is_adaptive(learner):
-        word = "level" if is_adaptive(learner) else f"one of {', '.join(CRITERIA)}"
+    is_level = is_adaptive(given(learner))
+    if (criterion == "level") != is_level:
+        word = "level" if is_level else f"one of {', '.join(CRITERIA)}"
         raise ArgumentError(f"criterion must be {word} for the optimizer {learner.optimizer}")
     if out is None and plot is None:
         raise ArgumentError("a map needs --out FILE.nc, --plot FILE.png or both")
@@ -131,7 +135,10 @@ def map_command(
             f"a map needs two options as ranges first:last:count, got {len(axes)}"
             + (f" ({', '.join(axes)})" if axes else "")
         )
-    setting, notes = build_setting(stream, learner, reading, noise)
+    parts = check_setting(numbers | given(reading), spelled)
+    from resonax.dynamics.build import build_setting
+
+    setting, notes = build_setting(parts)
     keep_compiled()
     from resonax.store.saved import save_dataset
     from resonax.theory import stability_map

@@ -17,13 +17,13 @@ from resonax.cli.commands import completing
 from resonax.cli.parsers import (
     axis,
     number,
-    numbers,
     parser,
     variances,
     whole,
     whole_axis,
 )
-from resonax.registry import kinds
+from resonax.spec.kinds import kinds
+from resonax.spec.settings import parse_numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -146,7 +146,7 @@ class Stream:
             "--direction",
             _STREAM,
             "Direction in which the mean moves, as 1,0,2; that of the first if left out.",
-            numbers,
+            parse_numbers,
         ),
     ] = None
     data: Annotated[

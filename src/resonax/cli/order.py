@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
 
-from resonax.cli.build import check_optimizer, features_of
-from resonax.cli.groups import single, with_groups
+from resonax.cli.groups import given, single, with_groups
 from resonax.cli.options import Data, Learner, Plot, Reading, Seed, option
-from resonax.cli.parsers import number
+from resonax.cli.parsers import number, spelled
 from resonax.cli.show import check_path, progress, show_line
 from resonax.core.errors import ArgumentError
+from resonax.spec.settings import check_basis, check_optimizer
 
 __all__ = ["order_command"]
 
@@ -60,16 +61,17 @@ def order_command(
     if data is None:
         raise ArgumentError("name a data file: resonax order data.csv --lr 0.01 --momentum 0.9")
     single(learner)
-    _, numbers = check_optimizer(learner, "check")
+    chosen = check_optimizer(given(learner), "check", spelled)
     if learner.batch != 1:
         raise ArgumentError("batch must be 1: an order is one of single rows")
-    basis = features_of(learner)
+    basis = check_basis(given(learner), spelled)
     check_path("--out", out, ".csv")
     check_path("--plot", plot, ".png", ".svg", ".pdf")
     from resonax.recordings.recording import read_recording
 
     recording = read_recording(data, **asdict(reading))
     from resonax.checking.order import order
+    from resonax.dynamics.build import build_basis
 
     found = order(
         recording,
@@ -77,10 +79,10 @@ def order_command(
         repeats=repeats,
         optimizer=learner.optimizer,
         intercept_lr=intercept_lr,
-        basis=basis,
+        basis=partial(build_basis, basis),
         seed=seed,
         stage=lambda name, steps: progress(name, steps, "rows"),
-        **{"momentum": 0.0, **numbers},  # pyrefly: ignore[bad-argument-type]
+        **{"momentum": 0.0, **chosen.given},  # pyrefly: ignore[bad-argument-type]
     )
     if out is not None:
         from resonax.store import replacing

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from resonax.core.errors import ArgumentError, ResonaxError, shorten
-from resonax.request import numbers
+from resonax.spec.settings import parse_numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,7 +18,6 @@ __all__ = [
     "OptionError",
     "axis",
     "number",
-    "numbers",
     "parser",
     "place",
     "spelled",
@@ -98,7 +97,7 @@ def whole(name: str, text: str) -> int:
 
 def variances(name: str, text: str) -> list[float] | np.ndarray:
     """Return numbers separated by commas, or the points of a range."""
-    return _points(name, text) if ":" in text else numbers(name, text)
+    return _points(name, text) if ":" in text else parse_numbers(name, text)
 
 
 def axis(name: str, text: str) -> float | np.ndarray:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
-from resonax.cli.build import check_optimizer, features_of, process_of
 from resonax.cli.cache import keep_compiled
 from resonax.cli.groups import given, single, with_groups
 from resonax.cli.options import (
@@ -25,7 +24,8 @@ from resonax.cli.options import (
 from resonax.cli.parsers import axis, number, spelled, whole
 from resonax.cli.show import check_path, progress, show_line
 from resonax.core.errors import ArgumentError, check_range, check_whole, suggest
-from resonax.registry import KINDS
+from resonax.spec.kinds import KINDS
+from resonax.spec.settings import check_basis, check_optimizer, check_process
 
 if TYPE_CHECKING:
     from resonax.checking.response_result import Response
@@ -90,19 +90,20 @@ def response_command(
         check_range("excitation", excitation)
     check_whole("batch", learner.batch, low=1)
     rows = _rows_of(stream, reading)
-    optimizer, numbers = check_optimizer(learner, "response")
-    basis = features_of(learner)
+    optimizer = check_optimizer(given(learner), "response", spelled)
+    basis = check_basis(given(learner), spelled)
     inputs, target, notes = rows()
     keep_compiled()
     from resonax.checking.response import response
+    from resonax.dynamics.build import build_basis
     from resonax.learners import make_optimizer
 
     found = response(
-        make_optimizer(optimizer, numbers),
+        make_optimizer(optimizer.kind, optimizer.given),
         inputs,
         target,
         batch=int(learner.batch),
-        model=basis(inputs.dim if hasattr(inputs, "dim") else inputs.shape[1]),
+        model=build_basis(basis, inputs.dim if hasattr(inputs, "dim") else inputs.shape[1]),
         mode=mode,
         shuffle=shuffle,
         sweep=sweep,
@@ -127,10 +128,12 @@ def _rows_of(stream: Stream, reading: Reading) -> Callable[[], tuple[Any, Any, t
     """Return what makes the process, or reads the file, that the first argument names."""
     path = Path(stream.process)
     if stream.process in KINDS["process"] or not path.suffix:
-        make = process_of(stream, reading)
+        part = check_process(given(stream) | given(reading), spelled)
 
         def sample() -> tuple[Any, Any, tuple[str, ...]]:
-            made, notes = make()
+            from resonax.dynamics.build import build_process
+
+            made, notes = build_process(part)
             return made, None, notes
 
         return sample

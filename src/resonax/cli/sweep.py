@@ -20,8 +20,8 @@ from resonax.store import Place
 from resonax.sweeps.devices import check_device
 
 if TYPE_CHECKING:
+    from resonax.spec.sweeps import Sweep
     from resonax.sweeps.cost import Cost
-    from resonax.sweeps.schema import Sweep
 
 __all__ = ["sweep"]
 
@@ -41,8 +41,8 @@ def sweep(
     prepare: Callable[[], None],
 ) -> None:
     """Run a sweep of a person's own and draw it."""
+    from resonax.spec.sweep_checks import read_sweep
     from resonax.sweeps.cost import check_cost
-    from resonax.sweeps.specification import read_sweep
 
     check_whole("seed", seed, low=0, high=2**63 - 1)
     check_device(device)

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from resonax.core.errors import ResonaxError
 from resonax.explore.answering import answering, body_of, computed, failed, refused
 from resonax.explore.api_docs import PATHS
-from resonax.explore.asked import asked_map, asked_page, asked_runs, asked_setting, take
+from resonax.explore.asked import asked_map, asked_page, asked_runs, asked_setting
 from resonax.explore.code import page_code
 from resonax.explore.data_routes import data_routes
 from resonax.explore.jobs import Jobs
@@ -100,7 +100,7 @@ async def _docs(_: Request) -> Response:
 
 
 def _setting(body: Any) -> tuple[dict[str, Any]]:
-    return (asked_setting(take(body, ("setting",))["setting"]),)
+    return (asked_setting(body),)
 
 
 async def _code(request: Request) -> Response:

@@ -17,11 +17,12 @@ import scipy.special  # noqa: F401
 from resonax.core.labels import LABELS
 from resonax.core.objects import plain_values
 from resonax.dynamics import Problem, Setting
+from resonax.dynamics.build import build_setting
 from resonax.explore.code import runs_code
 from resonax.explore.schema import DEFAULT
-from resonax.request import setting_of
 from resonax.simulation import Training
 from resonax.simulation.trajectories import trajectories
+from resonax.spec.settings import check_setting
 from resonax.streams import Iid, Sinusoid, Switching
 from resonax.theory import rates
 from resonax.theory.nearest import Nearest, nearest_safe
@@ -36,7 +37,7 @@ _PERIODS = np.arange(4, 257) / 2  # whole and half ones: the product of the upda
 
 def find_spectrum(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
     """Return the spectrum of the inputs, and the frequencies in which a rhythm like this grows."""
-    problem: Problem = setting_of(asked)()[0]
+    problem: Problem = build_setting(check_setting(asked))[0]
     density = problem.process.spectrum(_FREQUENCIES)
     bands, why = _bands(check, problem)
     lines = zip(density.line_frequency, density.line_power, strict=True)
@@ -99,7 +100,7 @@ def _said(bands: list[dict[str, float]], problem: Problem) -> str:
 
 def find_safe(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
     """Return the nearest momentum, step size and batch with which training converges."""
-    problem: Problem = setting_of(asked)()[0]
+    problem: Problem = build_setting(check_setting(asked))[0]
     names = ("momentum", "lr", "batch")
     if not isinstance(problem, Setting):
         why = "Safe values are searched for SGD alone: an adaptive optimizer has no growth rate."
@@ -141,7 +142,7 @@ def follow_runs(
     check: Check, asked: dict[str, Any], steps: int, runs: int, seed: int
 ) -> dict[str, Any]:
     """Return a few runs over time, in order and with shuffled inputs."""
-    training = Training.of(setting_of(asked)()[0])
+    training = Training.of(build_setting(check_setting(asked))[0])
     check()
     found = trajectories(training, runs=runs, steps=steps, seed=seed)
     ends = [float(np.median(part[:, -1])) for part in (found.in_order, found.shuffled)]

@@ -3,70 +3,34 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from resonax.checking.asked import asked_check
-from resonax.core.errors import ArgumentError, shorten, suggest
+from resonax.core.errors import suggest
 from resonax.explore.code import features_code, option_words, program, tidy
+from resonax.spec.checks import CheckOptions, check_options
+from resonax.spec.models import read
 
 __all__ = ["EXAMPLE_OPTIONS", "check_code", "parse_options"]
 
 EXAMPLE_OPTIONS = {"target": "temp", "order_by": "date", "horizon": 1, "lr": 0.01, "momentum": 0.95}
 
 
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ArgumentError(f"{name} must be a number, got {shorten(text)}") from None
-
-
-def _whole(name: str, text: str) -> int:
-    number = _number(name, text)
-    if not abs(number) < 2**63 or number != int(number):
-        raise ArgumentError(f"{name} must be a whole number, got {shorten(text)}")
-    return int(number)
-
-
-def _flag(name: str, text: str) -> bool:
-    words = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
-    if text.lower() not in words:
-        raise ArgumentError(f"{name} must be true or false, got {shorten(text)}")
-    return words[text.lower()]
-
-
-def _word(name: str, text: str) -> str:
-    del name
-    return text
-
-
-_KINDS: dict[str, Callable[[str, str], Any]] = {
-    **dict.fromkeys(("target", "features", "order_by", "group_by", "separator", "decimal"), _word),
-    **dict.fromkeys(("loss", "optimizer", "basis"), _word),
-    **dict.fromkeys(("lr", "momentum", "dampening", "weight_decay", "intercept_lr"), _number),
-    "width": _number,
-    **dict.fromkeys(("batch", "epochs", "horizon", "grid", "seed"), _whole),
-    **dict.fromkeys(("drop_missing", "standardise", "bias"), _flag),
-}
-
-
 def parse_options(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options of a form, which can be; empty fields are left out.
+    """Return the options of a form, checked; empty fields are left out.
 
     Examples
     --------
     >>> parse_options({"lr": "0.01", "momentum": "0.9", "order-by": "date", "target": ""})
     {'lr': 0.01, 'momentum': 0.9, 'order_by': 'date'}
     """
-    asked: dict[str, Any] = {}
-    for field, text in fields.items():
-        name = field.replace("-", "_")
-        if name not in _KINDS:
-            raise suggest("option", field, _KINDS)
-        if text != "":
-            asked[name] = _KINDS[name](name, text)
-    asked_check(asked)
+    given = {field.replace("-", "_"): text for field, text in fields.items() if text != ""}
+    for name in given:
+        if name not in CheckOptions.model_fields or name == "level":
+            raise suggest("option", name, [*CheckOptions.model_fields])
+    asked = read(CheckOptions, given, strict=False).model_dump(exclude_unset=True)
+    asked = {name: asked[name] for name in given}
+    check_options(asked)
     return asked
 
 

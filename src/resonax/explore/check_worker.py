@@ -7,6 +7,7 @@ other; what it has compiled for one serves the next.
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import signal
@@ -23,6 +24,7 @@ from typing import Any
 from resonax.core.errors import ResonaxError
 from resonax.explore.check_options import check_code
 from resonax.explore.errors import answer_of, reading
+from resonax.spec.checks import check_options
 
 __all__ = ["CheckRequest", "work"]
 
@@ -97,14 +99,14 @@ def _follow_parent() -> None:
 
 
 def _check(request: CheckRequest, send: Callable[[str, Any], None]) -> None:
-    from resonax.checking.asked import asked_check
     from resonax.checking.check import check
+    from resonax.dynamics.build import build_basis
     from resonax.explore.check_result import describe_check, describe_finding
     from resonax.recordings.recording import read_recording
     from resonax.reports.check import render_check
 
     stage = _stages(send)
-    how, asked = asked_check(request.asked)
+    how, asked = check_options(request.asked)
     with stage("reading", 0), reading(request.name):
         recording = read_recording(request.path, **how)
     send("read", None)  # the file is not needed any more
@@ -113,6 +115,7 @@ def _check(request: CheckRequest, send: Callable[[str, Any], None]) -> None:
     def tell(name: str, finding: Any) -> None:
         send("partial", describe_finding(name, finding))
 
+    asked["basis"] = functools.partial(build_basis, asked["basis"])
     found = check(recording, stage=stage, tell=tell, **asked)
     send("partial", describe_check(found, request.name, code, whole=False))
     send("result", describe_check(found, request.name, code))

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from resonax.registry import KINDS, without_zeros
-from resonax.request import AXES, is_adaptive, numbers
+from resonax.spec.kinds import KINDS, family_names
+from resonax.spec.settings import AXES, is_adaptive, parse_numbers
 
 __all__ = [
     "PATHS",
@@ -31,9 +31,8 @@ _IMPORTS = {"np.": "import numpy as np", "rx.": "import resonax as rx"}
 
 
 def _own(asked: Mapping[str, Any], family: str, name: str) -> dict[str, Any]:
-    kind = KINDS[family][name]
-    known = {key for each in KINDS[family].values() for key in each.fields}
-    return without_zeros(kind, {key: asked[key] for key in asked if key in known})
+    known = family_names(family)
+    return KINDS[family][name].without_zeros({key: asked[key] for key in asked if key in known})
 
 
 def tidy(value: Any) -> str:
@@ -64,11 +63,11 @@ def features_code(asked: Mapping[str, Any], dim: int | None = None) -> str | Non
     name, _, text = asked.get("basis", "linear").partition(":")
     kind = KINDS["model"][name]
     given: dict[str, Any] = {key: asked[key] for key in ("bias", "width") if key in asked}
-    own = next(iter(kind.fields))
+    own = kind.names[0]
     if name == "polynomial" and text:
         given[own] = int(text)
-    if kind.fields[own].needed:
-        column = [[point] for point in numbers("basis", text or "1")]
+    if kind.needs(own):
+        column = [[point] for point in parse_numbers("basis", text or "1")]
         given[own] = column if dim == 1 else f"np.kron(np.eye({dim or 'dim'}), {column})"
     return None if name == "linear" and not given else _call(kind.maker, given)
 

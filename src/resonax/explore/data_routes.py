@@ -19,7 +19,7 @@ from resonax.core.errors import ArgumentError
 from resonax.core.labels import plain
 from resonax.data.example import EXAMPLE
 from resonax.explore.answering import answering, body_of, client_of, computed
-from resonax.explore.asked import take
+from resonax.explore.asked import CheckCodeQuestion, read_question
 from resonax.explore.check_options import EXAMPLE_OPTIONS, check_code, parse_options
 from resonax.explore.check_worker import CheckRequest
 from resonax.explore.errors import RequestError
@@ -170,13 +170,10 @@ async def _save(upload: UploadFile, folder: Path) -> Path:
 async def _check_code(request: Request) -> Response:
     """Answer with the code of a check: its options are judged, and no file is read."""
     body = await body_of(request)
-    given = take(body, ("options", "name"), ("example",))
-    fields, example = given["options"], given.get("example") is True
-    if not isinstance(fields, dict) or not all(isinstance(one, str) for one in fields.values()):
-        raise RequestError("The options of a check are texts by their names, as in a form.")
-    usual = {name: str(value) for name, value in EXAMPLE_OPTIONS.items()} if example else {}
-    asked = parse_options({**usual, **fields})
-    return JSONResponse({"asked": body, "code": check_code(asked, str(given["name"]), example)})
+    given = read_question(CheckCodeQuestion, body)
+    usual = {name: str(value) for name, value in EXAMPLE_OPTIONS.items()} if given.example else {}
+    asked = parse_options({**usual, **given.options})
+    return JSONResponse({"asked": body, "code": check_code(asked, given.name, given.example)})
 
 
 async def _show_job(request: Request) -> Response:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from resonax.core.labels import CRITERIA, LABELS, versions
-from resonax.registry import KINDS, kinds
-from resonax.request import AXES
+from resonax.spec.kinds import KINDS, kinds
+from resonax.spec.settings import AXES
 
 __all__ = ["DEFAULT", "LIMITS", "NAMES", "OPTIONS", "describe"]
 
@@ -98,7 +98,7 @@ _FIXED = {("rmsprop", "beta2")}  # optax has another name for it there, which is
 
 
 def _numbers(family: str, name: str) -> list[str]:
-    return [key for key in KINDS[family][name].fields if key in _SLIDERS]
+    return [key for key in KINDS[family][name].names if key in _SLIDERS]
 
 
 def _axes(names: list[str]) -> list[str]:
@@ -136,7 +136,7 @@ def _optimizer(name: str) -> dict[str, Any]:
 
 def _basis(name: str) -> dict[str, Any]:
     label, about, takes, word = _BASES[name]
-    numbers = [key for key in KINDS["model"][name].fields if key in ("bias", "width")]
+    numbers = [key for key in KINDS["model"][name].names if key in ("bias", "width")]
     return {
         "name": name,
         "label": label,

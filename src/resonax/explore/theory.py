@@ -13,12 +13,13 @@ import numpy as np
 from resonax.core.labels import CRITERIA, LABELS
 from resonax.core.objects import plain_values
 from resonax.dynamics import Problem, Setting
+from resonax.dynamics.build import build_setting
 from resonax.explore.asked import points
 from resonax.explore.code import PATHS as _PATHS
 from resonax.explore.code import map_code, verdict_code
 from resonax.explore.schema import DEFAULT
-from resonax.request import is_adaptive, setting_of
 from resonax.rows.answers import pace
+from resonax.spec.settings import check_setting, is_adaptive
 from resonax.theory import Level, Verdict, level, verdict
 from resonax.theory.criteria import MARGIN
 from resonax.theory.maps import map_arrays, proof_line
@@ -42,7 +43,7 @@ _ADAPTS = "An adaptive optimizer multiplies an error by no fixed numbers in a pe
 
 
 def _problem(asked: dict[str, Any]) -> Problem:
-    return setting_of(asked)()[0]
+    return build_setting(check_setting(asked))[0]
 
 
 def judge(check: Check, asked: dict[str, Any]) -> dict[str, Any]:

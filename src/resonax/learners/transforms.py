@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from resonax.core.errors import ArgumentError, check_range, shorten
 from resonax.core.values import Varied, static, value
-from resonax.registry import Kind
+from resonax.spec.kinds import Kind
 
 if TYPE_CHECKING:
     import optax  # which takes long to load: functions do it
@@ -159,7 +159,7 @@ def make_optimizer(kind: Kind, numbers: Mapping[str, Any]) -> Any:
 
     Examples
     --------
-    >>> from resonax.registry import KINDS
+    >>> from resonax.spec.kinds import KINDS
     >>> make_optimizer(KINDS["optimizer"]["optax.rmsprop"], {"lr": 0.1, "decay": 0.9}).axes
     ('lr', 'decay')
     """

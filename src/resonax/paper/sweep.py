@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib.resources import as_file, files
 
+from resonax.spec.sweep_checks import Sweep, read_sweep
 from resonax.sweeps.experiment import Experiment, Judge, from_sweep
-from resonax.sweeps.specification import Sweep, read_sweep
 
 __all__ = ["paper_sweep", "read_paper_sweep"]
 

@@ -8,9 +8,9 @@ from typing import Any
 from resonax.dynamics import Setting
 from resonax.learners import Features, Network, make_optimizer
 from resonax.simulation import Training
+from resonax.spec.sweep_checks import Cell, kind_of, resolve
+from resonax.spec.sweeps import Sweep
 from resonax.streams import Process
-from resonax.sweeps.schema import Sweep
-from resonax.sweeps.validation import Cell, kind_of, resolve
 
 __all__ = ["build_setting", "build_training"]
 
@@ -20,7 +20,7 @@ _PERIOD = 2.0  # until an axis sets it
 def _filled(part: str, table: Mapping[str, Any], axes: Mapping[str, float]) -> dict[str, Any]:
     """Return the entries of a table, and those that axes set."""
     given = {name: entry for name, entry in table.items() if name != "kind"}
-    return given | {name: axes[name] for name in kind_of(part, table).varying() if name in axes}
+    return given | {name: axes[name] for name in kind_of(part, table).varying if name in axes}
 
 
 def _process(table: Mapping[str, Any], axes: Mapping[str, float]) -> Process:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from resonax.core.errors import ArgumentError
-from resonax.sweeps.panels import COSTLY, applies
-from resonax.sweeps.schema import Sweep
+from resonax.spec.sweep_checks import Cell, count_weights, kind_of, resolve, rows_drawn
+from resonax.spec.sweeps import COSTLY, Sweep
+from resonax.sweeps.panels import applies
 from resonax.sweeps.tasks import task_points
-from resonax.sweeps.validation import Cell, count_weights, kind_of, resolve, rows_drawn
 
 __all__ = [
     "LARGE",
@@ -152,7 +152,7 @@ def _panel(sweep: Sweep, number: int, points: Mapping[str, np.ndarray], item: in
     chunk = min(task_points(sweep), lengths[1])
     inner, columns = (lengths[0], chunk) if sweep.share else (1, lengths[0] * chunk)
     streams = -(-columns * cell.run.runs // _LANES) * _LANES
-    own = (*kind_of("optimizer", cell.optimizer).varying(), "start", "batch", "dim")
+    own = (*kind_of("optimizer", cell.optimizer).varying, "start", "batch", "dim")
     varies = sweep.share and first not in own
     mixed = bool((points.get("period", np.ones(1)) == 0).any())
     rows, dim = rows_drawn(sweep, cell, points), cell.dim(points)
@@ -210,7 +210,7 @@ def estimate_cost(sweep: Sweep, *, double: bool = False, streams: bool = False) 
 
     Examples
     --------
-    >>> from resonax.sweeps.specification import parse_sweep
+    >>> from resonax.spec.sweep_checks import parse_sweep
     >>> sweep = parse_sweep({
     ...     "id": "mine",
     ...     "process": {"kind": "sinusoid"},

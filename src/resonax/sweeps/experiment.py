@@ -12,11 +12,11 @@ import numpy as np
 
 from resonax.core.algebra import on_the_cpu
 from resonax.run.executor import Advance
+from resonax.spec.sweep_checks import Sweep
 from resonax.store import Layout
 from resonax.sweeps.cost import criterion_seconds, task_seconds
 from resonax.sweeps.joining import joined_tasks
 from resonax.sweeps.judgement import Claim
-from resonax.sweeps.specification import Sweep
 from resonax.sweeps.sweep import (
     compute_sweep,
     compute_theory,

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from resonax.spec.sweeps import Panel, Sweep
 from resonax.sweeps.build import build_training
-from resonax.sweeps.schema import Panel, Sweep
 
 __all__ = ["differing", "joined_tasks", "panel_words"]
 

@@ -10,13 +10,12 @@ import json
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from resonax.spec.sweeps import PERIODIC, merge
+
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["COSTLY", "PERIODIC", "StoredPanel", "applies", "merge", "read_panels", "select_panel"]
-
-PERIODIC = ("iid", "sinusoid", "square")  # processes whose law repeats: the others are random
-COSTLY = ("mean_square", "lyapunov")  # criteria that are computed at some cells, and interpolated
+__all__ = ["StoredPanel", "applies", "read_panels", "select_panel"]
 
 
 class StoredPanel(NamedTuple):
@@ -27,19 +26,6 @@ class StoredPanel(NamedTuple):
     optimizer: Mapping[str, Any]
     limits: Mapping[str, tuple[float, float]]
     criteria: tuple[str, ...]
-
-
-def merge(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table with what a panel replaces in it; another kind replaces all of it.
-
-    Examples
-    --------
-    >>> merge({"kind": "sgd", "lr": 0.1}, {"lr": 0.2}), merge({"kind": "sgd"}, {"kind": "adam"})
-    ({'kind': 'sgd', 'lr': 0.2}, {'kind': 'adam'})
-    """
-    if "kind" in given and given["kind"] != base.get("kind"):
-        return dict(given)
-    return {**base, **given}
 
 
 def applies(criterion: str, process: Mapping[str, Any], other: Collection[str] = ()) -> bool:

@@ -13,12 +13,12 @@ from resonax.core.errors import check_whole
 from resonax.run.executor import Executor
 from resonax.run.given import as_executor
 from resonax.run.processes import start_executor
+from resonax.spec.sweep_checks import parse_sweep, read_sweep
+from resonax.spec.sweeps import Sweep
 from resonax.store import Place
 from resonax.sweeps.cost import check_cost
 from resonax.sweeps.experiment import from_sweep
 from resonax.sweeps.runner import run_experiments
-from resonax.sweeps.schema import Sweep
-from resonax.sweeps.specification import parse_sweep, read_sweep
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -11,12 +11,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from resonax.spec.sweep_checks import resolve
+from resonax.spec.sweeps import Run, Sweep
 from resonax.sweeps.cost import task_seconds
 from resonax.sweeps.devices import chosen_device
 from resonax.sweeps.experiment import from_sweep
-from resonax.sweeps.schema import Run, Sweep
 from resonax.sweeps.sweep import compute_sweep
-from resonax.sweeps.validation import resolve
 
 __all__ = ["Sample", "join", "measure_sample"]
 
@@ -91,7 +91,7 @@ def measure_sample(
 
     Examples
     --------
-    >>> from resonax.sweeps.specification import parse_sweep
+    >>> from resonax.spec.sweep_checks import parse_sweep
     >>> sample = measure_sample(parse_sweep({
     ...     "id": "mine",
     ...     "process": {"kind": "sinusoid"},

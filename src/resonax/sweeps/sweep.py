@@ -9,14 +9,13 @@ import numpy as np
 
 from resonax.core.labels import CRITERIA, LABELS
 from resonax.simulation import STATISTICS, Responses, simulate, summarise
+from resonax.spec.sweep_checks import resolve
+from resonax.spec.sweeps import COSTLY, Panel, Sweep
 from resonax.store import Layout, Variable
 from resonax.sweeps.build import build_training
 from resonax.sweeps.joining import differing, panel_words
-from resonax.sweeps.panels import COSTLY
-from resonax.sweeps.schema import Panel, Sweep
 from resonax.sweeps.tasks import described_chunk, task_points
 from resonax.sweeps.theory import theory_rates
-from resonax.sweeps.validation import resolve
 
 __all__ = [
     "compute_sweep",

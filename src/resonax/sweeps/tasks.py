@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resonax.sweeps.schema import MOST, Sweep
+from resonax.spec.sweeps import MOST, Sweep
 
 __all__ = ["described_chunk", "task_points"]
 
@@ -17,7 +17,7 @@ def task_points(sweep: Sweep) -> int:
 
     Examples
     --------
-    >>> from resonax.sweeps.specification import parse_sweep
+    >>> from resonax.spec.sweep_checks import parse_sweep
     >>> table = {
     ...     "id": "large",
     ...     "process": {"kind": "sinusoid"},

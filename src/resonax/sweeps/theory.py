@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from resonax.core.algebra import on_the_cpu
+from resonax.spec.sweeps import COSTLY, Sweep
 from resonax.sweeps.build import build_setting
-from resonax.sweeps.panels import COSTLY, applies
-from resonax.sweeps.schema import Sweep
+from resonax.sweeps.panels import applies
 from resonax.theory.maps import map_arrays
 from resonax.theory.missing import REASONS
 

@@ -1,25 +1,21 @@
-"""What a sweep is made of: its tables, the types of their entries, and how much they may hold."""
+"""Sweeps as data: a TOML file that a reader can lay beside the paper's table.
+
+A file names the process, the model, the optimizer, how long is trained and how often, two axes,
+and panels: variants that replace some of these numbers, each with the reading it stands for.
+"""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    Strict,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, Strict, model_validator
 
-from resonax.core.errors import shorten
-from resonax.sweeps.panels import merge
+from resonax.spec.models import Spec
 
-__all__ = ["MOST", "Axis", "Panel", "Run", "Sweep", "Theory", "Train", "first_mistake"]
+__all__ = ["COSTLY", "MOST", "PERIODIC", "Axis", "Panel", "Run", "Sweep", "Train", "merge"]
 
 # What a file may hold at most; docs/sweep.md has the table.
 MOST = {
@@ -34,6 +30,8 @@ MOST = {
     "steps": 100_000_000,
     "theory points": 1_000,
 }
+PERIODIC = ("iid", "sinusoid", "square")  # processes whose law repeats: the others are random
+COSTLY = ("mean_square", "lyapunov")  # criteria that are computed at some cells, and interpolated
 _BIDI = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
@@ -68,11 +66,20 @@ _Pair = Annotated[tuple[_Number, _Number], Strict(False)]
 _Table = dict[str, Any]  # one of the kinds of `tables`
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+def merge(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table with what a panel replaces in it; another kind replaces all of it.
+
+    Examples
+    --------
+    >>> merge({"kind": "sgd", "lr": 0.1}, {"lr": 0.2}), merge({"kind": "sgd"}, {"kind": "adam"})
+    ({'kind': 'sgd', 'lr': 0.2}, {'kind': 'adam'})
+    """
+    if "kind" in given and given["kind"] != base.get("kind"):
+        return dict(given)
+    return {**base, **given}
 
 
-class Axis(_Strict):
+class Axis(Spec):
     """The values of one axis: a list, or a range of evenly spaced points.
 
     ``spacing`` says in what the points are evenly spaced: the number itself, its logarithm or its
@@ -127,17 +134,17 @@ class Axis(_Strict):
         return np.sort((np.sqrt(points) if self.root else points).round(12))
 
 
-class Train(_Strict):
+class Train(Spec):
     """How one run is made."""
 
-    batch: int = Field(default=1, ge=1, le=10**9)
-    noise: float = Field(default=0.0, ge=0, le=1e12)
-    start: float = Field(default=1.0, gt=0, le=1e6)
+    batch: int = 1
+    noise: float = 0.0
+    start: float = 1.0
     start_law: Literal["uniform", "normal"] = "uniform"
     reduction: Literal["mean", "sum"] = "mean"
 
 
-class Run(_Strict):
+class Run(Spec):
     """How long and how often: the response is the mean over the last ``window`` steps."""
 
     runs: int = Field(default=10, ge=1, le=MOST["runs"])
@@ -154,7 +161,7 @@ class Run(_Strict):
         return self
 
 
-class Panel(_Strict):
+class Panel(Spec):
     """A variant: what it replaces, the reading it stands for, and where its axes end.
 
     ``label`` is what figures call it, if that is not its name.
@@ -172,7 +179,7 @@ class Panel(_Strict):
     smoke: _Table = {}
 
 
-class Theory(_Strict):
+class Theory(Spec):
     """Criteria to compute beside the simulation, and on how many points of each axis at most."""
 
     criteria: Annotated[
@@ -192,7 +199,7 @@ class Theory(_Strict):
         return self
 
 
-class Sweep(_Strict):
+class Sweep(Spec):
     """One figure's sweep."""
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")
@@ -236,61 +243,3 @@ class Sweep(_Strict):
         own = getattr(self, part)
         base: dict[str, Any] = dict(own) if isinstance(own, dict) else own.model_dump()
         return merge(base, getattr(panel, part))
-
-
-_HOMES: dict[str, type[BaseModel]] = {
-    "train": Train,
-    "run": Run,
-    "panels": Panel,
-    "theory": Theory,
-    "axes": Axis,
-}
-
-
-_WORDS = {
-    "Input should": "must",
-    "Tuple should": "must",
-    "Dictionary should": "must",
-    "Value error, ": "",
-    "be a valid integer, got a number with a fractional part": "be a whole number",
-    "a valid integer": "a whole number",
-    "a valid number": "a number",
-    "a valid string": "text",
-    "a valid boolean": "true or false",
-    "a valid tuple": "a list",
-    "a finite number": "finite",
-    "a valid dictionary": "a table",
-    "greater than or equal to": "at least",
-    "less than or equal to": "at most",
-    "greater than": "above",
-    " after validation": "",
-}
-
-
-def first_mistake(error: ValidationError, place: str = "") -> str:
-    """Return the first mistake that pydantic found as one sentence with its path."""
-    first = error.errors(include_url=False, include_context=False)[0]
-    loc = first["loc"]
-    # The alternatives of a type are the last of its path: "int" and "float" of a number.
-    is_number = bool(loc) and loc[-1] in ("int", "float")
-    words = [shorten(part, 40).strip("'") or "''" for part in (loc[:-1] if is_number else loc)]
-    path = ".".join(part for part in (place, *words) if part)
-    if first["type"] == "extra_forbidden":
-        home: type[BaseModel] = Sweep
-        inner = place.split(".")[-1] if place else str(loc[0])
-        if inner in _HOMES and (place or len(loc) > 1):
-            home = _HOMES[inner]
-        return f"{path} is not a known key, use one of {', '.join(home.model_fields)}"
-    if first["type"] == "missing":
-        return f"{path} is missing"
-    message = first["msg"]
-    for theirs, ours in _WORDS.items():
-        message = message.replace(theirs, ours)
-    message = message.split(" or instance of")[0]
-    if message.startswith("String should match"):
-        message = "must be small letters, digits and dashes, 64 at most"
-    elif is_number and first["type"] != "finite_number":
-        message = "must be a number"
-    given = first["input"]
-    got = "" if ", got" in message or isinstance(given, dict) else f", got {shorten(given)}"
-    return f"{path} {message}".strip() + got

@@ -1,21 +1,35 @@
-"""What a sweep must be as a whole: its panels with its axes, its theory, and how large it is."""
+"""From a TOML file or a table to a sweep that can be run: its panels, axes, theory and size.
+
+All that can be known of a sweep without running it is checked here, before jax is loaded.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
 
-from resonax.core.errors import ArgumentError, check_range, shorten, suggest
-from resonax.registry import KINDS, Kind, check_kind, kinds
-from resonax.sweeps.panels import COSTLY, PERIODIC
-from resonax.sweeps.schema import Panel, Run, Sweep, Train, first_mistake
+from resonax.core.errors import ArgumentError, shorten, suggest
+from resonax.spec.kinds import KINDS, Kind, check_kind, find_kind, kinds
+from resonax.spec.models import Spell, first_mistake, read
+from resonax.spec.sweeps import COSTLY, MOST, PERIODIC, Panel, Run, Sweep, Train
 
-__all__ = ["Cell", "check_sweep", "count_weights", "kind_of", "resolve", "rows_drawn"]
+__all__ = [
+    "Cell",
+    "check_sweep",
+    "count_weights",
+    "kind_of",
+    "parse_sweep",
+    "read_sweep",
+    "resolve",
+    "rows_drawn",
+]
 
 MOST_WEIGHTS = 24  # of a linear model
 MOST_UNROLLED = 1024  # features of a batch whose rows are drawn one by one: the loop lists them
@@ -54,56 +68,65 @@ class Cell(NamedTuple):
     def varying(self) -> tuple[str, ...]:
         """Return the numbers that may be axes."""
         parts = (("optimizer", self.optimizer), ("process", self.process))
-        own = [name for part, table in parts for name in kind_of(part, table).varying()]
+        own = [name for part, table in parts for name in kind_of(part, table).varying]
         return (*own, *TRAIN_AXES)
 
 
-def _places(panel: Panel, number: int, part: str) -> Callable[[str], str]:
+def _speller(panel: Panel, number: int, part: str) -> Spell:
     """Return the function from a key of a merged table to its path in the file."""
     own = getattr(panel, part)
 
-    def place(key: str) -> str:
+    def spell(key: str) -> str:
         home = f"panels.{number}." if key in own else ""
         return f"{home}{part}.{shorten(key, 40).strip(chr(39))}"
 
-    return place
+    return spell
 
 
 def _check_table(
-    part: str, table: Mapping[str, Any], axes: Collection[str], place: Callable[[str], str]
+    part: str, table: Mapping[str, Any], axes: Mapping[str, np.ndarray], spell: Spell
 ) -> None:
-    """Raise `ArgumentError` unless a table, panels merged, is one of its part's kinds."""
+    """Raise `ArgumentError` unless a table, panels merged, is one of its part's kinds.
+
+    Numbers of the axes are checked at both ends, as if each had been given on its own.
+    """
     name = table.get("kind", "linear" if part == "model" else None)
     if name is None:
-        raise ArgumentError(f"{place('kind')} is missing: one of {', '.join(kinds(part, 'sweep'))}")
+        raise ArgumentError(f"{spell('kind')} is missing: one of {', '.join(kinds(part, 'sweep'))}")
     given = {key: value for key, value in table.items() if key != "kind"}
-    kind = check_kind(part, name, given, use="sweep", axes=axes, place=place)
-    for key in given.keys() & set(axes) & set(kind.varying()):
-        raise ArgumentError(f"{place(key)} is given and is an axis: leave one of them out")
+    varying = find_kind(part, name, "sweep", spell("kind")).varying
+    numbers = {key: array for key, array in axes.items() if key in varying}
+    for key in numbers.keys() & given.keys():
+        raise ArgumentError(f"{spell(key)} is given and is an axis: leave one of them out")
+    if "period" in numbers:  # 0 is the same inputs in random order
+        periods = numbers["period"]
+        numbers["period"] = periods[periods != 0] if periods.any() else np.array([2.0])
+    for end in (0, -1):
+        ends = {key: float(array[end]) for key, array in numbers.items()}
+        ends |= {"dim": int(ends["dim"])} if "dim" in ends else {}
+        check_kind(
+            part,
+            name,
+            given | ends,
+            use="sweep",
+            axes=axes,
+            spell=lambda key: f"axes.{key}" if key in numbers else spell(key),
+        )
 
 
 def resolve(sweep: Sweep, number: int) -> Cell:
     """Return the tables of a panel; raise `ArgumentError` for one that cannot be used."""
     panel, points = sweep.panels[number], sweep.points()
-    tables = {}
-    for part in KINDS:
-        tables[part] = sweep.merged(panel, part)
-        axes = tuple(points)
-        given = dict(tables[part])
-        if part == "process" and "dim" in points and "dim" not in given:
-            given["dim"] = int(points["dim"].max())
-            axes = tuple(name for name in points if name != "dim")
-        _check_table(part, given, axes, _places(panel, number, part))
+    tables = {part: sweep.merged(panel, part) for part in KINDS}
+    for part, table in tables.items():
+        _check_table(part, table, points, _speller(panel, number, part))
     made: dict[str, Any] = {}
-    for part, kind in (("train", Train), ("run", Run)):
+    for part, model in (("train", Train), ("run", Run)):
         place = f"panels.{number}.{part}" if getattr(panel, part) else part
         for name in getattr(panel, part):
             if name in points:
                 raise ArgumentError(f"{place}.{name} is given and is an axis: leave one out")
-        try:
-            made[part] = kind.model_validate(sweep.merged(panel, part))
-        except ValidationError as error:
-            raise ArgumentError(first_mistake(error, place)) from None
+        made[part] = read(model, sweep.merged(panel, part), place=place)
     if made["run"].runs != sweep.run.runs:
         raise ArgumentError(
             f"panels.{number}.run.runs must be that of the sweep, {sweep.run.runs}, "
@@ -125,7 +148,6 @@ def check_sweep(sweep: Sweep) -> None:
 
 
 def _check_axes(cell: Cell, points: Mapping[str, np.ndarray]) -> None:
-    """Check every number that an axis takes, as if each had been given on its own."""
     known = cell.varying()
     for name, array in points.items():
         if name not in known:
@@ -133,14 +155,10 @@ def _check_axes(cell: Cell, points: Mapping[str, np.ndarray]) -> None:
         if name in ("dim", "batch") and (array != np.round(array)).any():
             bad = float(array[array != np.round(array)][0])
             raise ArgumentError(f"axes.{name} must be whole numbers, got {bad:g}")
-        numbers = array[array != 0] if name == "period" else array  # 0: in random order
-        for number in numbers[[0, -1]] if numbers.size else ():
-            try:
-                check_range(name, float(number))
-                if name == "period":  # AR(2) has a lower end of its own
-                    kind_of("process", cell.process).fields[name].check(name, float(number))
-            except ArgumentError as error:
-                raise ArgumentError(f"axes.{error}") from None
+        if name in TRAIN_AXES:
+            for end in (array[0], array[-1]):
+                given = {name: int(end) if name == "batch" else float(end)}
+                read(Train, given, place="axes")
 
 
 def _check_limits(panel: Panel, number: int, points: Mapping[str, np.ndarray]) -> None:
@@ -242,14 +260,112 @@ def _check_theory(sweep: Sweep, cell: Cell, points: Mapping[str, np.ndarray]) ->
     table = sweep.theory.process
     if not table:
         return
-    _check_table("process", table, tuple(points), lambda key: f"theory.process.{key}")
+    _check_table("process", table, points, "theory.process.{}".format)
     if table["kind"] not in PERIODIC:
         raise suggest("theory.process.kind", table["kind"], PERIODIC)
-    for name in set(points) & set(kind_of("process", cell.process).varying()):
-        if name not in kind_of("process", table).varying():
+    for name in set(points) & set(kind_of("process", cell.process).varying):
+        if name not in kind_of("process", table).varying:
             raise ArgumentError(f"theory.process: {table['kind']} has no {name}, which is an axis")
     if table.get("dim", 1) != cell.dim(points):
         raise ArgumentError(
             f"theory.process.dim must be that of the process, {cell.dim(points)}, "
             f"got {table.get('dim', 1)}"
         )
+
+
+def _check_depth(table: Any) -> None:
+    """Raise `ArgumentError` where tables or lists are nested without end."""
+    level = [table]
+    for _ in range(MOST["depth"]):
+        inner = [part.values() if isinstance(part, Mapping) else part for part in level]
+        level = [entry for part in inner for entry in part if isinstance(entry, Mapping | list)]
+        if not level:
+            return
+    raise ArgumentError(f"tables and lists must be nested at most {MOST['depth']} deep")
+
+
+def _replaced(table: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a nested table with some of its entries replaced."""
+    result = dict(table)
+    for name, change in changes.items():
+        # A list of values replaces a range, and the other way round.
+        if isinstance(change, Mapping) and isinstance(result.get(name), dict):
+            inner = result[name]
+            if "values" in change or ("values" in inner and "count" in change):
+                inner = {}
+            result[name] = _replaced(inner, change)
+        else:
+            result[name] = change
+    return result
+
+
+def _at_smoke(table: dict[str, Any]) -> dict[str, Any]:
+    """Return a table with what its tables ``smoke`` replace."""
+    plain = dict(table)
+    for home in [plain, *(plain["panels"] if isinstance(plain.get("panels"), list) else [])]:
+        if isinstance(home, Mapping) and not isinstance(home.get("smoke", {}), Mapping):
+            raise ArgumentError(f"smoke must be a table, got {shorten(home['smoke'])}")
+    plain = _replaced(plain, plain.get("smoke", {}))
+    if isinstance(panels := plain.get("panels"), list):
+        plain["panels"] = [
+            _replaced(panel, panel.get("smoke", {})) if isinstance(panel, dict) else panel
+            for panel in panels
+        ]
+    return plain
+
+
+def parse_sweep(table: Mapping[str, Any], *, scale: str = "paper", where: str = "sweep") -> Sweep:
+    """Return the sweep that a table describes, at one of its scales; both must be valid.
+
+    Examples
+    --------
+    >>> table = {"id": "mine", "process": {"kind": "sinusoid"}, "axes": {}}
+    >>> parse_sweep(table, where="mine.toml")
+    Traceback (most recent call last):
+    resonax.ArgumentError: mine.toml: optimizer is missing
+    """
+    if scale not in ("smoke", "paper"):
+        raise suggest("scale", scale, ("smoke", "paper"))
+
+    def valid(table: Mapping[str, Any]) -> Sweep:
+        sweep = Sweep.model_validate(table)
+        check_sweep(sweep)
+        return sweep
+
+    try:
+        _check_depth(table)
+        small = _at_smoke(dict(table))
+        sweep = valid(table)
+        if small != table:
+            small = valid(small)
+            return small if scale == "smoke" else sweep
+        return sweep
+    except ValidationError as error:
+        raise ArgumentError(f"{where}: {first_mistake(error)}") from None
+    except ArgumentError as error:
+        raise ArgumentError(f"{where}: {error}") from None
+
+
+def read_sweep(path: Path, *, scale: str = "paper") -> Sweep:
+    """Read and check a sweep from a TOML file."""
+    try:
+        if path.exists() and not path.is_file():
+            raise ArgumentError(f"{path} must be a file, a TOML file that describes a sweep")
+        if path.stat().st_size > MOST["bytes"]:
+            raise ArgumentError(
+                f"{path} must have at most {MOST['bytes']} bytes, got {path.stat().st_size}"
+            )
+        table = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise ArgumentError(f"{path} could not be read: {error.strerror}") from None
+    except RecursionError:
+        raise ArgumentError(
+            f"{path}: tables and lists must be nested at most {MOST['depth']} deep"
+        ) from None
+    except ArgumentError:
+        raise
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"{path} is not TOML: {str(error)[:200]}") from None
+    except ValueError:
+        raise ArgumentError(f"{path} has a whole number of more than 4300 digits") from None
+    return parse_sweep(table, scale=scale, where=path.name)

@@ -1,0 +1,190 @@
+"""A setting by the names of its parts, checked before jax is loaded.
+
+The command line and the page ask for a setting in the same words, as a flat mapping like
+``{"process": "sinusoid", "period": 22, "lr": 0.01, "momentum": 0.97}``. A name that is left out has
+its default. Numbers that vary are arrays, of which every entry is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from resonax.core.errors import RANGES, ArgumentError, shorten
+from resonax.spec.kinds import Part, check_kind, family_names, find_kind, kinds
+from resonax.spec.models import Spec, Spell, read
+
+__all__ = [
+    "AXES",
+    "AxisName",
+    "SettingParts",
+    "check_basis",
+    "check_optimizer",
+    "check_process",
+    "check_setting",
+    "first_points",
+    "is_adaptive",
+    "parse_numbers",
+]
+
+AxisName = Literal[
+    "momentum",
+    "beta1",
+    "period",
+    "lr",
+    "amplitude",
+    "batch",
+    "variance",
+    "swing",
+    "phase",
+    "innovation",
+    "dampening",
+    "weight_decay",
+    "beta2",
+    "noise",
+]
+AXES: tuple[AxisName, ...] = get_args(AxisName)  # that may be ranges, in this order
+
+_OPTIMIZER = "heavy_ball"  # if none is named
+
+
+class _Rest(Spec):
+    batch: Any = 1
+    noise: Any = 1.0
+
+
+@dataclass(frozen=True)
+class SettingParts:
+    """What a setting is made of."""
+
+    process: Part
+    optimizer: Part
+    basis: Part
+    batch: Any
+    noise: Any
+
+
+def is_adaptive(asked: Mapping[str, Any]) -> bool:
+    """Return whether the optimizer has a level in place of a growth rate."""
+    return asked.get("optimizer", _OPTIMIZER) in kinds("optimizer", "level")
+
+
+def check_optimizer(asked: Mapping[str, Any], use: str, spell: Spell = str) -> Part:
+    """Return the optimizer that some words and numbers name.
+
+    Examples
+    --------
+    >>> check_optimizer({"lr": 0.1, "momentum": 0.9, "period": 22}, "stability").given
+    {'lr': 0.1, 'momentum': 0.9}
+    """
+    name = asked.get("optimizer", _OPTIMIZER)
+    kind, known = find_kind("optimizer", name, use), family_names("optimizer")
+    own = kind.without_zeros({key: value for key, value in asked.items() if key in known})
+    return Part(check_kind("optimizer", name, own, use=use, spell=spell), own)
+
+
+def parse_numbers(name: str, text: str) -> list[float]:
+    """Return numbers separated by commas.
+
+    Examples
+    --------
+    >>> parse_numbers("direction", "1,0,2")
+    [1.0, 0.0, 2.0]
+    """
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ArgumentError(
+            f"{name} must be numbers separated by commas, got {shorten(text)}"
+        ) from None
+
+
+def check_basis(asked: Mapping[str, Any], spell: Spell = str) -> Part:
+    """Return the basis, given as ``name`` or ``name:numbers``.
+
+    Numbers of a Fourier or a radial basis go along each coordinate: here they are one column.
+    """
+    basis = asked.get("basis", "linear")
+    if not isinstance(basis, str):
+        raise ArgumentError(f"{spell('basis')} must be a name, got {shorten(basis)}")
+    name, colon, text = basis.partition(":")
+    kind = find_kind("model", name, "stability", "basis")
+    own = kind.names[0]  # what the numbers are
+    if colon and not text.strip():
+        raise ArgumentError(
+            f"{spell('basis')} {shorten(basis)} names no numbers: write {name} alone, or one of "
+            "polynomial:2, fourier:1,2 and radial:-1,0,1 with numbers of yours"
+        )
+    given: dict[str, Any] = {key: asked[key] for key in ("bias", "width") if key in asked}
+    for key in given:
+        if key not in kind.names:
+            raise ArgumentError(f"{spell(key)} is not for the basis {name}")
+    if name == "linear" and text:
+        raise ArgumentError(f"the linear basis takes no numbers, got {shorten(basis)}")
+    if name == "polynomial" and text:
+        if not text.isdecimal() or len(text) > 9:
+            raise ArgumentError(
+                f"the degree of a polynomial must be a whole number from 1 to 8, "
+                f"got {shorten(text)}"
+            )
+        given[own] = int(text)
+    if kind.needs(own):
+        given[own] = [[point] for point in parse_numbers(spell("basis"), text or "1")]
+    check_kind("model", name, given, use="stability", spell=spell)
+    return Part(kind, given)
+
+
+def check_process(asked: Mapping[str, Any], spell: Spell = str) -> Part:
+    """Return the process that some words and numbers name."""
+    name, known = asked.get("process"), family_names("process")
+    if not name:
+        choices = ", ".join(kinds("process", "stability"))
+        raise ArgumentError(f"name a process first: one of {choices}")
+    own = {key: value for key, value in asked.items() if key in known}
+    if isinstance(own.get("direction"), list | tuple):
+        own.setdefault("dim", len(own["direction"]))
+    variance = own.get("variance")
+    if isinstance(variance, list | tuple) and len(variance) == 1:
+        own["variance"] = variance[0]
+    checked = dict(own)
+    if isinstance(variance, np.ndarray):  # a range, where a list is one for each input
+        for end in (variance.max(), variance.min()):
+            checked["variance"] = float(end)
+            check_kind("process", name, checked, use="stability", spell=spell)
+    return Part(check_kind("process", name, checked, use="stability", spell=spell), own)
+
+
+def check_setting(asked: Mapping[str, Any], spell: Spell = str) -> SettingParts:
+    """Return the parts of the setting that some words and numbers describe.
+
+    Parameters
+    ----------
+    asked
+        Words and numbers, by the names of the options of the command line.
+    spell
+        Formats the name of a parameter for error messages.
+
+    Examples
+    --------
+    >>> asked = {"process": "sinusoid", "period": 22, "lr": 0.01, "momentum": 0.97, "batch": 20}
+    >>> parts = check_setting(asked)
+    >>> parts.process.given, parts.optimizer.kind.name, parts.batch, parts.noise
+    ({'period': 22}, 'heavy_ball', 20, 1.0)
+    """
+    process = check_process(asked, spell)
+    use = "level" if is_adaptive(asked) else "stability"
+    optimizer = check_optimizer(asked, use, spell)
+    basis = check_basis(asked, spell)
+    rest = read(_Rest, {key: asked[key] for key in ("batch", "noise") if key in asked}, spell=spell)
+    return SettingParts(process, optimizer, basis, rest.batch, rest.noise)
+
+
+def first_points(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters with the first point of every range in its place."""
+    return {
+        name: float(value[0]) if name in RANGES and isinstance(value, np.ndarray) else value
+        for name, value in given.items()
+    }
