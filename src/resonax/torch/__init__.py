@@ -10,7 +10,8 @@ except ModuleNotFoundError as error:
     text = 'resonax.torch needs PyTorch: pip install "resonax[torch]"'
     raise ModuleNotFoundError(text, name="torch") from None
 
-from resonax.guards.report import GuardReport, ResonanceWarning
+from resonax.guards.replay_report import ReplayReport as GuardReport
+from resonax.guards.report import ResonanceWarning
 from resonax.torch.guard import Guard
 
 __all__ = ["Guard", "GuardReport", "ResonanceWarning"]

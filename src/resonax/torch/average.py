@@ -14,18 +14,17 @@ from resonax.guards.averaging import LEAST, STRIDE, preferred, share
 from resonax.guards.learner import mean_loss
 from resonax.torch.batches import KeptBatch, byte_count
 from resonax.torch.learner import TorchLearner
-from resonax.torch.snapshots import copy_tensors
 
 __all__ = ["Offer"]
 
 
 class Offer:
-    """The average of weights, the better of it and the weights when last looked at, and a choice.
+    """The average of the weights, what was offered before, and the choice between them.
 
     Parameters
     ----------
     learner
-        Of the module.
+        The module that is trained.
 
     Attributes
     ----------
@@ -40,42 +39,42 @@ class Offer:
         self._chosen: AveragedModel | None = None  # None is the module itself
 
     def update(self) -> None:
-        """Take the weights as they are now."""
+        """Add the weights of now to the average."""
         self.averaged.update_parameters(self._learner.model)
 
     def restart(self) -> None:
-        """Begin a new average; what was offered before is still compared."""
+        """Begin a new average; what was offered before stays among the choices."""
         self.averaged = _average_of(self._learner.model)
 
     @torch.no_grad()
-    def look(self, batches: Sequence[KeptBatch]) -> tuple[AveragedModel | None, bool]:
+    def choose(self, batches: Sequence[KeptBatch]) -> tuple[AveragedModel | None, bool]:
         """Return what to offer, None for the module, and whether the average beats the weights.
 
-        See `preferred`. Without batches that is what was offered when there were some.
+        See `preferred`. Without batches the last choice is returned.
         """
         if not batches:
             return self._chosen, False
         weights = self._learner.tensors()
         now = [one.clone() for one in weights]
         held = [] if self._held is None else [_tensors(self._held)]
-        three = [_tensors(self.averaged), now, *held]
-        judged = []
+        choices = [_tensors(self.averaged), now, *held]
+        losses = []
         try:
-            for one in three:
-                copy_tensors(weights, one)
-                judged.append(self._learner.losses(batches))
+            for one in choices:
+                _copy(one, weights)
+                losses.append(self._learner.losses(batches))
         finally:
-            copy_tensors(weights, now)
-        place = preferred(judged)
+            _copy(now, weights)
+        place = preferred(losses)
         self._chosen = (self.averaged, None, self._held)[place]
         if place < 2:
-            self._hold(three[place])
-        return self._chosen, mean_loss(judged[0]) < mean_loss(judged[1])
+            self._hold(choices[place])
+        return self._chosen, mean_loss(losses[0]) < mean_loss(losses[1])
 
     def _hold(self, tensors: Sequence[Tensor]) -> None:
         if self._held is None:
             self._held = _average_of(self._learner.model)
-        copy_tensors(_tensors(self._held), tensors)
+        _copy(tensors, _tensors(self._held))
 
     @property
     def size(self) -> int:
@@ -99,7 +98,7 @@ class Offer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
         self.averaged.n_averaged.fill_(state["count"])
-        copy_tensors(_tensors(self.averaged), state["average"])
+        _copy(state["average"], _tensors(self.averaged))
         self._held = self._chosen = None
         if state["held"] is not None:
             self._hold(state["held"])
@@ -107,6 +106,11 @@ class Offer:
 
 def _tensors(averaged: AveragedModel) -> list[Tensor]:
     return [*averaged.module.parameters(), *averaged.module.buffers()]
+
+
+def _copy(tensors: Sequence[Tensor], to: Sequence[Tensor]) -> None:
+    for one, copy in zip(tensors, to, strict=True):
+        copy.copy_(one)
 
 
 def _copies(averaged: AveragedModel) -> list[Tensor]:

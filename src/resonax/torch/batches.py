@@ -1,4 +1,4 @@
-"""Batches of torch as a guard by replay keeps them: what was given to a step, and its context."""
+"""Batches of torch as a guard keeps them: what was given to a step, and its context."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ __all__ = [
     "can_mix",
     "copied",
     "form_of",
+    "mapped",
     "mix_rows",
     "tensors_of",
     "with_tensors",
@@ -26,8 +27,8 @@ __all__ = [
 class KeptBatch(NamedTuple):
     """One call of `step`: the loss function, its arguments, and what else shaped the update.
 
-    ``own`` are the user's hyperparameters of each group at that step, ``random`` the states of
-    random numbers before it, ``size`` the bytes of all of it.
+    ``own`` are the user's hyperparameters of each group at that step, ``random`` the states of the
+    random generators before it, ``size`` the bytes of all of it.
     """
 
     loss_fn: Callable[..., Tensor]
@@ -39,31 +40,17 @@ class KeptBatch(NamedTuple):
 
 def tensors_of(value: Any) -> list[Tensor]:
     """Return the tensors in arguments, through tuples, lists and dictionaries."""
-    found: list[Tensor] = []
-    _collect(value, found)
-    return found
-
-
-def _collect(value: Any, found: list[Tensor]) -> None:
     if isinstance(value, Tensor):
-        found.append(value)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            _collect(item, found)
-    elif isinstance(value, dict):
-        for item in value.values():
-            _collect(item, found)
+        return [value]
+    items = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, (dict, list, tuple)):
+        return []
+    return [one for item in items for one in tensors_of(item)]
 
 
 def copied(value: Any) -> Any:
-    """Return arguments with copies of their tensors, as loaders may fill one buffer again."""
-    if type(value) is tuple and set(map(type, value)) == {Tensor}:  # as usual, and quicker
-        return tuple([_copy(one) for one in value])
-    return _mapped(_copy, value)
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    return (tensor.detach() if tensor.requires_grad else tensor).clone()
+    """Return arguments with copies of their tensors, as loaders may reuse the same memory."""
+    return mapped(lambda one: one.detach().clone(), value)
 
 
 def byte_count(value: Any) -> int:
@@ -73,23 +60,23 @@ def byte_count(value: Any) -> int:
 
 def with_tensors(value: Any, tensors: Iterator[Tensor]) -> Any:
     """Return arguments with other tensors in place of theirs, in the order of `tensors_of`."""
-    return _mapped(lambda _: next(tensors), value)
+    return mapped(lambda _: next(tensors), value)
 
 
-def _mapped(function: Callable[[Tensor], Tensor], value: Any) -> Any:
+def mapped(function: Callable[[Tensor], Tensor], value: Any) -> Any:
     """Return arguments with a function of each tensor in its place."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, dict):
-        return type(value)((key, _mapped(function, item)) for key, item in value.items())
+        return type(value)((key, mapped(function, item)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
-        made = [_mapped(function, item) for item in value]
+        made = [mapped(function, item) for item in value]
         return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
     return value
 
 
 def form_of(parts: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    """Return what the tensors of each part are: batches of one form can be mixed."""
+    """Return shape, type and device of all tensors of each part; those of one form can be mixed."""
     return [[(one.shape, one.dtype, one.device) for one in tensors_of(part)] for part in parts]
 
 
@@ -106,11 +93,19 @@ def can_mix(parts: Iterable[tuple[Any, ...]]) -> bool:
     return len(shapes) == 1 and all(map(_rows, found))
 
 
-class _Mixed(Sequence[KeptBatch]):
-    """Batches of rows of other batches, each made when it is asked for: they are not all held.
+class _MixedBatches(Sequence[KeptBatch]):
+    """Batches made of rows of other batches, each gathered on demand to save memory.
 
-    ``columns`` are the tensors of each argument, ``starts`` the places of their first rows in all
-    rows, and ``places`` those of the rows of each part of each batch.
+    Parameters
+    ----------
+    columns
+        For each argument its tensors, one for each batch that rows are taken from.
+    starts
+        The number of rows before each of these batches.
+    like
+        The batches whose sizes and context the new ones have.
+    rows
+        For each part of each new batch the rows that it takes, counted through all batches.
     """
 
     def __init__(
@@ -118,9 +113,9 @@ class _Mixed(Sequence[KeptBatch]):
         columns: list[tuple[Tensor, ...]],
         starts: np.ndarray,
         like: Sequence[KeptBatch],
-        places: list[list[np.ndarray]],
+        rows: list[list[np.ndarray]],
     ):
-        self._columns, self._starts, self._like, self._places = columns, starts, like, places
+        self._columns, self._starts, self._like, self._rows = columns, starts, like, rows
 
     def __len__(self) -> int:
         return len(self._like)
@@ -129,23 +124,22 @@ class _Mixed(Sequence[KeptBatch]):
         if isinstance(place, slice):
             return [self[one] for one in range(len(self))[place]]
         batch = self._like[place]
-        pairs = zip(batch.parts, self._places[place], strict=True)
-        parts = tuple([with_tensors(part, iter(self._gather(rows))) for part, rows in pairs])
+        pairs = zip(batch.parts, self._rows[place], strict=True)
+        parts = tuple(with_tensors(part, iter(self._gather(rows))) for part, rows in pairs)
         return batch._replace(parts=parts)
 
     def _gather(self, rows: np.ndarray) -> list[Tensor]:
-        """Return rows of each column; tensors that give none are not joined."""
+        """Return these rows of each column; only batches that give a row are joined for it."""
         owners = np.searchsorted(self._starts, rows, side="right") - 1
-        used = sorted(set(owners.tolist()))
-        lengths = self._starts[[one + 1 for one in used]] - self._starts[used]
-        shifts = np.zeros(
-            len(self._starts), int
-        )  # of the rows of a tensor in those that are joined
-        shifts[used] = np.cumsum(lengths) - lengths - self._starts[used]
-        joined = [torch.cat([column[one] for one in used]) for column in self._columns]
-        places = torch.from_numpy(rows + shifts[owners])
-        on = {device: places.to(device) for device in {one.device for one in joined}}
-        return [one[on[one.device]] for one in joined]
+        used = np.unique(owners)
+        lengths = self._starts[used + 1] - self._starts[used]
+        joined_starts = np.cumsum(lengths) - lengths
+        inside = rows - self._starts[owners] + joined_starts[np.searchsorted(used, owners)]
+        places, made = torch.from_numpy(inside), []
+        for column in self._columns:
+            joined = torch.cat([column[one] for one in used])
+            made.append(joined[places.to(joined.device)])
+        return made
 
 
 def mix_rows(
@@ -159,4 +153,5 @@ def mix_rows(
     pieces = iter(mixed_places(rows, [one for sizes in wanted for one in sizes], rng))
     columns = list(zip(*found, strict=True))
     starts = np.cumsum([0, *rows])
-    return _Mixed(columns, starts, like, [[next(pieces) for _ in sizes] for sizes in wanted])
+    chosen = [[next(pieces) for _ in sizes] for sizes in wanted]
+    return _MixedBatches(columns, starts, like, chosen)

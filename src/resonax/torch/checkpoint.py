@@ -1,113 +1,166 @@
-"""The state of a guard as plain values, and its validation."""
+"""The state of a guarded run as plain values and tensors, for a checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+from zlib import crc32
 
-import numpy as np
 from torch import Tensor
 
-from resonax.core.errors import ArgumentError, check_number
-from resonax.guards.guard import GuardConfig, GuardState, active, as_lists, from_lists
+from resonax.core.errors import ArgumentError
+from resonax.guards.decision_log import Judged, as_decision, plain_decision
+from resonax.guards.ladder import Ladder, Snapshot
+from resonax.guards.replay import ReplayConfig, ReplayState
+from resonax.guards.replay_run import ReplayRun
 from resonax.guards.report import Event
+from resonax.guards.window import window_of
+from resonax.torch.batches import KeptBatch, byte_count
+from resonax.torch.learner import TorchLearner
+from resonax.torch.random_state import RandomState
+from resonax.torch.snapshots import Saved
 
-__all__ = ["Saved", "as_dict", "from_dict"]
+__all__ = ["digest_of", "load_run", "save_run", "with_loss"]
 
-_FORMAT = 2  # of the dictionary
-
-
-class Saved(NamedTuple):
-    """All that a resumed run needs."""
-
-    state: GuardState
-    candidates: tuple[float, ...]
-    own: list[float]  # momentum of each group: the user's
-    used: list[float]  # and the one in use
-    shadows: list[list[Tensor]] | None  # places and velocities
-    met: list[list[float]]
-    events: list[Event]
-    probed: int
-    missed: int
-    blind: bool
-    lost: bool
-    losses: list[float]
+_FORMAT = 7
 
 
-def as_dict(saved: Saved) -> dict[str, Any]:
-    """Return plain numbers, lists and tensors."""
+def _no_loss(*_: Any) -> Any:
+    raise ArgumentError("this guard was loaded; call step once before anything is replayed")
+
+
+def save_run(run: ReplayRun) -> dict[str, Any]:
+    """Return a run as plain values and tensors, without its loss functions."""
+    state = run.state
+    plain = {one.name: getattr(state, one.name) for one in fields(state)}
+    plain["partial"] = [None if one is None else float(one) for one in state.partial]
+    ladder = state.ladder
+    places = {id(one): place for place, one in enumerate(ladder.batches)}
+    plain["reservoir"] = [
+        places[id(one)] if id(one) in places else _batch(one) for one in state.reservoir
+    ]
+    plain["ladder"] = {
+        "snapshots": [(one.step, _snapshot(one.saved)) for one in ladder.snapshots],
+        "batches": [_batch(one) for one in ladder.batches],
+        "sizes": list(ladder.sizes),
+    }
+    plain["decisions"] = [plain_decision(one) for one in state.decisions]
+    events = [(one.step, one.kind, one.text, one.momentum, one.period) for one in run.events]
     return {
-        **saved._asdict(),
         "format": _FORMAT,
-        "state": as_lists(saved.state),
-        "candidates": list(saved.candidates),
-        "events": [vars(event) for event in saved.events],
+        "state": plain,
+        "losses": list(run.losses),
+        "events": events,
+        "peak": run.memory,
+        "reservoir": run.config.reservoir,
+        "judged": [tuple(one) for one in run.judged],
     }
 
 
-def from_dict(found: Any, config: GuardConfig, weights: Sequence[Tensor], groups: int) -> Saved:
-    """Return what `as_dict` wrote, or raise `ArgumentError`.
+def digest_of(value: Any) -> int:
+    """Return a checksum of plain values, and of the shapes and types of tensors.
 
-    Parameters
-    ----------
-    found
-        The dictionary.
-    config
-        That of the guard that continues; the candidates are the saved ones.
-    weights, groups
-        Trained parameters and number of groups of its optimizer.
+    The numbers in the tensors are covered by the checksum of the file that ``torch.save`` writes.
+
+    Examples
+    --------
+    >>> digest_of([1, {"a": 2.0}]) == digest_of((1, {"a": 2.0}))
+    True
+    >>> digest_of([1, {"a": 2.0}]) == digest_of([1, {"a": None}])
+    False
     """
-    if not isinstance(found, dict) or found.get("format") != _FORMAT:
+    digest = 0
+    for part in _parts_of(value):
+        digest = crc32(part, digest)
+    return digest
+
+
+def _parts_of(value: Any) -> Iterator[bytes]:
+    if isinstance(value, Tensor):
+        yield f"tensor {tuple(value.shape)} {value.dtype};".encode()
+    elif isinstance(value, dict):
+        yield b"{"
+        for name, one in value.items():
+            yield f"{name!r}:".encode()
+            yield from _parts_of(one)
+        yield b"}"
+    elif isinstance(value, (list, tuple)):
+        yield b"["
+        for one in value:
+            yield from _parts_of(one)
+        yield b"]"
+    else:
+        yield value if isinstance(value, bytes) else f"{value!r};".encode()
+
+
+def _snapshot(saved: Saved) -> tuple[Any, ...]:
+    saved.wait()
+    return saved.tensors, saved.states, saved.scaler
+
+
+def _batch(batch: KeptBatch) -> tuple[Any, ...]:
+    return batch.parts, batch.own, tuple(batch.random)
+
+
+def load_run(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearner) -> ReplayRun:
+    """Return the run that `save_run` took apart; `ArgumentError` if it does not fit."""
+    if not isinstance(saved, dict) or saved.get("format") != _FORMAT:
         raise ArgumentError("this is no state of a guard of this version of resonax")
-    missing = sorted({*Saved._fields} - {*found})
-    if missing:
-        raise ArgumentError(f"the state of the guard lacks {', '.join(missing)}")
-    try:
-        saved = _parsed(found, config)
-    except ArgumentError:
-        raise
-    except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
-        raise ArgumentError(f"the state of the guard is damaged ({error})") from None
-    if not len(saved.own) == len(saved.used) == groups:
+    kept = {name: one for name, one in saved.items() if name != "digest"}
+    if saved.get("digest") != digest_of(kept):
         raise ArgumentError(
-            f"the saved guard had {len(saved.own)} parameter groups, this optimizer has {groups}"
+            "this state of a guard is damaged: it does not hold what was saved; load another "
+            "checkpoint, or begin with a new guard"
         )
-    if saved.shadows is not None:
-        count = int(active(saved.state, config._replace(candidates=saved.candidates)).sum())
-        shapes = [(count, *weight.shape) for weight in weights]
-        for row in saved.shadows:
-            if [tuple(part.shape) for part in row] != shapes:
-                raise ArgumentError("the saved guard is of a model with other parameters")
-    return saved
-
-
-def _parsed(found: dict[str, Any], config: GuardConfig) -> Saved:
-    candidates = tuple(float(number) for number in found["candidates"])
-    for number in (*candidates, *found["own"], *found["used"]):
-        check_number("a saved momentum", number, low=0)
-    if list(candidates) != sorted(set(candidates), reverse=True) or not candidates:
-        raise ValueError("its candidates do not fall")
-    shadows = found["shadows"]
-    if shadows is not None:
-        places, velocities = ([part.detach().clone() for part in row] for row in shadows)
-        shadows = [places, velocities]
-    met = [[float(number) for number in row] for row in found["met"]]
-    if any(len(row) != len(candidates) for row in met):
-        raise ValueError("its curvatures are not one for each candidate")
-    probed, missed = int(found["probed"]), int(found["missed"])
-    if probed < 0 or missed < 0:
-        raise ValueError("its counts are negative")
-    return Saved(
-        state=from_lists(found["state"], config._replace(candidates=candidates)),
-        candidates=candidates,
-        own=[float(number) for number in found["own"]],
-        used=[float(number) for number in found["used"]],
-        shadows=shadows,
-        met=met,
-        events=[Event(**event) for event in found["events"]],
-        probed=probed,
-        missed=missed,
-        blind=bool(found["blind"]),
-        lost=bool(found["lost"]),
-        losses=np.asarray(found["losses"], dtype=float).tolist(),
+    plain = dict(saved["state"])
+    ladder = plain["ladder"]
+    shapes = [tuple(one.shape) for one in learner.tensors()]
+    for _, (tensors, states, _) in ladder["snapshots"]:
+        if [tuple(one.shape) for one in tensors] != shapes:
+            raise ArgumentError("this state is of another model: its tensors have other shapes")
+        if len(states) != len(learner.groups.weights()):
+            raise ArgumentError("this state is of an optimizer with other parameters")
+    if max(plain["places"]) >= len(config.candidates):
+        raise ArgumentError("this state is of a guard with other candidates")
+    names = [sorted(one) for one in learner.groups.own()]
+    if any([sorted(one) for one in own] != names for _, own, _ in ladder["batches"]):
+        raise ArgumentError("this state is of another optimizer: its groups hold other numbers")
+    snapshots = tuple(Snapshot(step, Saved(*kept)) for step, kept in ladder["snapshots"])
+    batches, sizes = [_loaded(one) for one in ladder["batches"]], ladder["sizes"]
+    plain["ladder"] = Ladder(snapshots, window_of(batches), window_of(sizes), sum(sizes))
+    plain["reservoir"] = tuple(
+        batches[one] if isinstance(one, int) else _loaded(one) for one in plain["reservoir"]
     )
+    plain["decisions"] = tuple(as_decision(one) for one in plain["decisions"])
+    for name in ("places", "recent", "marked", "partial", "lost", "aside"):
+        plain[name] = tuple(plain[name])
+    return ReplayRun(
+        replace(config, reservoir=saved["reservoir"]),
+        ReplayState(**plain),
+        losses=tuple(saved["losses"]),
+        events=tuple(Event(*one) for one in saved["events"]),
+        judged=tuple(Judged(*one) for one in saved["judged"]),
+        memory=saved["peak"],
+    )
+
+
+def _loaded(kept: Any) -> KeptBatch:
+    parts, own, states = kept
+    random = RandomState(*states)
+    return KeptBatch(_no_loss, parts, own, random, byte_count(parts) + random.size)
+
+
+def with_loss(run: ReplayRun, loss_fn: Any) -> ReplayRun:
+    """Give the batches of a loaded run their loss function."""
+    made: dict[int, KeptBatch] = {}  # a batch in ladder and reservoir stays one object
+
+    def completed(batch: KeptBatch) -> KeptBatch:
+        if batch.loss_fn is not _no_loss:
+            return batch
+        return made.setdefault(id(batch), batch._replace(loss_fn=loss_fn))
+
+    state = run.state
+    ladder = state.ladder._replace(batches=window_of(map(completed, state.ladder.batches)))
+    reservoir = tuple(map(completed, state.reservoir))
+    return replace(run, state=replace(state, ladder=ladder, reservoir=reservoir))

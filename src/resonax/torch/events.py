@@ -1,4 +1,4 @@
-"""The events of a guarded run: kept, logged, and warned of."""
+"""The events of a guarded run: warned of, and written to the logs."""
 
 from __future__ import annotations
 
@@ -20,50 +20,48 @@ _INSIDE = tuple(str(Path(str(one)).parent) for one in (__file__, torch.__file__)
 
 
 class EventLog:
-    """Events so far, each reported once, with numbers for the log of the user.
+    """Reports events to the user and to the user's own log.
 
     What the user should act on is a `ResonanceWarning`; what the guard did itself, such as lowering
     the momentum, is a line of the logger ``resonax``, which Python prints by default.
+
+    Parameters
+    ----------
+    log
+        The user's log: called with a dictionary of numbers at each event.
     """
 
     def __init__(self, log: Callable[[dict[str, Any]], object] | None):
-        self.log = log
-        self._failed = False
-        self.events: list[Event] = []
+        self._log = log
+        self._has_failed = False
 
-    def tell(self, event: Event, numbers: dict[str, Any]) -> None:
-        """Add an event and write a line to the logger."""
-        self.add(event, numbers)
+    def inform(self, event: Event, numbers: dict[str, Any]) -> None:
+        """Write a line to the logger."""
+        self._record(event, numbers)
         _LOGGER.warning("step %d: %s", event.step, event.text)
 
     def warn(self, event: Event, numbers: dict[str, Any], *, step: bool = True) -> None:
-        """Add an event and warn of it, with its step or without."""
-        self.add(event, numbers)
+        """Warn of an event, with its step or without."""
+        self._record(event, numbers)
         text = f"step {event.step}: {event.text}" if step else event.text
         warnings.warn(text, ResonanceWarning, stacklevel=_level())
 
-    def add(self, event: Event, numbers: dict[str, Any]) -> None:
-        """Keep an event and put it into the log."""
-        self.events.append(event)
-        self.record({**numbers, "event": event.text})
-
-    def record(self, numbers: dict[str, Any]) -> None:
-        """Put numbers into the log."""
-        if self.log is None:
+    def _record(self, event: Event, numbers: dict[str, Any]) -> None:
+        if self._log is None:
             return
         try:
-            self.log(numbers)
+            self._log({**numbers, "event": event.text})
         except Exception as error:  # a log that is broken must not end the training
-            if not self._failed:
+            if not self._has_failed:
                 _LOGGER.warning(
                     "step %d: the log of the guard raised %s: %s; the training goes on",
                     numbers["step"], type(error).__name__, error,
                 )  # fmt: skip
-            self._failed = True
+            self._has_failed = True
 
 
 def _level() -> int:
-    """Return how far above `EventLog.warn` the user's line is, outside of torch and this room."""
+    """Return the stack level of the first frame outside of torch and this package."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame, level = frame.f_back, level + 1

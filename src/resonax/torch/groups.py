@@ -1,150 +1,154 @@
-"""The parameter groups of an optimizer, and the momentum that a guard gives them."""
+"""The parameter groups of an optimizer: the user's hyperparameters, and those of a candidate."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from resonax.core.errors import ArgumentError
-from resonax.guards.shadows import Gains, gains
+from resonax.core.errors import ArgumentError, suggest
+from resonax.guards.learner import Candidate
+from resonax.torch.batches import copied
 
-__all__ = ["Groups", "check_module", "check_optimizer", "check_ownership", "dense_values"]
+__all__ = ["Groups", "Knob", "Options", "find_knob"]
 
-_KNOWN = "torch.optim.SGD (momentum, dampening, nesterov, weight_decay, maximize, schedules)"
+Options = tuple[dict[str, Any], ...]  # of each group: all entries but its parameters
 
-
-def dense_values(tensor: Tensor) -> Tensor:
-    """Return the numbers of a tensor that are kept: all, or those of a sparse one, summed."""
-    return tensor.coalesce().values() if tensor.is_sparse else tensor
+_PARAMETERS = ("params", "param_names")
 
 
-def check_module(model: object, optimizer: object) -> None:
-    """Raise `ArgumentError` for what is no module and no optimizer of torch."""
-    if not isinstance(model, torch.nn.Module):
-        raise ArgumentError(
-            f"model must be a torch.nn.Module, got {type(model).__name__}: resonax.Guard takes "
-            "models of river and scikit-learn, resonax.jax.guard those of JAX"
-        )
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise ArgumentError(f"optimizer must be of torch.optim, got {type(optimizer).__name__}")
+class Knob(NamedTuple):
+    """Where a group holds its momentum: an entry, and a place in it if it is a tuple."""
+
+    name: str
+    place: int | None = None
+
+    def get(self, options: dict[str, Any]) -> Any:
+        """Return the momentum of a group."""
+        held = options[self.name]
+        return held if self.place is None else held[self.place]
+
+    def replaced(self, options: dict[str, Any], momentum: float) -> Any:
+        """Return the entry with another momentum."""
+        held = options[self.name]
+        if self.place is None:
+            return momentum
+        return type(held)((*held[: self.place], momentum, *held[self.place + 1 :]))
 
 
-def check_optimizer(optimizer: object) -> None:
-    """Raise `ArgumentError` for an optimizer that cannot be analysed."""
-    if not isinstance(optimizer, torch.optim.SGD):
-        raise ArgumentError(
-            f"{type(optimizer).__name__} cannot be analysed, as its update is not linear in the "
-            f'gradient; use {_KNOWN}, or instrument="replay"'
-        )
-    for group in optimizer.param_groups:
-        if group.get("differentiable"):
-            raise ArgumentError("an SGD with differentiable=True cannot be analysed")
+def find_knob(
+    optimizer: torch.optim.Optimizer, knob: str | tuple[str, int] | None = None
+) -> Knob | None:
+    """Return where the momentum is: as given, or else ``betas[0]`` or ``momentum``, or nowhere.
 
-
-def check_ownership(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, curvature: str
-) -> None:
-    """Raise `ArgumentError` for an optimizer whose parameters are not those of the model."""
-    held = {id(weight) for weight in model.parameters()}
-    trained = [
-        id(weight)
-        for group in optimizer.param_groups
-        for weight in group["params"]
-        if weight.requires_grad
-    ]
-    outside = sum(place not in held for place in trained)
-    if outside == len(trained):
-        raise ArgumentError(
-            "the optimizer trains no parameter of this model; make it from model.parameters()"
-        )
-    if outside and curvature == "gauss-newton":
-        raise ArgumentError(
-            f"{outside} of the {len(trained)} parameters of the optimizer are not in this model, "
-            "whose outputs would not show their curvature; give the module that holds them all, "
-            'or curvature="hessian"'
-        )
-
-
-# The user's own momentum of a group and the one that a guard has put in its place, as schedules
-# keep their `initial_lr` there: it goes where the lowered momentum goes, into checkpoints too.
-_KEY = "resonax_momentum"
+    Examples
+    --------
+    >>> weights = [torch.zeros(1)]
+    >>> find_knob(torch.optim.Adam(weights)), find_knob(torch.optim.SGD(weights, lr=0.1))
+    (Knob(name='betas', place=0), Knob(name='momentum', place=None))
+    >>> find_knob(torch.optim.Adagrad(weights)) is None
+    True
+    """
+    groups = optimizer.param_groups
+    if knob is None:
+        usual = (Knob("betas", 0), Knob("momentum"))
+        return next((one for one in usual if one.name in groups[0]), None)
+    made = Knob(knob) if isinstance(knob, str) else Knob(*knob)
+    for group in groups:
+        if made.name not in group:
+            raise suggest("knob", made.name, [one for one in group if one not in _PARAMETERS])
+        held = group[made.name]
+        if isinstance(held, (tuple, list)) and made.place is None:
+            made = Knob(made.name, 0)
+        try:
+            float(made.get(group))
+        except (TypeError, IndexError, ValueError):
+            raise ArgumentError(
+                f"knob must name a number in each group of the optimizer, such as "
+                f'"momentum" or ("betas", 0); {made.name} holds {held}'
+            ) from None
+    return made
 
 
 class Groups:
-    """Momentum of each group: the user's own, and the one in use, at most a candidate's."""
+    """The parameter groups of an optimizer; a candidate is in force during a step only.
 
-    def __init__(self, optimizer: torch.optim.SGD):
-        self.optimizer = optimizer
-        self.own, self.used = [], []
-        for group in optimizer.param_groups:
-            self._add(group)
+    Between steps each group has the user's own hyperparameters, so that schedulers and checkpoints
+    find what they expect.
+    """
 
-    def _add(self, group: dict[str, Any]) -> None:
-        momentum = float(group["momentum"])
-        own, used = group.get(_KEY, (momentum, momentum))
-        self.own.append(float(own) if momentum == used else momentum)
-        self.used.append(momentum)
+    def __init__(self, optimizer: torch.optim.Optimizer, knob: Knob | None):
+        self.knob = knob
+        self._optimizer = optimizer
+        self._ids = self._parameter_ids()
 
-    def apply(self, cap: float | None) -> None:
-        """Give every group its own momentum, or the cap where that is smaller.
-
-        A momentum that somebody else has set since, such as a schedule, is the user's own.
-        """
-        for place, group in enumerate(self.optimizer.param_groups):
-            if place == len(self.own):  # a group that was added
-                self._add(group)
-            if group["momentum"] != self.used[place]:
-                self.own[place] = float(group["momentum"])
-            used = self.own[place] if cap is None else min(self.own[place], cap)
-            if used == 0 and group["momentum"] != 0:
-                for weight in group["params"]:  # torch would use it again later, outdated
-                    self.optimizer.state[weight].pop("momentum_buffer", None)
-            group["momentum"] = self.used[place] = used
-            group.pop(_KEY, None)
-            if used != self.own[place]:
-                group[_KEY] = [self.own[place], used]
+    def _parameter_ids(self) -> list[list[int]]:
+        return [list(map(id, group["params"])) for group in self._optimizer.param_groups]
 
     def weights(self) -> list[Tensor]:
-        """Return the parameters that are trained."""
-        groups = self.optimizer.param_groups
-        return [weight for group in groups for weight in group["params"] if weight.requires_grad]
+        """Return the parameters of all groups."""
+        return [one for group in self._optimizer.param_groups for one in group["params"]]
 
-    def velocities(self) -> list[Tensor | None]:
-        """Return the velocity of each of them, which torch keeps with the sign of the gradient."""
-        state = self.optimizer.state
-        return [state.get(weight, {}).get("momentum_buffer") for weight in self.weights()]
-
-    def gains(self, candidates: np.ndarray, top: bool) -> list[tuple[Gains, float]]:
-        """Return coefficients and sign of the gradient for each parameter.
-
-        ``top``: whether the first candidate stands for the user's own momentum as it is now.
-        """
-        made = []
-        for own, group in zip(self.own, self.optimizer.param_groups, strict=True):
-            momentum = np.minimum(candidates, own)
-            if top:
-                momentum[0] = own
-            by = gains(
-                float(group["lr"]),
-                momentum,
-                dampening=np.where(momentum > 0, group["dampening"], 0.0),  # pyrefly: ignore[bad-argument-type]
-                weight_decay=float(group["weight_decay"]),
-                nesterov=bool(group["nesterov"]),
+    def own(self) -> Options:
+        """Return the user's own hyperparameters of each group, as schedules left them."""
+        if self._parameter_ids() != self._ids:
+            raise ArgumentError(
+                "the optimizer has other parameters than when the guard was made: make the guard "
+                "after the last parameter group has been added"
             )
-            sign = -1.0 if group["maximize"] else 1.0
-            made += [(by, sign) for weight in group["params"] if weight.requires_grad]
+        return tuple(
+            {name: copied(one) for name, one in group.items() if name not in _PARAMETERS}
+            for group in self._optimizer.param_groups
+        )
+
+    def largest_momentum(self) -> float:
+        """Return the largest of the user's own momenta; 0 for an optimizer without one."""
+        if self.knob is None:
+            return 0.0
+        return max(float(self.knob.get(group)) for group in self._optimizer.param_groups)
+
+    @contextmanager
+    def in_force(self, own: Options, candidate: Candidate | None) -> Iterator[None]:
+        """Give each group a candidate's momentum and step size; the numbers of now come back.
+
+        Parameters
+        ----------
+        own
+            The user's hyperparameters of the step that is made.
+        candidate
+            What is lowered, if anything.
+        """
+        groups, now = self._optimizer.param_groups, self.own()
+        try:
+            for group, mine in zip(groups, own, strict=True):
+                _assign(group, mine if candidate is None else self._lowered(mine, candidate))
+            yield
+        finally:
+            for group, mine in zip(groups, now, strict=True):
+                _assign(group, mine)
+
+    def _lowered(self, own: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
+        made = dict(own)
+        if candidate.lr != 1:
+            made["lr"] = own["lr"] * candidate.lr
+        if self.knob is not None and candidate.momentum < float(self.knob.get(own)):
+            made[self.knob.name] = self.knob.replaced(own, candidate.momentum)
         return made
 
-    def size(self) -> float:
-        """Return the norm of the velocity, or of the gradient where there is none."""
-        found = [
-            weight.grad if velocity is None else velocity
-            for weight, velocity in zip(self.weights(), self.velocities(), strict=True)
-        ]
-        kept = [dense_values(part.detach()) for part in found if part is not None]
-        if not kept:
-            return 0.0
-        return float(torch.nn.utils.get_total_norm(kept))
+
+def _assign(group: dict[str, Any], values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        group[name] = _written(group.get(name), value)
+
+
+@torch.no_grad()
+def _written(held: Any, value: Any) -> Any:
+    """Return what a group is to hold; a tensor stays the same one, as compiled steps read it."""
+    if isinstance(held, Tensor):
+        return held.copy_(torch.as_tensor(value))
+    if isinstance(held, (tuple, list)) and any(isinstance(one, Tensor) for one in held):
+        return type(held)(_written(*pair) for pair in zip(held, value, strict=True))
+    return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn, Self, Unpack
 
 import torch
@@ -13,25 +13,17 @@ from torch.optim.swa_utils import AveragedModel
 
 from resonax.core.errors import ArgumentError
 from resonax.guards.learner import Candidate
-from resonax.guards.report import RunReport
+from resonax.guards.replay_report import ReplayReport
 from resonax.torch.batches import copied
-from resonax.torch.groups import check_module
-from resonax.torch.instruments import (
-    GuardOptions,
-    Instrument,
-    check_options,
-    check_state,
-    choose_instrument,
-)
 from resonax.torch.refusals import (
-    Gradients,
     check_alone,
+    check_no_gradients,
     check_one_process,
+    check_optimizer,
     forget_guard,
     remember_guard,
 )
-from resonax.torch.replay import ReplayInstrument
-from resonax.torch.tangent import TangentInstrument
+from resonax.torch.training import GuardedTraining, GuardOptions, check_options
 
 __all__ = ["Guard"]
 
@@ -39,91 +31,54 @@ __all__ = ["Guard"]
 class Guard:
     r"""Watch the training of a module, and change how it trains where the order of the data harms.
 
-    ``replay``
-        For any module, and any optimizer but those whose step calls the loss again, such as
-        `torch.optim.LBFGS`. From time to time, and when the loss has
-        risen, the guard trains on the rows of the last stretch again, mixed. If the run is worse
-        than these by more than chance, the order of the rows is to blame: the guard goes back,
-        trains on the same batches with smaller momenta, and goes on from the state of the largest
-        that does as well as mixed rows; if none does, on mixed rows of recent batches. A loss that
-        explodes is undone at once.
-    ``tangent``
-        For `torch.optim.SGD`. For each candidate momentum :math:`\mu_j` a shadow :math:`(u, v)`
-        follows the tangent dynamics of the optimizer along the batches of the run,
+    From time to time, and when the loss has risen, the guard trains on the rows of the last stretch
+    again, mixed. If the run is worse than these by more than chance, the order of the rows is to
+    blame: the guard goes back, trains on the same batches with smaller momenta, and goes on from
+    the state of the largest that does as well as mixed rows; if none does, on mixed rows of recent
+    batches. A loss that explodes is undone at once.
 
-        .. math:: v \gets \mu_j v - H_k u, \qquad u \gets u + \eta v ,
-
-        with the Gauss-Newton matrix :math:`H_k` of the batch. The mean logarithm of its growth is
-        the rate of that momentum on these data. It is exact for models that are linear in their
-        weights, and silent on most networks.
-
-    An optimizer has one guard at a time. ``with Guard(...) as guard`` closes it at the end.
-    ``copy.deepcopy((model, optimizer, guard))`` is a second run with a guard of its own.
+    It takes any module, and any optimizer but those whose step calls the loss again, such as
+    `torch.optim.LBFGS`. An optimizer has one guard at a time. ``with Guard(...) as guard`` closes
+    it at the end. ``copy.deepcopy((model, optimizer, guard))`` is a second run with a guard of its
+    own.
 
     Parameters
     ----------
     model
-        The module that is trained; for ``tangent`` the one whose outputs the loss depends on.
+        The module that is trained.
     optimizer
-        Of its parameters. With ``replay`` it has the user's own momentum and step size between
-        steps, so that schedulers and checkpoints see what they expect.
+        Of its parameters. It has the user's own momentum and step size between steps, so that
+        schedulers and checkpoints find what they expect.
     policy
         ``safe`` acts, with a line of the logger ``resonax``; ``watch`` warns where ``safe`` would,
-        and changes nothing; ``fastest`` moves to what decays fastest or ends lowest.
-    instrument
-        By default ``tangent`` for SGD with a model that is linear in its weights (one
-        `torch.nn.Linear`, alone or in a `torch.nn.Sequential` with layers that reshape), and
-        ``replay`` for all others.
+        and changes nothing; ``fastest`` moves to what ends lowest on past data.
     **options
-        For both instruments:
-
         candidates
-            Momenta to compare; by default the user's own and smaller ones down to 0. ``replay``
-            also takes `resonax.guards.learner.Candidate` values, from the mildest to the strongest.
-        budget
-            Extra work for each step in the long run, in steps, as long as nothing is wrong.
-        log
-            Called with a dictionary of numbers at each event, and by ``tangent`` after each burst.
-        scaler
-            A `torch.amp.GradScaler`, used by `step`.
-
-        For ``replay``:
-
+            Momenta to compare, or `resonax.guards.learner.Candidate` values, from the mildest to
+            the strongest; by default the user's own momentum, smaller ones down to 0, mixed rows
+            and smaller steps.
         mix
             Whether the guard may train on mixed rows of recent batches.
+        budget
+            Extra work for each step in the long run, in steps, as long as nothing is wrong.
         memory
             Bytes that kept batches may take.
         spacing
             Steps between snapshots. Up to eight of them are kept, the oldest 8 to 16 spacings old.
         average
             Whether to average the weights since the last change, see `averaged` and `offered`.
+        log
+            Called with a dictionary of numbers at each event.
+        scaler
+            A `torch.amp.GradScaler`, used by `step`.
         transform
             Called after the gradients are there and before the update, such as to clip them.
         knob
             Entry of the groups that holds the momentum, such as ``"beta1"`` or ``("betas", 0)``.
         snapshots
-            Where they live: on the ``device``, on the ``cpu``, or in its ``pinned`` memory.
+            Where they are held: on the ``device``, on the ``cpu``, or in its ``pinned`` memory.
         seed
             Of the random orders in which rows are mixed.
-
-        For ``tangent``:
-
-        burst, search
-            Steps in which the momentum in use is followed, and all candidates after an alarm. In a
-            burst the guard holds two copies of the parameters for each candidate that it follows.
-            ``budget=math.inf`` follows shadows in every step.
-        warmup
-            Steps at the start, 0 or at least 96, in which all candidates are followed while
-            ``safe`` and ``fastest`` train with a small momentum (0.75 for 0.95); then they change
-            to the largest one that does not seem to grow. For runs that must not oscillate even
-            once. Each of these steps costs as much as 10 to 15 others.
-        curvature
-            ``gauss-newton``, or ``hessian`` for models whose loss is not made of their outputs.
-
-    Attributes
-    ----------
-    instrument
-        Name of the instrument in use.
 
     Examples
     --------
@@ -138,48 +93,44 @@ class Guard:
     step 200, policy safe: momentum 0.9
     """
 
-    _replays: ClassVar[type[ReplayInstrument]] = ReplayInstrument
+    _kind: ClassVar[type[GuardedTraining]] = GuardedTraining
 
     def __init__(
         self,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         policy: str = "safe",
-        *,
-        instrument: str | None = None,
         **options: Unpack[GuardOptions],
     ):
-        check_module(model, optimizer)
+        check_options(options)
+        check_optimizer(model, optimizer)
         check_one_process()
         check_alone(model, optimizer)
         self._model, self._optimizer = model, optimizer
-        self.instrument = choose_instrument(instrument, model, optimizer)
-        check_options(options, self.instrument)
         self._policy, self._options = policy, options
-        made: Any = TangentInstrument if self.instrument == "tangent" else self._replays
-        self._inner = inner = made(model, optimizer, policy, **options)
+        self._training = self._kind(model, optimizer, policy, **options)
         self._parts: tuple[tuple[Any, ...], ...] = ()
         self._is_closed = False
-        self._gradients = gradients = Gradients(optimizer)
-        is_tangent = self.instrument == "tangent"
+        # Hooks do not hold the guard: one that is deleted releases the run, as `close` does.
+        training = weakref.ref(self._training)
+
+        def before_step(*_: Any) -> None:
+            if (guarded := training()) is not None:
+                guarded.before_step()
 
         def after_step(*_: Any) -> None:
-            inner.after_step()
-            if is_tangent:  # in a loop of one's own gradients have been used now
-                gradients.remember()
+            if (guarded := training()) is not None:
+                guarded.after_step()
 
-        # The hooks do not hold the guard: one that is deleted lets go of the run, as `close` does.
         self._hooks = [
-            optimizer.register_step_pre_hook(lambda *_: inner.before_step()),
+            optimizer.register_step_pre_hook(before_step),
             optimizer.register_step_post_hook(after_step),
         ]
-        guarded = {id(one) for group in optimizer.param_groups for one in group["params"]}
-        others = () if is_tangent else map(id, model.parameters())
-        self.guarded = frozenset({*guarded, *others})  # weights that nobody else may train
+        trained = {id(one) for group in optimizer.param_groups for one in group["params"]}
+        # Weights that no other optimizer may train.
+        self.guarded = frozenset({*trained, *map(id, model.parameters())})
+        optimizer.zero_grad()  # of a loop before this one
         remember_guard(self)
-        deleted: Any = weakref.finalize(self, _let_go, self._hooks, inner)
-        deleted.atexit = False
-        self._deleted = deleted
 
     @property
     def model(self) -> torch.nn.Module:
@@ -202,79 +153,61 @@ class Guard:
     @property
     def momentum(self) -> float:
         """The largest momentum in use."""
-        return self._inner.momentum
+        return self.setting.momentum
 
     @property
     def setting(self) -> Candidate:
         """The candidate in use."""
-        return self._inner.setting
-
-    @property
-    def probing(self) -> bool:
-        """Whether the next step is part of a burst of ``tangent``."""
-        return self._inner.probing
+        return self._training.setting
 
     @property
     def averaged(self) -> AveragedModel | None:
         """The average of the weights since the last change, later ones counting more, or None."""
-        return self._inner.averaged
+        return self._training.averaged
 
     def offered(self) -> torch.nn.Module:
         """Return what predicts best: `averaged`, the model, or what was offered before.
 
         One gives way to the next only if that is better on past data by more than a standard error;
-        the guard looks at them after each test and change, too.
+        the guard compares them after each test and change, too.
         """
-        return self._inner.offered() or self.model
+        return self._training.offered() or self.model
 
     def step(self, loss_fn: Callable[..., Tensor], *batch: Any) -> Tensor:
         """Make one guarded step of training: zero the gradients, differentiate, update.
+
+        It leaves no gradients behind.
 
         Parameters
         ----------
         loss_fn
             Returns the loss of a batch; it is called as ``loss_fn(*batch)`` and must not call
-            ``backward``. ``replay`` calls it again in replays: it must take from its arguments all
-            that changes from step to step.
+            ``backward``. Replays call it again: it must take from its arguments all that changes
+            from step to step.
         *batch
             What the loss is made of, such as inputs and targets; tensors, or tuples, lists and
-            dictionaries of them. ``tangent`` needs none: ``guard.step(lambda: loss)``.
+            dictionaries of them.
         """
-        inner = self._opened()
-        self._gradients.check()
+        self._check_open()
+        check_no_gradients(self.optimizer)
         parts, self._parts = (*self._parts, batch), ()
-        try:
-            return inner.step(loss_fn, parts)
-        finally:
-            self._gradients.remember()
+        return self._training.step(loss_fn, parts)
 
     def accumulate(self, *batch: Any) -> None:
         """Add a part of the next step's batch, for a step of several backward passes."""
-        self._opened()
+        self._check_open()
         self._parts = (*self._parts, copied(batch))
 
-    def observe(self, loss: Tensor) -> None:
-        """Observe a loss before its ``backward``, in a loop that steps the optimizer itself.
-
-        For ``tangent``. Call it for each part of an accumulated batch, before any `GradScaler`
-        scales the loss. One of more than 16 forward passes needs `step`.
-        """
-        self._opened().observe(loss)
-
-    def forget(self) -> None:
-        """Discard what was observed since the last update, as of a step that a scaler skipped."""
-        self._inner.forget()
-
-    def report(self) -> RunReport:
+    def report(self) -> ReplayReport:
         """Return what is known of the run; print it, plot it, or take ``to_dict()``."""
-        return self._inner.report()
+        return self._training.report()
 
     def close(self) -> None:
-        """Remove all hooks, and give back the user's own momentum; warn of a run never seen."""
+        """Remove all hooks and release snapshots and batches; warn of a run that made no step."""
         self._end(quiet=False)
 
     def __enter__(self) -> Self:
-        self._opened()
+        self._check_open()
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
@@ -282,17 +215,15 @@ class Guard:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a resumed run needs; plain numbers, lists and tensors, no functions."""
-        return self._inner.state_dict() | {"instrument": self.instrument}
+        return self._training.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`; a state that does not fit is refused, and nothing changes.
 
-        The candidates of ``tangent`` are the saved ones; where some were given to this guard they
-        must be the same. Batches that ``replay`` kept get the loss function of the next step.
+        Batches of the saved run get the loss function of the next step.
         """
-        inner = self._opened()
-        check_state(state, self.instrument)
-        inner.load_state_dict(state)
+        self._check_open()
+        self._training.load_state_dict(state)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Guard:
         """Return a guard of the copies of the model and the optimizer, with the same log."""
@@ -306,9 +237,9 @@ class Guard:
         model, optimizer = copy.deepcopy(self.model, memo), copy.deepcopy(self.optimizer, memo)
         scaler = copy.deepcopy(self._options.get("scaler"), memo)
         options: GuardOptions = {**self._options, "scaler": scaler}
-        made.__init__(model, optimizer, self._policy, instrument=self.instrument, **options)
+        made.__init__(model, optimizer, self._policy, **options)
         made.load_state_dict(self.state_dict())
-        made._inner.copy_rest(self._inner)
+        made._training.copy_rest(self._training)
         made._parts = copy.deepcopy(self._parts, memo)
         if self._is_closed:
             made._end(quiet=True)
@@ -326,25 +257,17 @@ class Guard:
             "optimizer, and load it into a new guard"
         )
 
-    def _opened(self) -> Instrument:
+    def _check_open(self) -> None:
+        """Raise `ArgumentError` for a guard that is closed, or of one of several processes."""
         if self._is_closed:
             raise ArgumentError("this guard is closed; make a new one")
         check_one_process()
-        return self._inner
 
     def _end(self, *, quiet: bool) -> None:
         if self._is_closed:
             return
         self._is_closed = True
-        self._deleted.detach()
         for hook in self._hooks:
             hook.remove()
         forget_guard(self)
-        self._inner.end(quiet=quiet)
-
-
-def _let_go(hooks: Sequence[Any], inner: Instrument) -> None:
-    """Take a guard off that was deleted and not closed."""
-    for hook in hooks:
-        hook.remove()
-    inner.end(quiet=True)
+        self._training.end(quiet=quiet)

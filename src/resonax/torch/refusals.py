@@ -1,8 +1,10 @@
-"""What a guard refuses: several processes, gradients of others, and two that train one model."""
+"""What a guard refuses in a sentence, before anything has changed."""
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
+from inspect import signature
 from typing import Any, Protocol
 
 import torch
@@ -10,9 +12,51 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from resonax.core.errors import ArgumentError
-from resonax.torch.groups import dense_values
 
-__all__ = ["Gradients", "check_alone", "check_one_process", "forget_guard", "remember_guard"]
+__all__ = [
+    "SHOWN",
+    "check_alone",
+    "check_loss",
+    "check_loss_function",
+    "check_no_backward",
+    "check_no_gradients",
+    "check_one_process",
+    "check_optimizer",
+    "check_used",
+    "forget_guard",
+    "remember_guard",
+]
+
+SHOWN = "guard.step(lambda x, y: loss_fn(model(x), y), x, y)"
+
+
+def check_optimizer(model: object, optimizer: object) -> None:
+    """Raise `ArgumentError` for what cannot be rewound and trained again step by step."""
+    if not isinstance(model, torch.nn.Module):
+        raise ArgumentError(
+            f"model must be a torch.nn.Module, got {type(model).__name__}: resonax.Guard takes "
+            "models of river and scikit-learn, resonax.jax.guard those of JAX"
+        )
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ArgumentError(f"optimizer must be of torch.optim, got {type(optimizer).__name__}")
+    closure = signature(optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is closure.empty:
+        raise ArgumentError(
+            f"{type(optimizer).__name__} calls the loss again within a step and cannot be guarded: "
+            "use an optimizer whose step needs no closure, such as SGD or Adam"
+        )
+    held = set(map(id, model.parameters()))
+    trained = [id(one) for group in optimizer.param_groups for one in group["params"]]
+    outside = sum(one not in held for one in trained)
+    if outside == len(trained):
+        raise ArgumentError(
+            "the optimizer trains no parameter of this model; make it from model.parameters()"
+        )
+    if outside:
+        raise ArgumentError(
+            f"{outside} of the {len(trained)} parameters of the optimizer are not in this model, "
+            "and could not be rewound; give the module that holds them all"
+        )
 
 
 def check_one_process() -> None:
@@ -31,36 +75,57 @@ def check_one_process() -> None:
         )
 
 
-class Gradients:
-    """The gradients that the last step left, so that those of somebody else are noticed.
+def check_loss_function(loss_fn: object) -> None:
+    """Raise `ArgumentError` for a loss, or anything else that cannot be called."""
+    if isinstance(loss_fn, Tensor) or not callable(loss_fn):
+        raise ArgumentError(
+            f"guard.step takes a function of the batch and the batch, such as {SHOWN}, "
+            f"not a {type(loss_fn).__name__}"
+        )
 
-    Each tensor counts its changes in place.
-    """
 
-    def __init__(self, optimizer: torch.optim.Optimizer):
-        self._optimizer = optimizer
-        self._left: list[tuple[Tensor | None, int]] = []
-        self.remember()
+def check_loss(loss: Any) -> Tensor:
+    """Return a loss, or raise `ArgumentError` for one that cannot be differentiated."""
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        got = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
+        raise ArgumentError(
+            "the loss function must return a tensor of one number, such as a mean over the batch; "
+            f"got {got}"
+        )
+    if not loss.requires_grad:
+        raise ArgumentError(
+            "the loss function must return the loss with its graph: outside of torch.no_grad(), "
+            "and before detach() or item()"
+        )
+    return loss
 
-    def _now(self) -> list[Tensor | None]:
-        return [one.grad for group in self._optimizer.param_groups for one in group["params"]]
 
-    def remember(self) -> None:
-        """Take the gradients as they are now."""
-        self._left = [(one, 0 if one is None else one._version) for one in self._now()]
+def check_no_backward(weights: Sequence[Tensor]) -> None:
+    """Raise `ArgumentError` for a loss function that has left gradients, zeroed before it."""
+    if any(weight.grad is not None for weight in weights):
+        raise ArgumentError(
+            "the loss function of guard.step must return the loss without calling backward, which "
+            "guard.step does itself; take loss.backward() out of it"
+        )
 
-    def check(self) -> None:
-        """Raise `ArgumentError` if somebody else has computed gradients, which would be dropped."""
-        for now, (left, version) in zip(self._now(), self._left, strict=False):
-            if now is None or (now is left and now._version == version):
-                continue
-            if bool(dense_values(now.detach()).any()):  # not those that `zero_grad` set to zero
-                raise ArgumentError(
-                    "gradients were computed or changed outside of guard.step, which would drop "
-                    "them: leave out your own backward(), clip by transform=, and discard these "
-                    "by optimizer.zero_grad()"
-                )
-        self._left = []
+
+def check_used(weights: Sequence[Tensor]) -> None:
+    """Raise `ArgumentError` for a loss that has left no gradients."""
+    if all(weight.grad is None for weight in weights):
+        raise ArgumentError("the loss does not depend on any parameter of the optimizer")
+
+
+def check_no_gradients(optimizer: torch.optim.Optimizer) -> None:
+    """Raise `ArgumentError` for gradients that a step of the guard would drop."""
+    gradients = (one.grad for group in optimizer.param_groups for one in group["params"])
+    for one in gradients:
+        # Those that `zero_grad` set to zero are nobody's.
+        if one is not None and bool((one.coalesce().values() if one.is_sparse else one).any()):
+            raise ArgumentError(
+                "gradients were computed outside of guard.step, which would drop them: leave out "
+                "your own backward(), clip by transform=, and discard these by "
+                "optimizer.zero_grad()"
+            )
 
 
 class _Guarded(Protocol):
@@ -79,7 +144,7 @@ _hooks: list[Any] = []
 
 def check_alone(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Raise `ArgumentError` for a model or an optimizer that has a guard already."""
-    weights = {id(one) for one in model.parameters()}
+    weights = set(map(id, model.parameters()))
     for guard in list(_guards):
         if guard.optimizer is optimizer:
             raise ArgumentError("this optimizer has a guard already; close() that one first")
@@ -88,14 +153,14 @@ def check_alone(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Non
 
 
 def remember_guard(guard: _Guarded) -> None:
-    """Take note of a guard that watches a run from now on; it is not kept alive."""
+    """Add a guard to those that are open, without keeping it alive."""
     if not _hooks:
         _hooks.append(register_optimizer_step_pre_hook(_refuse_others))
     _guards.add(guard)
 
 
 def forget_guard(guard: _Guarded) -> None:
-    """Take note that a guard is closed."""
+    """Remove a guard that is closed."""
     _guards.discard(guard)
 
 

@@ -1,45 +1,130 @@
-"""What the callbacks for trainers share: options, and a guard whose steps a trainer makes."""
+"""Guards of runs whose steps a trainer makes: what the callbacks for trainers share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from resonax.core.errors import ArgumentError, suggest
-from resonax.guards.policy import checked_policy
-from resonax.torch.driven import DrivenReplay
+from resonax.core.errors import ArgumentError
+from resonax.guards import replay_run
+from resonax.guards.replay import ReplayConfig
+from resonax.torch.batches import KeptBatch, byte_count, copied
 from resonax.torch.guard import Guard
-from resonax.torch.instruments import INSTRUMENTS, GuardOptions, check_options
+from resonax.torch.training import GuardedTraining, GuardOptions, check_options
 
-__all__ = ["TrainerGuard", "check_trainer_options", "guard_of", "put_in_place"]
+__all__ = ["DrivenTraining", "TrainerGuard", "check_trainer_options", "guard_of", "replaced"]
+
+
+class DrivenTraining(GuardedTraining):
+    """A guarded run whose steps a trainer makes, with its own clipping, scaling and updates.
+
+    For each step `begin` comes before the forward pass of each part of the batch, and may hand back
+    other rows; `add` comes after it, and `finish` after the update, during which a candidate is in
+    force.
+    """
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        self._batch: KeptBatch | None = None  # of the step that is being made
+        self._parts: tuple[tuple[Any, ...], ...] = ()  # of that batch so far
+        self._loss: Any = 0.0
+        self._in_force = ExitStack()  # what is undone after an update
+
+    def _start(self) -> KeptBatch:
+        """Keep what a step begins with; the update of some trainers begins before its loss."""
+        if self._batch is None:
+            self._batch = self.learner.keep(_no_batch, ())
+            self.run = replay_run.begin(self.run, self.learner)
+        return self._batch
+
+    def begin(self, loss_fn: Callable[..., Tensor], *part: Any) -> tuple[Any, ...]:
+        """Take a part of a batch before its forward pass; return what to train on."""
+        self._check_batch(loss_fn, (part,))
+        if not self._parts:
+            with self._replaying():
+                self._resume(loss_fn)
+        batch = self._start()._replace(loss_fn=loss_fn, parts=(copied(part),))
+        number, self._batch, self._parts = len(self._parts), batch, (*self._parts, *batch.parts)
+        if not self.setting.is_mixed:
+            return part
+        # Each part draws its own rows; the first draws those of a step of one part.
+        config = replace(self.run.config, seed=self.run.config.seed + (number << 32))
+        run = replace(self.run, config=config)
+        return replay_run.trained_on(run, self.learner, batch).parts[0]
+
+    def add(self, loss: Tensor) -> None:
+        """Add the loss of a part, as it is differentiated."""
+        self._loss = self._loss + loss.detach()
+
+    def before_step(self) -> None:
+        """Put the candidate in force before the trainer's update."""
+        if not self._is_stepping:
+            own = self._start().own
+            self._in_force.enter_context(self.learner.groups.in_force(own, self.setting))
+
+    def after_step(self) -> None:
+        """Give the optimizer its own hyperparameters back."""
+        if not self._is_stepping:
+            self._in_force.close()
+
+    def finish(self) -> None:
+        """Count the step that was made, and do what is due."""
+        batch, parts, loss = self._batch, self._parts, self._loss
+        self._batch, self._parts, self._loss = None, (), 0.0
+        if batch is None or not parts:
+            return
+        size = byte_count(parts) + batch.random.size
+        with self._replaying():
+            self._count(batch._replace(parts=parts, size=size), loss)
+
+    @contextmanager
+    def _replaying(self) -> Iterator[None]:
+        """Make steps of the guard itself, and leave no gradients: the trainer may add to them."""
+        self._is_stepping = True
+        try:
+            yield
+        finally:
+            self._is_stepping = False
+            self.learner.optimizer.zero_grad()
+
+    def end(self, *, quiet: bool) -> None:
+        """Give the optimizer back as it was, also in the middle of an update."""
+        self._in_force.close()
+        super().end(quiet=quiet)
+
+
+def _no_batch(*_: Any) -> Tensor:
+    raise AssertionError("a step began and no part of its batch was given to `begin`")
 
 
 class TrainerGuard(Guard):
     """A guard of a run whose steps a trainer makes."""
 
-    _replays = DrivenReplay
+    _kind = DrivenTraining
 
     @property
-    def driven(self) -> DrivenReplay | None:
-        """The instrument that is to be shown the batches; None for ``tangent``."""
-        return self._inner if isinstance(self._inner, DrivenReplay) else None
+    def driven(self) -> DrivenTraining:
+        """The run, to which the trainer's batches are given."""
+        assert isinstance(self._training, DrivenTraining)
+        return self._training
 
 
-def check_trainer_options(policy: str, instrument: str | None, options: GuardOptions) -> None:
+def check_trainer_options(policy: str, options: GuardOptions) -> None:
     """Raise `ArgumentError` for options that do not exist, or are the trainer's own.
 
     Examples
     --------
-    >>> check_trainer_options("safe", None, {"transform": None})
+    >>> check_trainer_options("safe", {"transform": None})
     Traceback (most recent call last):
     resonax.ArgumentError: transform is the trainer's own: leave it out
     """
-    checked_policy(policy)
-    if instrument is not None and instrument not in INSTRUMENTS:
-        raise suggest("instrument", str(instrument), INSTRUMENTS)
-    check_options(options, instrument)
+    ReplayConfig((), policy=policy).checked()
+    check_options(options)
     for name in ("scaler", "transform"):
         if name in options:
             raise ArgumentError(f"{name} is the trainer's own: leave it out")
@@ -51,7 +136,6 @@ def guard_of(
     policy: str,
     options: GuardOptions,
     *,
-    instrument: str,
     processes: int,
     send: Callable[[dict[str, float]], object],
     saved: dict[str, Any] | None = None,
@@ -60,7 +144,7 @@ def guard_of(
 
     Parameters
     ----------
-    model, optimizer, policy, options, instrument
+    model, optimizer, policy, options
         Those of `resonax.torch.Guard`.
     processes
         Over which the trainer spreads a batch.
@@ -81,13 +165,13 @@ def guard_of(
             log(found)
 
     made: GuardOptions = {**options, "log": record}
-    guard = TrainerGuard(model, optimizer, policy, instrument=instrument, **made)
+    guard = TrainerGuard(model, optimizer, policy, **made)
     if saved is not None:
         guard.load_state_dict(saved)
     return guard
 
 
-def put_in_place(owner: object, name: str, value: object) -> Callable[[], None]:
+def replaced(owner: object, name: str, value: object) -> Callable[[], None]:
     """Give an object another attribute; return what undoes it.
 
     Examples
@@ -96,7 +180,7 @@ def put_in_place(owner: object, name: str, value: object) -> Callable[[], None]:
     ...     def step(self):
     ...         return "its own"
     >>> trainer = Trainer()
-    >>> undo = put_in_place(trainer, "step", lambda: "ours")
+    >>> undo = replaced(trainer, "step", lambda: "ours")
     >>> trainer.step()
     'ours'
     >>> undo()

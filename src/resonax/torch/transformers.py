@@ -1,10 +1,8 @@
 """A callback for the Trainer of Hugging Face transformers.
 
-Its callbacks see neither the loss nor the logger, so that this one is given the trainer. While it
-trains, ``tangent`` looks at each loss where the trainer hands it to ``accelerator.backward``: there
-it is what will be differentiated, whoever made it, and no scaler has touched it yet. ``replay``
-stands around ``training_step``, through which every batch goes; a replay calls it again, and takes
-the loss at the same place.
+Its callbacks see neither the batches nor the logger, so that this one is given the trainer. It
+wraps ``training_step``, through which every batch goes, and ``accelerator.backward``, where a
+replay takes the loss as the trainer would differentiate it.
 """
 
 from __future__ import annotations
@@ -16,9 +14,14 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from resonax.torch.driven import DrivenReplay
-from resonax.torch.instruments import GuardOptions, choose_instrument
-from resonax.torch.trainers import TrainerGuard, check_trainer_options, guard_of, put_in_place
+from resonax.torch.trainers import (
+    DrivenTraining,
+    TrainerGuard,
+    check_trainer_options,
+    guard_of,
+    replaced,
+)
+from resonax.torch.training import GuardOptions
 
 try:
     from accelerate.optimizer import AcceleratedOptimizer
@@ -39,10 +42,10 @@ _KEY = "resonax"  # of the guard's state, in the first group of a saved optimize
 class GuardCallback(TrainerCallback):
     """Guard the training of a `transformers.Trainer`.
 
-    Momentum and rates go to the log of the trainer as ``resonax/momentum`` and
-    ``resonax/rate/0.95``, the state of the guard into the ``optimizer.pt`` of its checkpoints.
-    Accumulation, clipping, schedules and mixed precision are those of the trainer. When training
-    ends the optimizer has the user's own momentum again.
+    What the guard changes goes to the log of the trainer as ``resonax/momentum``,
+    ``resonax/lr_factor`` and ``resonax/is_mixed``, its state into the ``optimizer.pt`` of the
+    trainer's checkpoints. Accumulation, clipping, schedules and mixed precision are those of the
+    trainer.
 
     Parameters
     ----------
@@ -50,8 +53,6 @@ class GuardCallback(TrainerCallback):
         The trainer; add the callback to it with ``trainer.add_callback``.
     policy
         ``watch``, ``safe`` or ``fastest``, see `resonax.torch.Guard`.
-    instrument
-        ``replay``, the default but for models that are linear in their weights, or ``tangent``.
     **options
         Those of `resonax.torch.Guard` but for ``scaler`` and ``transform``.
 
@@ -61,38 +62,25 @@ class GuardCallback(TrainerCallback):
         The guard of the last training; None before.
     """
 
-    def __init__(
-        self,
-        trainer: Trainer,
-        policy: str = "safe",
-        *,
-        instrument: str | None = None,
-        **options: Unpack[GuardOptions],
-    ):
-        check_trainer_options(policy, instrument, options)
+    def __init__(self, trainer: Trainer, policy: str = "safe", **options: Unpack[GuardOptions]):
+        check_trainer_options(policy, options)
         self.guard: TrainerGuard | None = None
         self._trainer, self._policy, self._options = trainer, policy, options
-        self._instrument = instrument
         self._numbers: list[dict[str, float]] = []
         self._undo: list[Callable[[], object]] = []
 
     def on_train_begin(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         self._release(RuntimeError)  # from a training that an error ended
         trainer = self._trainer
-        options: GuardOptions = self._options
         model: Any = trainer.model
         optimizer: Any = trainer.optimizer
         if isinstance(optimizer, AcceleratedOptimizer):
             optimizer = optimizer.optimizer
-        instrument = choose_instrument(self._instrument, model, optimizer)
-        if instrument == "replay":
-            options = {**options, **_trainers_own(trainer)}
         guard = guard_of(
             model,
             optimizer,
             self._policy,
-            options,
-            instrument=instrument,
+            {**self._options, **_trainers_own(trainer)},
             processes=max(args.world_size, args.n_gpu),
             send=self._numbers.append,
             # What a checkpoint holds in a group comes back with the group.
@@ -103,15 +91,13 @@ class GuardCallback(TrainerCallback):
             found["param_groups"][0][_KEY] = guard.state_dict()
 
         self.guard = guard
-        shown = _observed(trainer, guard) if guard.driven is None else _shown(trainer, guard.driven)
-        self._undo = [optimizer.register_state_dict_post_hook(save).remove, shown]
-
-    def on_step_begin(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
-        if self.guard is not None and self.guard.driven is None:
-            self.guard.forget()
+        self._undo = [
+            optimizer.register_state_dict_post_hook(save).remove,
+            _connect(trainer, guard.driven),
+        ]
 
     def on_step_end(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
-        if self.guard is not None and self.guard.driven is not None:
+        if self.guard is not None:
             self.guard.driven.finish()
         wanted = control.should_log
         while self._numbers:
@@ -128,18 +114,6 @@ class GuardCallback(TrainerCallback):
             self.guard.__exit__(kind, None, None)
 
 
-def _observed(trainer: Trainer, guard: TrainerGuard) -> Callable[[], None]:
-    """Show the guard each loss before its backward; return what undoes it."""
-    accelerator = trainer.accelerator
-    backward = accelerator.backward
-
-    def observed(loss: Tensor, **kwargs: Any) -> None:
-        guard.observe(loss / accelerator.gradient_accumulation_steps)  # as `backward` does
-        backward(loss, **kwargs)
-
-    return put_in_place(accelerator, "backward", observed)
-
-
 def _trainers_own(trainer: Trainer) -> GuardOptions:
     """Return the scaler of the trainer, and its clipping where it clips."""
     most = trainer.args.max_grad_norm or 0.0
@@ -152,17 +126,19 @@ def _trainers_own(trainer: Trainer) -> GuardOptions:
     return {"scaler": scaler, "transform": clip if most > 0 else None}
 
 
-def _shown(trainer: Any, driven: DrivenReplay) -> Callable[[], None]:
-    """Show the guard each batch, and train on what it hands back; return what undoes it."""
+def _connect(trainer: Any, driven: DrivenTraining) -> Callable[[], None]:
+    """Give the guard each batch, and train on what it hands back; return what undoes it."""
     training_step = trainer.training_step
 
     def loss_fn(inputs: dict[str, Any], items: int | None, parts: int) -> Tensor:
         if torch.is_grad_enabled():
             return _differentiated(trainer, training_step, inputs, items, parts)
-        with trainer.compute_loss_context_manager():  # of a state that is judged: the mean
+        with trainer.compute_loss_context_manager():  # to judge a state: the mean loss
             return trainer.compute_loss(trainer.model_wrapped, trainer._prepare_inputs(inputs))
 
-    def shown(model: Any, inputs: Mapping[str, Any], items: Any = None, *rest: Any) -> Tensor:
+    def guarded_step(
+        model: Any, inputs: Mapping[str, Any], items: Any = None, *rest: Any
+    ) -> Tensor:
         count = None if items is None else int(items)
         parts = trainer.current_gradient_accumulation_steps
         used, count, _ = driven.begin(loss_fn, dict(inputs), count, parts)
@@ -170,7 +146,7 @@ def _shown(trainer: Any, driven: DrivenReplay) -> Callable[[], None]:
         driven.add(loss)
         return loss
 
-    return put_in_place(trainer, "training_step", shown)
+    return replaced(trainer, "training_step", guarded_step)
 
 
 def _differentiated(
@@ -180,8 +156,8 @@ def _differentiated(
     losses: list[Tensor] = []
     accelerator = trainer.accelerator
     undo = [
-        put_in_place(accelerator, "backward", lambda loss, **_: losses.append(loss)),
-        put_in_place(trainer, "current_gradient_accumulation_steps", parts),
+        replaced(accelerator, "backward", lambda loss, **_: losses.append(loss)),
+        replaced(trainer, "current_gradient_accumulation_steps", parts),
     ]
     try:
         training_step(trainer.model_wrapped, dict(inputs), items)

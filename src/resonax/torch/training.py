@@ -1,0 +1,297 @@
+"""A run that a guard trains: it keeps batches and snapshots, and rewinds and replays the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypedDict
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel
+
+from resonax.core.errors import ArgumentError, suggest
+from resonax.guards import ladder as ladders
+from resonax.guards import replay_run
+from resonax.guards.averaging import STRIDE
+from resonax.guards.learner import Candidate, default_candidates
+from resonax.guards.replay import ReplayConfig, has_judged
+from resonax.guards.replay_report import ReplayReport
+from resonax.guards.replay_run import as_candidates
+from resonax.guards.report import WARNED, Event
+from resonax.torch.average import Offer
+from resonax.torch.batches import can_mix, copied, form_of, tensors_of
+from resonax.torch.checkpoint import digest_of, load_run, save_run, with_loss
+from resonax.torch.events import EventLog
+from resonax.torch.learner import TorchLearner
+from resonax.torch.refusals import SHOWN, check_loss_function, check_optimizer
+
+__all__ = ["GuardOptions", "GuardedTraining", "check_options"]
+
+
+class GuardOptions(TypedDict, total=False):
+    """Options of `resonax.torch.Guard`."""
+
+    candidates: Iterable[float | Candidate] | None
+    mix: bool
+    budget: float
+    memory: int
+    spacing: int
+    average: bool
+    log: Callable[[dict[str, Any]], object] | None
+    scaler: Any
+    transform: Callable[[], object] | None
+    knob: str | tuple[str, int] | None
+    snapshots: str
+    seed: int
+
+
+_REMOVED = ("instrument", "method", "burst", "search", "warmup", "curvature", "module")
+
+
+def check_options(options: GuardOptions) -> None:
+    """Raise `ArgumentError` for an option that does not exist, or does not any more.
+
+    Examples
+    --------
+    >>> check_options({"bugdet": 0.1})
+    Traceback (most recent call last):
+    resonax.ArgumentError: unknown option 'bugdet', did you mean 'budget'? ...
+    >>> check_options({"warmup": 256})
+    Traceback (most recent call last):
+    resonax.ArgumentError: warmup belonged to the tangent method, which is gone: a guard
+    replays every model, and needs no warmup; leave it out
+    """
+    for name in options:
+        if name in _REMOVED:
+            raise ArgumentError(
+                f"{name} belonged to the tangent method, which is gone: a guard replays every "
+                f"model, and needs no {name}; leave it out"
+            )
+        if name not in GuardOptions.__annotations__:
+            raise suggest("option", name, GuardOptions.__annotations__)
+
+
+class GuardedTraining:
+    """The steps of a guarded run, what was decided, and what is offered for prediction.
+
+    See `resonax.torch.Guard` for the options.
+
+    Attributes
+    ----------
+    run
+        The run as the core of the guards knows it: configuration, state, events.
+    learner
+        The model with its optimizer.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        policy: str,
+        *,
+        candidates: Iterable[float | Candidate] | None = None,
+        mix: bool = True,
+        budget: float = 0.01,
+        memory: int = 2**28,
+        spacing: int = 32,
+        average: bool = False,
+        log: Callable[[dict[str, Any]], object] | None = None,
+        scaler: Any = None,
+        transform: Callable[[], object] | None = None,
+        knob: str | tuple[str, int] | None = None,
+        snapshots: str = "device",
+        seed: int = 0,
+    ):
+        check_optimizer(model, optimizer)
+        self.learner = TorchLearner(model, optimizer, scaler, transform, knob, snapshots)
+        own = self.learner.groups.largest_momentum()
+        if candidates is None:
+            tried = default_candidates(own, mix=mix)
+        else:
+            tried = (Candidate(own), *as_candidates(candidates))
+        self.run = replay_run.init(
+            ReplayConfig(
+                tried, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed
+            )
+        )
+        self._log = EventLog(log)
+        self._offer = Offer(self.learner) if average else None
+        self._form: Any = None  # of the last batch
+        self._is_loaded = False  # and the batches of the state have no loss function yet
+        self._is_stepping = False
+        self._is_pending = False  # whether the run is still to be looked at after the last step
+        self._acted: tuple[bool, bool] | None = None  # what `_act` did, until all is finished
+        self._ended: ReplayReport | None = None
+
+    @property
+    def setting(self) -> Candidate:
+        """The candidate in use."""
+        return self.run.setting
+
+    @property
+    def averaged(self) -> AveragedModel | None:
+        """The average of the weights, if it is kept."""
+        return None if self._offer is None else self._offer.averaged
+
+    def before_step(self) -> None:
+        """Refuse a step that somebody else makes; called before each step of the optimizer."""
+        if not self._is_stepping:
+            raise ArgumentError(
+                "a guard makes the steps itself, and would not see this one: write "
+                f"{SHOWN} in place of zero_grad, backward and optimizer.step()"
+            )
+
+    def after_step(self) -> None:
+        """Do nothing; trainers need it after each step of the optimizer."""
+
+    def step(self, loss_fn: Callable[..., Tensor], parts: Sequence[tuple[Any, ...]]) -> Tensor:
+        """Make one step of training on a batch, given as the arguments of each backward pass.
+
+        The last part is copied here, those before it have been.
+        """
+        self._is_stepping = True
+        try:
+            self._check_batch(loss_fn, parts)
+            self._resume(loss_fn)
+            batch = self.learner.keep(loss_fn, (*parts[:-1], copied(parts[-1])))
+            run = replay_run.begin(self.run, self.learner)
+            loss = self.learner.step(replay_run.trained_on(run, self.learner, batch))
+            self.run = run
+            self._count(batch, loss)
+            return loss
+        finally:
+            self._is_stepping = False
+            # After a replay they are not of the run, and others are not to be taken for these.
+            self.learner.optimizer.zero_grad()
+
+    def _check_batch(self, loss_fn: object, parts: Sequence[tuple[Any, ...]]) -> None:
+        """Raise `ArgumentError` for a batch whose rows could not be mixed with others."""
+        check_loss_function(loss_fn)
+        form = form_of(parts)
+        if form == self._form:
+            return
+        if not all(form):
+            raise ArgumentError(
+                f"a batch can be trained on again only if it is given to step: write {SHOWN} in "
+                "place of guard.step(lambda: loss_fn(model(x), y))"
+            )
+        if not can_mix(parts):
+            raise ArgumentError(
+                "the rows of this batch cannot be told apart, as its tensors differ in length; "
+                "give tensors of one row for each example, padded to one shape"
+            )
+        last = self.run.state.ladder.batches[-1:]
+        if not can_mix([*parts, *(part for batch in last for part in batch.parts)]):
+            raise ArgumentError(
+                "the rows of this batch have another shape than those before and cannot be mixed; "
+                "give tensors of one row for each example, padded to one shape"
+            )
+        self._form = form
+        self.run = replay_run.sized(self.run, sum(len(tensors_of(part)[0]) for part in parts))
+
+    def _resume(self, loss_fn: Callable[..., Tensor]) -> None:
+        """Give the batches of a loaded state their loss function; finish what was interrupted."""
+        if self._is_loaded:
+            self.run, self._is_loaded = with_loss(self.run, loss_fn), False
+        self._finish()
+
+    def _count(self, batch: Any, loss: Tensor) -> None:
+        """Count a step that was made, and do what is due; losses on a device are not waited for."""
+        number = loss.item() if loss.device.type == "cpu" else loss
+        self.run = replay_run.count(self.run, self.learner, (batch,), (number,))
+        self._is_pending = True
+        self._finish()
+
+    def _finish(self) -> None:
+        """Look at the run and do what is due after a step.
+
+        An exception leaves the run as it was after the step, and before the next one all of this is
+        done again: a run that was interrupted here goes on as if it had not been.
+        """
+        if not self._is_pending:
+            return
+        if self._acted is None:
+            self._acted = self._act()
+        if self._offer is not None:
+            self._update_offer(self._offer, *self._acted)
+        self._acted, self._is_pending = None, False
+
+    def _act(self) -> tuple[bool, bool]:
+        """Do what is due; whether there was a test or a change, and whether the setting changed."""
+        before = self.run
+        if replay_run.is_pending(before):
+            random = self.learner.random_state()
+            try:
+                self.run = replay_run.finish(before, self.learner)
+            finally:
+                # A replay draws random numbers again; those of the user go on as they were.
+                self.learner.set_random_state(random)
+        for event in self.run.events[len(before.events) :]:
+            self._report_event(event)
+        now, then = self.run.state, before.state
+        return has_judged(then, now), now.place != then.place
+
+    def _update_offer(self, offer: Offer, is_judged: bool, is_changed: bool) -> None:
+        """Choose what to offer after a test or a change; add the weights to the average."""
+        state = self.run.state
+        if is_judged:
+            _, is_better = offer.choose(state.reservoir)
+            if is_changed and not is_better:
+                offer.restart()
+        if state.step % STRIDE == 0:
+            offer.update()
+
+    def _report_event(self, event: Event) -> None:
+        used = self.setting
+        numbers = {"momentum": used.momentum, "lr_factor": used.lr, "is_mixed": used.is_mixed}
+        report = self._log.warn if event.kind in WARNED else self._log.inform
+        report(event, {"step": event.step, **numbers})
+
+    def offered(self) -> AveragedModel | None:
+        """Return the average, or what was offered before, if it predicts better than the model."""
+        return None if self._offer is None else self._offer.choose(self.run.state.reservoir)[0]
+
+    def report(self) -> ReplayReport:
+        """Return what is known of the run."""
+        if self._ended is not None:
+            return self._ended
+        made = replay_run.report(self.run, self.learner)
+        more = 0 if self._offer is None else self._offer.size
+        return replace(made, memory=made.memory + more)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a resumed run needs."""
+        offer = None if self._offer is None else self._offer.state_dict()
+        made = save_run(self.run)
+        made |= {"is_pending": self._is_pending, "acted": self._acted, "offer": offer}
+        return made | {"digest": digest_of(made)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`; a state that does not fit changes nothing."""
+        loaded = load_run(state, self.run.config, self.learner)
+        offer = state["offer"]
+        if self._offer is not None and offer is not None:
+            self._offer.check_state(offer)
+            self._offer.load_state_dict(offer)
+        self.run, self._form = loaded, None
+        self._is_loaded, self._is_pending = True, state["is_pending"]
+        self._acted = state["acted"]
+
+    def copy_rest(self, other: GuardedTraining) -> None:
+        """Copy from another run, of which this is a copy, what is not saved."""
+        self._ended = other._ended
+
+    def end(self, *, quiet: bool) -> None:
+        """Keep the report, and release snapshots and batches; warn of a run without a step."""
+        if self.run.state.step == 0 and not quiet:
+            text = f"the guard never saw this run: it made no step; train with {SHOWN}"
+            event = Event(0, "unseen", text)
+            self._log.warn(event, {"step": 0}, step=False)
+            self.run = replace(self.run, events=(*self.run.events, event))
+        if not quiet:
+            self.offered()
+        self._ended = self.report()
+        emptied = replace(self.run.state, ladder=ladders.EMPTY, reservoir=(), marked=())
+        self.run = replace(self.run, state=emptied)
