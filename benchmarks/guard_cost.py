@@ -92,7 +92,7 @@ def trainer(
 
     model, updates = begin(name, optimizer, device)
     if options is not None:
-        guard = Guard(model, updates, instrument="replay", **options)
+        guard = Guard(model, updates, **options)
         return (lambda x, y: guard.step(lambda x, y: loss_of(model(x), y), x, y)), guard
 
     def plain(x: Tensor, y: Tensor) -> None:

@@ -78,7 +78,7 @@ def train(name: str, policy: str | None, rows: list[tuple[Tensor, Tensor]]) -> t
     torch.manual_seed(0)
     model = make()
     optimizer = optimizer_of(model.parameters())
-    guard = None if policy is None else Guard(model, optimizer, policy, instrument="replay")
+    guard = None if policy is None else Guard(model, optimizer, policy)
     start = time.process_time()
     for x, y in rows:
         if guard is not None:

@@ -104,7 +104,7 @@ def guarded(name: str, cycle: int, seed: int, **options: Any) -> list[dict[str, 
     rows = task.order(pool, cycle, task.steps, seed)
     usual = time_of_a_step(task, rows, seed)
     model = task.model(seed)
-    guard = Guard(model, optimizer_of(task, model), instrument="replay", average=True, **options)
+    guard = Guard(model, optimizer_of(task, model), average=True, **options)
     ends, seconds = [], 0.0
     for step, batch in enumerate(rows):
         begun = time.perf_counter()

@@ -1,15 +1,11 @@
-"""Streams for the guards, and what a guard has measured along one."""
+"""Streams for the guards."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 
-import numpy as np
 import torch
-
-from resonax.guards.growth import GrowthState
-from resonax.torch import Guard
 
 
 def switching(
@@ -22,12 +18,3 @@ def switching(
             mean = 0.5 * torch.randn(5, generator=draw)
         x = mean + 0.5 * torch.randn(1, 5, generator=draw)
         yield x, math.sqrt(0.1) * torch.randn(1, 1, generator=draw)
-
-
-def followed(guard: Guard) -> np.ndarray:
-    """What the rates of the tangent instrument are made of, for each candidate: growth, curvature.
-
-    A rate itself is given after 97 steps only.
-    """
-    growth = GrowthState(*guard.state_dict()["state"][: len(GrowthState._fields)])
-    return np.array([growth.total, growth.partial, growth.curvature])

@@ -1,427 +1,363 @@
-"""The guard in training loops of torch."""
+"""The guard around training loops of torch."""
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
+import weakref
 
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss
 
-from resonax import ArgumentError
+from resonax.core.errors import ArgumentError
+from resonax.guards.learner import Candidate
 from resonax.torch import Guard, ResonanceWarning
-from resonax.torch.groups import Groups
-from resonax.torch.products import gauss_newton, hessian, outputs_of
-from resonax.torch.shadows import Shadows
-from streams import followed, switching
-
-mse = torch.nn.functional.mse_loss
+from resonax.torch.batches import KeptBatch, mix_rows
+from streams import switching
 
 
-@pytest.fixture(autouse=True)
-def _alone():
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
+def small_network(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Linear(5, 16), nn.BatchNorm1d(16), nn.Dropout(0.2), nn.ReLU(), nn.Linear(16, 1)
+    )
 
 
-def linear(lr=0.01, **options):
-    model = torch.nn.Linear(5, 1)
-    return model, torch.optim.SGD(model.parameters(), lr=lr, momentum=0.95, **options)
+def rows(steps: int, seed: int = 0):
+    draw = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        x = torch.randn(8, 5, generator=draw)
+        yield x, x[:, :1] * 2 + 0.1 * torch.randn(8, 1, generator=draw)
 
 
-def train(model, optimizer, guard, stream):
-    for x, y in stream:
-        if guard is not None:
-            guard.step(lambda x=x, y=y: mse(model(x), y))
-            continue
-        optimizer.zero_grad()
-        mse(model(x), y).backward()
-        optimizer.step()
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, nesterov=True),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.001, momentum=0.9),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.003),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.003, amsgrad=True),
+    "nadam": lambda p: torch.optim.NAdam(p, lr=0.003),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.01),
+}
 
 
-def distance(model):
-    return math.sqrt(sum(float((weight.detach() ** 2).sum()) for weight in model.parameters()))
+def loss_of(model: nn.Module, loss=mse_loss):
+    return lambda x, y: loss(model(x), y)
 
 
-def test_products_are_those_of_the_matrices():
-    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2))
-    x, y = torch.randn(4, 2), torch.tensor([0, 1, 1, 0])
-    weights = list(model.parameters())
-    output = model(x)
-    loss = torch.nn.functional.cross_entropy(output, y)
-    sizes = [weight.numel() for weight in weights]
-    unit = torch.eye(sum(sizes))
-    along = [
-        part.reshape(-1, *weight.shape)
-        for part, weight in zip(unit.split(sizes, dim=1), weights, strict=True)
-    ]
-    made = [torch.cat([part.flatten(1) for part in kind], 1) for kind in (
-        gauss_newton(loss, [output], weights, along), hessian(loss, weights, along))]  # fmt: skip
-
-    def whole(vector, last):
-        parts = [
-            part.reshape(w.shape) for part, w in zip(vector.split(sizes), weights, strict=True)
-        ]
-        names = dict(zip(dict(model.named_parameters()), parts, strict=True))
-        outputs = torch.func.functional_call(model, names, (x,))
-        return torch.nn.functional.cross_entropy(outputs, y) if last else outputs
-
-    vector = torch.cat([weight.detach().flatten() for weight in weights])
-    expected = torch.func.hessian(lambda v: whole(v, True))(vector)
-    assert torch.allclose(made[1], expected, atol=1e-5)
-    jacobian = torch.func.jacrev(lambda v: whole(v, False))(vector).flatten(0, 1)
-    inner = torch.func.hessian(lambda z: torch.nn.functional.cross_entropy(z, y))(output.detach())
-    expected = jacobian.T @ inner.reshape(8, 8) @ jacobian
-    assert torch.allclose(made[0], expected, atol=1e-5)
-    assert torch.linalg.eigvalsh(made[0]).min() > -1e-6
-    one = gauss_newton(loss, [output], weights, [part[:1] for part in along])
-    assert torch.allclose(torch.cat([part.flatten(1) for part in one], 1), expected[:1], atol=1e-5)
+def half(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return mse_loss(output, target) / 2
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"momentum": 0.9},
-        {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
-        {"momentum": 0.8, "dampening": 0.3, "weight_decay": 0.2},
-        {"momentum": 0.9, "maximize": True},
-    ],
-)
-def test_shadows_move_as_the_difference_of_two_runs(options):
-    """Groups with step sizes of their own, a schedule, and every option of SGD."""
+def weights_of(model: nn.Module) -> list[torch.Tensor]:
+    return [*model.parameters(), *model.buffers()]
 
-    def make(model):
-        groups = [{"params": [model.weight], "lr": 0.05}, {"params": [model.bias]}]
-        optimizer = torch.optim.SGD(groups, lr=0.1, **options)
-        return optimizer, torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
 
-    sign = -1.0 if options.get("maximize") else 1.0
-    model = torch.nn.Linear(3, 1, dtype=torch.float64)
-    twin = copy.deepcopy(model)
-    direction = [torch.randn_like(weight) for weight in model.parameters()]
-    runs = [(module, *make(module)) for module in (model, twin)]
-
-    def learn(x):
-        for module, optimizer, schedule in runs:
-            optimizer.zero_grad()
-            (sign * module(x).square().mean()).backward()
-            optimizer.step()
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_guard_that_does_nothing_changes_no_bit(name):
+    """Judging, testing and mixing on the side leave weights, schedules and random numbers alone."""
+    ends = []
+    for guarded in (False, True):
+        model = small_network()
+        optimizer = OPTIMIZERS[name](model.parameters())
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.995)
+        guard = Guard(model, optimizer, policy="watch", spacing=8) if guarded else None
+        torch.manual_seed(5)
+        for x, y in rows(20):
+            if guard is not None:
+                guard.step(loss_of(model), x, y)
+            else:
+                optimizer.zero_grad()
+                mse_loss(model(x), y).backward()
+                optimizer.step()
             schedule.step()
+        ends.append([*(one.detach().clone() for one in weights_of(model)), torch.rand(2)])
+    assert guard is not None
+    assert guard.report().work > 0.5
+    for plain, watched in zip(*ends, strict=True):
+        torch.testing.assert_close(plain, watched, rtol=0, atol=0)
 
-    learn(torch.randn(4, 3, dtype=torch.float64))  # torch makes its buffers, without dampening
+
+IMAGES, LABELS = (torch.tensor(part) for part in load_digits(return_X_y=True))
+IMAGES = (IMAGES / 16).float()
+
+
+def cycles(steps: int, cycle: int, seed: int):
+    """Digits, one class after the other in every cycle."""
+    rng = np.random.default_rng(seed)
+    places = [np.flatnonzero(LABELS.numpy() == label) for label in range(10)]
+    for step in range(steps):
+        chosen = rng.choice(places[step % cycle * 10 // cycle], 16)
+        yield IMAGES[chosen], LABELS[chosen]
+
+
+def classifier(*widths: int) -> nn.Module:
+    torch.manual_seed(1)
+    sizes = (64, *widths)
+    hidden = [
+        part for size in zip(sizes, widths, strict=False) for part in (nn.Linear(*size), nn.ReLU())
+    ]
+    return nn.Sequential(*hidden, nn.Linear(sizes[-1], 10))
+
+
+def right(model: nn.Module) -> float:
     with torch.no_grad():
-        for weight, step in zip(twin.parameters(), direction, strict=True):
-            weight += step
-    groups = Groups(runs[0][1])
-    shadows = Shadows([part[None].clone() for part in direction], [])
-    shadows.velocities = [torch.zeros_like(part) for part in shadows.places]
-    scale = 1.0
-    for _ in range(10):
-        x = torch.randn(4, 3, dtype=torch.float64)
-        output = model(x)
-        loss = sign * output.square().mean()
-        products = gauss_newton(loss, [output], groups.weights(), shadows.places)
-        met = shadows.advance(products, groups.gains(np.array([options["momentum"]]), True))
-        scale *= math.sqrt(float(met.after.places[0] + met.after.velocities[0]))
-        learn(x)
-        for a, b, place in zip(model.parameters(), twin.parameters(), shadows.places, strict=True):
-            assert torch.allclose((b - a).detach(), scale * place[0], rtol=1e-9, atol=1e-12)
+        return float((model(IMAGES).argmax(1) == LABELS).float().mean())
 
 
-def test_a_large_weight_is_summed_term_by_term_with_the_same_result(monkeypatch):
-    """Its terms are not held together, which would take memory."""
-    model, optimizer = linear(dampening=0.3, weight_decay=0.1)
-    by = Groups(optimizer).gains(np.array([0.95, 0.5]), True)
-    drawn = [[torch.randn(2, *weight.shape) for weight in model.parameters()] for _ in range(3)]
-    made = []
-    for most in (2**16, 0):
-        monkeypatch.setattr("resonax.torch.shadows._TOGETHER", most)
-        places, velocities, products = copy.deepcopy(drawn)
-        shadows = Shadows(places, velocities)
-        found = shadows.advance(products, by)
-        made.append([*found.before, *found.after, found.curvature, *shadows.places])
-    for one, other in zip(*made, strict=True):
-        assert np.array_equal(one, other)
+@pytest.mark.parametrize(("name", "widths", "steps"), [("sgd", (32,), 100), ("adam", (64, 64), 60)])
+def test_a_network_on_classes_in_cycles_is_saved(name, widths, steps, caplog):
+    found = {}
+    for guarded in (False, True):
+        model = classifier(*widths)
+        optimizer = (
+            torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.95)
+            if name == "sgd"
+            else torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
+        )
+        guard = Guard(model, optimizer, average=True, spacing=16) if guarded else None
+        for x, y in cycles(steps, 20, seed=3):
+            if guard is not None:
+                guard.step(loss_of(model, cross_entropy), x, y)
+            else:
+                optimizer.zero_grad()
+                cross_entropy(model(x), y).backward()
+                optimizer.step()
+        found[guarded] = right(model if guard is None else guard.offered())
+    assert found[False] < 0.2
+    assert found[True] > 0.75
+    assert guard is not None
+    report = guard.report()
+    assert report.events
+    assert "order" in report.events[0].text
+    assert report.period == pytest.approx(20, rel=0.05)
+    assert caplog.records[0].name == "resonax"
 
 
-def test_watch_changes_nothing_and_warns_once():
-    ends, logs = [], []
+def test_the_average_is_offered_where_it_does_better_and_changes_no_weight():
+    """Noise alone: the average of a linear model is nearer to the truth than its last weights."""
+    ends = []
+    for average in (False, True):
+        torch.manual_seed(2)
+        model = nn.Linear(5, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+        guard = Guard(model, optimizer, average=average)
+        for x, y in rows(120):
+            guard.step(loss_of(model), x[:1], y[:1] + torch.randn(1, 1))
+        ends.append([one.detach().clone() for one in model.parameters()])
+    for plain, averaged in zip(*ends, strict=True):
+        torch.testing.assert_close(plain, averaged, rtol=0, atol=0)
+    truth = torch.tensor([[2.0, 0.0, 0.0, 0.0, 0.0]])
+    average = guard.offered()
+    assert average is guard.averaged
+    near, far = ((one.weight - truth).norm() for one in (average.module, model))
+    assert near < 0.5 * far
+
+
+def test_what_was_offered_before_is_kept_while_the_run_is_worse():
+    """Wrong outputs spoil the weights and their average, and not what is held."""
+    torch.manual_seed(0)
+    model = nn.Linear(5, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    guard = Guard(model, optimizer, "watch", average=True, spacing=16)
+
+    def go_on(first: int, last: int, wrong: float) -> None:
+        for x, y in list(rows(last))[first:]:
+            guard.step(loss_of(model), x, y + wrong)
+
+    go_on(0, 48, wrong=0)
+    good = [one.detach().clone() for one in guard.offered().parameters()]
+    with pytest.warns(ResonanceWarning):
+        go_on(48, 64, wrong=30)
+    weights = [one.detach().clone() for one in model.parameters()]
+    kept = guard.offered()
+    assert kept is not model
+    assert kept is not guard.averaged
+    torch.testing.assert_close(list(kept.parameters()), good)
+    torch.testing.assert_close(list(model.parameters()), weights, rtol=0, atol=0)
+    guard.close()
+    assert guard.offered() is kept
+
+
+def test_the_report_says_prints_draws_and_gives_numbers():
+    torch.manual_seed(0)
+    model = nn.Linear(5, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.95)
+    seen = []
+    guard = Guard(model, optimizer, log=seen.append)
+    for x, y in switching(48, period=6, seed=5):
+        guard.step(loss_of(model), x, y)
+    report = guard.report()
+    assert guard.momentum < 0.95
+    assert optimizer.param_groups[0]["momentum"] == 0.95  # between steps it is the user's own
+    assert f"step {report.events[0].step}: " in str(report)
+    assert report.memory > 0
+    assert seen[0]["step"] == report.events[0].step
+    assert report.to_dict()["decisions"]
+    figure = report.plot()
+    assert len(figure.axes) == 2
+    assert any(line.get_linewidth() == 0.9 for line in figure.axes[0].lines)  # a decision
+
+
+def test_watching_warns_and_leaves_the_run_alone():
+    torch.manual_seed(0)
+    model = nn.Linear(5, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.95)
+    guard = Guard(model, optimizer, policy="watch")
+
+    def run():
+        for x, y in switching(48, period=6, seed=5):
+            guard.step(loss_of(model), x, y)
+
+    with pytest.warns(ResonanceWarning, match="order"):
+        run()
+    assert guard.momentum == 0.95
+
+
+def test_parts_of_a_batch_are_accumulated_and_gradients_transformed():
+    ends = []
     for guarded in (False, True):
         torch.manual_seed(0)
-        model, optimizer = linear(lr=0.03)
-        guard = None
-        if guarded:
-            guard = Guard(model, optimizer, policy="watch", budget=math.inf, log=logs.append)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            train(model, optimizer, guard, switching(110, 6))
-        ends.append([weight.detach().clone() for weight in model.parameters()])
-    for plain, watched in zip(*ends, strict=True):
-        assert torch.equal(plain, watched)
-    assert [warning.category for warning in caught] == [ResonanceWarning]
-    assert "momentum 0.95 seems to grow by" in str(caught[0].message)
-    assert guard is not None
-    assert guard.momentum == 0.95
-    assert any("event" in record for record in logs)
+        model = nn.Linear(5, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+        def clip(model=model):
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+
+        guard = Guard(model, optimizer, transform=clip) if guarded else None
+        for x, y in rows(10):
+            if guard is not None:
+                guard.accumulate(x[:4], y[:4])
+                guard.step(loss_of(model, half), x[4:], y[4:])
+            else:
+                optimizer.zero_grad()
+                for part in (slice(0, 4), slice(4, 8)):
+                    (mse_loss(model(x[part]), y[part]) / 2).backward()
+                clip()
+                optimizer.step()
+        ends.append(model.weight.detach().clone())
+    torch.testing.assert_close(*ends, rtol=0, atol=0)
 
 
-def test_a_warm_up_spares_the_swing():
-    largest = {}
-    for warmup in (0, 128):
-        torch.manual_seed(0)
-        model, optimizer = linear()
-        guard, far = Guard(model, optimizer, warmup=warmup), 0.0
-        draw = torch.Generator().manual_seed(1)
-        for step in range(160):  # strong resonance: both 0.95 and 0.9 grow
-            wave = torch.tensor([0.5 if step % 12 < 6 else -0.5, 0, 0, 0, 0])
-            x = wave + 0.5 * torch.randn(5, 5, generator=draw)
-            y = math.sqrt(0.1) * torch.randn(5, 1, generator=draw)
-            guard.step(lambda x=x, y=y, model=model: 5 * mse(model(x), y))
-            far = max(far, distance(model))
-        largest[warmup] = far
-        if warmup:
-            assert guard.momentum < 0.95
-            first = guard.report().events[0]
-            assert (first.step, first.text.split(" (")[0]) == (
-                128, "momentum raised from 0.75 to 0.85",
-            )  # fmt: skip
-            guard.close()
-            assert optimizer.param_groups[0]["momentum"] == 0.95
-    assert largest[0] > 20
-    assert largest[128] < 4
-
-
-@pytest.mark.slow
-def test_safe_lets_the_momentum_rise_again():
-    model, optimizer = linear()
-    guard = Guard(model, optimizer, budget=math.inf, candidates=[0.8])
-    train(model, optimizer, guard, switching(900, 6))
-    assert guard.momentum == 0.8
-    train(model, optimizer, guard, switching(3200, 1, seed=1))
-    assert guard.momentum == 0.95
-    assert [event.kind for event in guard.report().events] == ["momentum"] * 2
-
-
-def test_fastest_finds_the_band():
-    model, optimizer = linear()
-    guard = Guard(model, optimizer, policy="fastest", budget=math.inf)
-    for x, y in switching(170, 6):
-        guard.step(lambda x=x, y=y: mse(model(x), y))
-    assert guard.momentum in (0.85, 0.75)
-
-
-@pytest.mark.parametrize(
-    ("steps", "splits", "warmup"),
-    [(110, (50, 75), 0), (105, (60,), 96)],  # before a burst, in one, and in a warm-up
-)
-def test_a_resumed_run_goes_on_identically(steps, splits, warmup):
-    batches = list(switching(steps, 6))
-
-    def made():
-        torch.manual_seed(3)
-        model, optimizer = linear(nesterov=True)
-        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9999)
-        guard = Guard(model, optimizer, budget=2.0, burst=32, warmup=warmup)
-        return model, optimizer, schedule, guard
-
-    def go(run, rows):
-        model, _, schedule, guard = run
-        for x, y in rows:
-            guard.step(lambda x=x, y=y: mse(model(x), y))
-            schedule.step()
-
-    whole, saved = made(), {}
-    for step, row in enumerate(batches):
-        if step in splits:
-            assert whole[3].probing == (step != 50)
-            saved[step] = copy.deepcopy([part.state_dict() for part in whole])
-        go(whole, [row])
-    assert whole[3].report().probed >= 32
-    for split in splits:
-        second = made()
-        for part, state in zip(second, saved[split], strict=True):
-            part.load_state_dict(state)
-        go(second, batches[split:])
-        assert torch.equal(whole[0].weight, second[0].weight)
-        assert whole[3].report() == second[3].report()
-        assert str(whole[3].state_dict()) == str(second[3].state_dict())
-
-
-def test_a_loop_of_ones_own_with_accumulation_is_one_with_larger_batches():
-    found = []
-    for parts in (1, 2):
-        torch.manual_seed(0)
-        model, optimizer = linear()
-        guard = Guard(model, optimizer, policy="watch", budget=math.inf, candidates=[0.5])
-        draw = torch.Generator().manual_seed(1)
-        for _ in range(40):
-            x = torch.randn(8, 5, generator=draw)
-            optimizer.zero_grad()
-            for part in x.chunk(parts):
-                loss = mse(model(part), part[:, :1]) / parts
-                guard.observe(loss)
-                loss.backward()
-            optimizer.step()
-        found.append(followed(guard))
-    assert found[0].all()
-    assert found[0] == pytest.approx(found[1], rel=1e-3)
-
-
-def test_a_step_that_was_skipped_leaves_nothing_behind():
-    reports = []
-    for skips in (False, True):
-        torch.manual_seed(0)
-        model, optimizer = linear()
-        guard = Guard(model, optimizer, policy="watch", budget=math.inf)
-        for step, (x, y) in enumerate(switching(50, 6)):
-            if skips and step % 5 == 4:  # as a scaler does that met an overflow
-                guard.observe(mse(model(3 * x), y))
-                guard.forget()
-            optimizer.zero_grad()
-            loss = mse(model(x), y)
-            guard.observe(loss)
-            loss.backward()
-            optimizer.step()
-        reports.append(guard.report())
-    assert reports[0] == reports[1]
-
-
-def test_mixed_precision_with_a_scaler():
-    model, optimizer = linear()
-    scaler = torch.amp.GradScaler("cpu")
-    guard = Guard(model, optimizer, policy="watch", budget=math.inf, scaler=scaler)
-    draw = torch.Generator().manual_seed(1)
-    for _ in range(100):
-        x = torch.randn(8, 5, generator=draw)
-
-        def loss(x=x):
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                output = model(x)
-            return mse(output.float(), x[:, :1])
-
-        guard.step(loss)
-    found = guard.report().candidates
-    assert found[0].verdict == "converges"
-    assert found[0].rate == pytest.approx(0.5 * math.log(0.95), abs=0.01)
-
-
-def test_networks_with_frozen_parts_groups_and_batch_norm():
-    model = torch.nn.Sequential(
-        torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Dropout(0.1),
-        torch.nn.Flatten(), torch.nn.Linear(144, 10),
-    )  # fmt: skip
-    model[0].weight.requires_grad_(False)
-    groups = [
-        {"params": model[:4].parameters(), "momentum": 0.5},
-        {"params": model[5].parameters()},
+def test_mixed_rows_stay_together_with_their_targets():
+    batches = [
+        KeptBatch(len, (({"x": numbers[:, None].float(), "y": numbers},),), ({},), ())
+        for numbers in (torch.arange(4) + 10 * k for k in range(5))
     ]
-    optimizer = torch.optim.SGD(groups, lr=0.01, momentum=0.9, weight_decay=1e-3)
-    guard = Guard(model, optimizer, instrument="tangent", budget=math.inf, candidates=[0.5, 0.0])
-    x, y = torch.randn(16, 1, 8, 8), torch.randint(10, (16,))
-    for _ in range(98):
-        guard.step(lambda: torch.nn.functional.cross_entropy(model(x), y))
-    assert all(row.rate is not None for row in guard.report().candidates)
-    assert optimizer.param_groups[0]["momentum"] <= 0.5
+    mixed = mix_rows(batches, np.random.default_rng(0), None)
+    x, y = (torch.cat([one.parts[0][0][name] for one in mixed]) for name in ("x", "y"))
+    torch.testing.assert_close(x[:, 0], y.float())
+    assert sorted(y.tolist()) == sorted(v for k in range(5) for v in range(10 * k, 10 * k + 4))
+    assert y.tolist() != sorted(y.tolist())
 
 
-def test_a_momentum_that_the_user_changes_is_the_users_own():
-    model, optimizer = linear()
-    guard = Guard(model, optimizer)
-    x = torch.randn(4, 5)
-    for step in range(40):
-        optimizer.param_groups[0]["momentum"] = 0.85 + 0.0025 * step
-        guard.step(lambda: mse(model(x), x[:, :1]))
-        assert optimizer.param_groups[0]["momentum"] == 0.85 + 0.0025 * step
-    assert guard.report().own_momentum == pytest.approx(0.9475)
+def line(**options):
+    """A linear model whose momentum resonates with a stream that switches every six steps."""
+    torch.manual_seed(0)
+    model = nn.Linear(5, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.95)
+    return model, optimizer, Guard(model, optimizer, **options)
 
 
-def test_a_lost_run_is_reported_with_its_beginning():
-    model, optimizer = linear()
-    guard = Guard(model, optimizer, policy="watch", budget=0.0)
-    x = torch.randn(8, 5)
-
-    def learn(steps, scale):
-        for _ in range(steps):
-            guard.step(lambda: mse(model(scale * torch.randn(8, 5)), x[:, :1]))
-
-    learn(300, 1.0)
-    with pytest.warns(ResonanceWarning, match=r"growth began at about step (2[789]|30)\d"):
-        learn(60, 20.0)
-    assert [event.kind for event in guard.report().events][-1] == "lost"
+def train(model, guard, given):
+    for x, y in given:
+        guard.step(loss_of(model), x, y)
 
 
-def test_a_batch_of_nonsense_does_not_spoil_what_is_known():
-    model, optimizer = linear()
-    guard = Guard(model, optimizer, policy="watch", budget=math.inf, candidates=[0.5])
-    train(model, optimizer, guard, switching(100, 1))
-    with pytest.warns(ResonanceWarning, match="not finite"):
-        train(model, optimizer, guard, [(torch.full((1, 5), math.nan), torch.zeros(1, 1))] * 8)
-    rates = [row.rate for row in guard.report().candidates]
-    assert all(rate is not None and math.isfinite(rate) for rate in rates)
+def test_a_run_is_kept_that_its_own_momentum_loses_also_with_a_log_that_raises(caplog):
+    def broken(record):
+        raise OSError("disk full")
+
+    given = list(switching(150, 6, seed=3))
+    model, optimizer, guard = line(log=broken, spacing=16)
+    with guard:
+        train(model, guard, given)
+        assert guard.report().momentum == guard.momentum < 0.95
+    assert float(model.weight.detach().norm()) < 3
+    report = guard.report()
+    assert report.events
+    assert report.step == report.to_dict()["step"] == len(given)
+    assert optimizer.param_groups[0]["momentum"] == 0.95
+    assert sum("disk full" in one.getMessage() for one in caplog.records) == 1
+    with pytest.raises(ArgumentError, match="this guard is closed"):
+        train(model, guard, given[:1])
+    model, optimizer, guard = line()
+    guard.__exit__(RuntimeError)
+    for x, y in given:
+        optimizer.zero_grad()
+        mse_loss(model(x), y).backward()
+        optimizer.step()
+    assert float(model.weight.detach().norm()) > 30
 
 
-def test_what_cannot_be_analysed_is_refused_by_name():
-    model = torch.nn.Linear(2, 1)
-    with pytest.raises(ArgumentError, match=r"Adam cannot be analysed.*torch\.optim\.SGD.*replay"):
-        Guard(model, torch.optim.Adam(model.parameters()), instrument="tangent")
-    with pytest.raises(ArgumentError, match=r"model must be a torch\.nn\.Module, got function"):
-        Guard(lambda x: x, torch.optim.SGD(model.parameters(), 0.1))
-    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-    for wrong, match in (
-        ({"policy": "save"}, "did you mean 'safe'"),
-        ({"curvature": "fisher"}, "unknown curvature 'fisher'"),
-        ({"burst": 2}, "burst must be"),
-        ({"budget": -1}, "budget must be"),
-    ):
-        with pytest.raises(ArgumentError, match=match):
-            Guard(model, optimizer, **wrong)
-    guard = Guard(model, optimizer)
-    with pytest.raises(ArgumentError, match="one number"):
-        guard.observe(torch.zeros(3))
-    with pytest.raises(ArgumentError, match="has a guard already"):
-        Guard(model, optimizer)
-    with pytest.warns(ResonanceWarning, match="its optimizer made no step"):
-        guard.close()
-    other = Guard(model, optimizer, candidates=[0.5])
-    with pytest.raises(ArgumentError, match="has the candidates"):
-        other.load_state_dict(guard.state_dict())
+def test_a_part_of_a_batch_is_copied_when_it_is_given():
+    """A loader may reuse the memory of a batch for the next one."""
+    ends = []
+    for parts in (1, 2):
+        model, _, guard = line()
+        for x, y in switching(5, 6):
+            x, y = x.expand(4, 5).clone(), y.expand(4, 1).clone()
+            if parts == 2:
+                guard.accumulate(x[:2], y[:2])
+                x[:2], y[:2] = 9.0, 9.0
+            rest = slice(2, 4) if parts == 2 else slice(0, 4)
+            guard.step(lambda x, y, m=model, p=parts: mse_loss(m(x), y) / p, x[rest], y[rest])
+        assert guard.report().step == 5
+        ends.append(model.weight.detach().clone())
+    torch.testing.assert_close(*ends)
 
 
-class Once(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):  # noqa: ARG004
-        return 2 * x
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, grad):  # noqa: ARG004
-        return 2 * grad
+def test_a_run_that_was_never_seen_says_so():
+    with pytest.warns(ResonanceWarning, match="never saw this run"):
+        line()[2].close()
+    with warnings.catch_warnings(action="error"):  # an error says what is wrong
+        line()[2].__exit__(RuntimeError)
 
 
-@pytest.mark.parametrize("warmup", [0, 96])
-def test_a_model_without_second_derivatives_is_only_listened_to(warmup):
-    class Doubled(torch.nn.Linear):
-        def forward(self, x):
-            return Once.apply(super().forward(x))
-
-    model = Doubled(5, 1)
-    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
-    guard = Guard(model, optimizer, instrument="tangent", budget=math.inf, warmup=warmup)
-    x = torch.randn(4, 5)
-    with pytest.warns(ResonanceWarning, match="no second derivatives"):
-        train(model, None, guard, [(x, x[:, :1])] * 50)
-    assert guard.momentum == 0.9
-    train(model, None, guard, [(x, x[:, :1])] * 50)
-    assert guard.momentum == 0.9
-    assert not guard.probing
+def test_a_warning_names_the_line_of_the_user():
+    model, _, guard = line(policy="watch", spacing=16)
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        train(model, guard, switching(80, 6, seed=3))
+    assert caught
+    assert {one.filename for one in caught} == {__file__}
 
 
-def test_outputs_of_common_kinds():
-    z = torch.ones(2, requires_grad=True)
-    scalar = z.sum()
-    assert outputs_of({"loss": scalar, "logits": z}) == [z]
-    assert outputs_of((scalar, [z])) == [z]
-    assert outputs_of(scalar) == [scalar]
-    assert outputs_of(None) == []
+def test_a_guard_that_is_closed_releases_its_batches():
+    model, _, guard = line()
+    batches = []
+
+    def loss(x, y):
+        batches.append(weakref.ref(x))
+        return mse_loss(model(x), y)
+
+    for x, y in rows(20):
+        guard.step(loss, x, y)
+    assert sum(one() is not None for one in batches) == 20
+    guard.close()
+    assert not any(one() is not None for one in batches)
+
+
+def test_sparse_gradients_are_those_of_a_dense_table():
+    ends = []
+    for sparse in (False, True):
+        torch.manual_seed(0)
+        table = nn.Embedding(9, 3, sparse=sparse)
+        model = nn.Sequential(table, nn.Flatten(), nn.Linear(6, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        guard = Guard(model, optimizer)
+        draw = torch.Generator().manual_seed(0)
+        for _ in range(40):  # over a test of the order
+            x = torch.randint(9, (8, 2), generator=draw)
+            guard.step(loss_of(model), x, x[:, :1].float())
+        ends.append(table.weight.detach().clone())
+    torch.testing.assert_close(*ends)
+
+
+def test_candidates_may_be_momenta_or_settings():
+    model = nn.Linear(5, 1)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    guard = Guard(model, sgd, candidates=[0.5, Candidate(0.0, 0.1)])
+    assert math.isclose(guard.momentum, 0.9)

@@ -258,23 +258,3 @@ def test_the_momentum_that_needs_no_watching_is_that_of_the_criterion(name):
         judged = order_proof(OPTIMIZERS[name](step, 0.9), 1.0).momentum
         assert found == pytest.approx(judged, abs=1e-6)
     assert unwatched_momentum(2.1) is None
-
-
-def test_a_guard_says_which_momentum_needs_no_watching():
-    import torch
-
-    from resonax.torch import Guard
-
-    torch.manual_seed(0)
-    model = torch.nn.Linear(1, 1)
-    method = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    guard = Guard(model, method, policy="watch", warmup=96)
-    for step in range(100):
-        x = torch.full((1, 1), 1.0 if step % 10 < 5 else -1.0)
-        guard.step(lambda x=x: torch.nn.functional.mse_loss(model(x), x))
-    report = guard.report()
-    # Every row has the curvature 2 (1 + 1); along a shadow it is at most that.
-    assert 0 < report.largest_curvature <= 4.0 + 1e-5
-    own = order_proof(rx.heavy_ball(0.01, 0.9), report.largest_curvature)
-    assert report.unwatched == pytest.approx(own.momentum, abs=1e-6)
-    assert "needs no watching" in str(report)

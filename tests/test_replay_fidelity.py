@@ -1,4 +1,4 @@
-"""A guard by replay trains again what was trained, bit for bit, with whatever a loop does."""
+"""A replay trains again what was trained, bit for bit, with whatever a loop does."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def assert_same(one: list[Tensor], two: list[Tensor]) -> None:
 
 def assert_replayed(guard: Guard) -> None:
     """Train again from the oldest snapshot: the end is where the run is, in every bit."""
-    learner, ladder = guard._inner._learner, guard._inner._state.ladder
+    learner, ladder = guard._training.learner, guard._training.run.state.ladder
     ends = all_of(guard.model, guard.optimizer)
     scale = None if learner.scaler is None else learner.scaler.state_dict()
     assert len(ladder.batches) > 8
@@ -108,9 +108,9 @@ def assert_replayed(guard: Guard) -> None:
     assert any(
         not torch.equal(one, end) for one, end in zip(guard.model.parameters(), ends, strict=False)
     )
-    guard._inner._is_stepping = True
-    for batch in ladder.batches:
-        learner.step(batch)
+    with guard._training.making_steps():
+        for batch in ladder.batches:
+            learner.step(batch)
     assert_same(all_of(guard.model, guard.optimizer), ends)
     assert scale is None or learner.scaler.state_dict() == scale
 
@@ -140,23 +140,22 @@ def test_a_candidate_lowers_momentum_and_step_size_during_a_step_only(name):
     model = network()
     optimizer = OPTIMIZERS[name](in_two_groups(model))
     learner = TorchLearner(model, optimizer, knob=KNOBS.get(name))
-    seen, hyper = [], learner.hyperparameters
-    optimizer.register_step_pre_hook(lambda *_: seen.append(_values(hyper)))
-    before = _values(hyper)
+    seen, knob = [], learner.groups.knob
+    optimizer.register_step_pre_hook(lambda *_: seen.append(_values(optimizer, knob)))
+    before = _values(optimizer, knob)
     learner.set(Candidate(0.25, lr=0.1))
     (x, y), *_ = rows(1)
     learner.step(learner.keep(lambda x, y: mse_loss(model(x), y), ((x, y),)))
     for (lr, momentum), (own_lr, own) in zip(seen[0], before, strict=True):
         assert lr == pytest.approx(0.1 * own_lr)
         assert momentum == min(own, 0.25)
-    assert _values(hyper) == before
+    assert _values(optimizer, knob) == before
 
 
-def _values(hyper) -> list[tuple[float, float]]:
-    knob = hyper.knob
+def _values(optimizer, knob) -> list[tuple[float, float]]:
     return [
         (float(group["lr"]), 0.0 if knob is None else float(knob.get(group)))
-        for group in hyper._groups
+        for group in optimizer.param_groups
     ]
 
 
@@ -217,34 +216,13 @@ def test_snapshots_may_live_elsewhere(where):
     assert_replayed(guard)
 
 
-def test_copies_are_made_in_the_tensors_of_those_that_are_gone_but_not_of_a_checkpoint():
-    model = network()
-    learner = TorchLearner(model, torch.optim.Adam(model.parameters(), lr=0.003))
-    holder, held, places, given = learner.holder, [], set(), None
-    for number, (x, y) in enumerate(rows(40)):
-        learner.step(learner.keep(lambda x, y: mse_loss(model(x), y), ((x, y),)))
-        held = [*held, learner.save()][-4:]
-        if number == 20:
-            holder.share(held[1])
-            given, copies = held[1].tensors, [one.clone() for one in held[1].tensors]
-        places |= {held[-1].tensors[0].data_ptr()} if number > 25 else set()
-    assert len(places) == 5
-    assert given is not None
-    assert given[0].data_ptr() not in places
-    assert_same(given, copies)
-    assert holder.size == 5 * held[0].size  # one is free
-    assert holder.most == holder.size
-    learner.load(held[0])
-    assert_same(all_of(model, learner.optimizer)[: len(held[0].tensors)], held[0].tensors)
-
-
 def test_batches_beyond_the_limit_shorten_the_look_back():
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
     guard = Guard(model, optimizer, memory=300_000, spacing=16, budget=10.0)
     for x, y in rows(80):
         guard.step(lambda x, y: mse_loss(model(x), y), x, y)
-    ladder = guard._inner._state.ladder
+    ladder = guard._training.run.state.ladder
     assert ladder.size <= 300_000
     assert 16 <= len(ladder.batches) < 48  # of 10.2 kB each, with the states of random numbers
     assert guard.report().memory < 600_000
@@ -278,15 +256,6 @@ def test_a_loss_that_draws_late_is_replayed_with_the_numbers_that_it_drew(first)
     again = learner.random_state()
     assert torch.equal(again.torch[0], drawn.torch[0])
     assert again[1:] == drawn[1:]
-
-
-def test_random_states_that_nobody_draws_from_are_kept_once():
-    model = nn.Linear(5, 1)
-    learner = TorchLearner(model, torch.optim.SGD(model.parameters(), lr=0.01))
-    kept = [learner.keep(lambda x, y: mse_loss(model(x), y), ((x, y),)) for x, y in rows(9)]
-    states = [one.random for one in kept[1:]]  # `rows` draws before the first
-    assert len({id(one.torch[0]) for one in states}) == 1
-    assert len({id(one.numpy) for one in states}) == 1
 
 
 def test_a_knob_that_is_not_there_is_refused_in_a_sentence():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -46,7 +46,7 @@ class DrivenTraining(GuardedTraining):
         """Take a part of a batch before its forward pass; return what to train on."""
         self._check_batch(loss_fn, (part,))
         if not self._parts:
-            with self._replaying():
+            with self.making_steps():
                 self._resume(loss_fn)
         batch = self._start()._replace(loss_fn=loss_fn, parts=(copied(part),))
         number, self._batch, self._parts = len(self._parts), batch, (*self._parts, *batch.parts)
@@ -79,18 +79,8 @@ class DrivenTraining(GuardedTraining):
         if batch is None or not parts:
             return
         size = byte_count(parts) + batch.random.size
-        with self._replaying():
+        with self.making_steps():
             self._count(batch._replace(parts=parts, size=size), loss)
-
-    @contextmanager
-    def _replaying(self) -> Iterator[None]:
-        """Make steps of the guard itself, and leave no gradients: the trainer may add to them."""
-        self._is_stepping = True
-        try:
-            yield
-        finally:
-            self._is_stepping = False
-            self.learner.optimizer.zero_grad()
 
     def end(self, *, quiet: bool) -> None:
         """Give the optimizer back as it was, also in the middle of an update."""

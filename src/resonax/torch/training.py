@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypedDict
 
@@ -151,8 +152,7 @@ class GuardedTraining:
 
         The last part is copied here, those before it have been.
         """
-        self._is_stepping = True
-        try:
+        with self.making_steps():
             self._check_batch(loss_fn, parts)
             self._resume(loss_fn)
             batch = self.learner.keep(loss_fn, (*parts[:-1], copied(parts[-1])))
@@ -161,9 +161,18 @@ class GuardedTraining:
             self.run = run
             self._count(batch, loss)
             return loss
+
+    @contextmanager
+    def making_steps(self) -> Iterator[None]:
+        """Make steps of the guard itself, and leave no gradients.
+
+        After a replay they would not be those of the run, and a trainer may add to them.
+        """
+        self._is_stepping = True
+        try:
+            yield
         finally:
             self._is_stepping = False
-            # After a replay they are not of the run, and others are not to be taken for these.
             self.learner.optimizer.zero_grad()
 
     def _check_batch(self, loss_fn: object, parts: Sequence[tuple[Any, ...]]) -> None:
