@@ -376,7 +376,7 @@ def test_lightning_under_its_older_name_and_its_loggers(tmp_path):
     callback = resonax.torch.lightning.GuardCallback(spacing=8)
     logger = CSVLogger(tmp_path, "", "")
     trainer = pytorch_lightning.Trainer(
-        max_epochs=1, callbacks=[callback], **(QUIET | {"logger": logger})
+        max_epochs=1, log_every_n_steps=5, callbacks=[callback], **(QUIET | {"logger": logger})
     )
     trainer.fit(Line(), torch.utils.data.DataLoader(ROWS[:20], batch_size=None))
     assert callback.guard is not None
