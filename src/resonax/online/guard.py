@@ -10,14 +10,12 @@ from resonax.core.errors import ArgumentError, check_whole
 from resonax.guards import replay_run
 from resonax.guards.averaging import preferred
 from resonax.guards.learner import Candidate, default_candidates
-from resonax.guards.replay import ReplayConfig, has_judged, needs_snapshot
+from resonax.guards.replay import ReplayConfig, has_judged
 from resonax.guards.replay_report import ReplayReport
-from resonax.guards.replay_run import announce, as_candidates
+from resonax.guards.replay_run import ReplayRun, announce, as_candidates
 from resonax.online.calls import Call, count_rows
-from resonax.online.groups import Group
-from resonax.online.knobs import Knobs
-from resonax.online.learner import CopiedLearner
-from resonax.online.libraries import Library, find_library
+from resonax.online.learner import CopiedLearner, RowGroup
+from resonax.online.libraries import Knobs, Library, find_library
 
 __all__ = ["Guard"]
 
@@ -109,9 +107,9 @@ class Guard:
         )
         self._learner = CopiedLearner(model, library)
         self._run = replay_run.init(config)
-        self._group: Group | None = None
+        self._group: RowGroup | None = None
         self._rows, self._is_pending = rows, False
-        self._held: Any = None  # the copy that was offered when that was last looked at
+        self._best: Any = None  # the copy that predicted best when that was last compared
         self._is_closed = False
         _guards[id(model)] = self
 
@@ -126,7 +124,7 @@ class Guard:
         return self._run.setting
 
     def learn(self, *batch: Any, **options: Any) -> float:
-        """Train the model on a batch, and do what is due; the loss on it before.
+        """Train the model on a batch, then test and replay where due; the loss before the update.
 
         Parameters
         ----------
@@ -157,10 +155,8 @@ class Guard:
         if self._group is not None and self._group.start.options != options:
             self._end_group()
         if self._group is None:
-            self._run = replay_run.sized(self._run, self._rows)
-            is_due = needs_snapshot(self._run.state, self._run.config)
-            before = learner.save() if is_due else None
-            self._group = Group(learner.call((), options), before)
+            self._run = replay_run.begin(replay_run.sized(self._run, self._rows), learner)
+            self._group = RowGroup(learner.call((), options))
         loss = self._group.learn(learner, row, self.setting)
         self._raise_watched()
         if len(self._group.rows) >= self._rows:
@@ -168,31 +164,37 @@ class Guard:
         return loss
 
     def _end_group(self) -> None:
-        """Take the rows so far as one step."""
-        if self._group is None:
+        """Count the rows so far as one step."""
+        group, self._group = self._group, None
+        if group is None:
             return
-        learner, learnt = self._learner, self._group.learnt()
-        self._group, learner.learnt = None, learnt
-        self._step(learnt.call)
+        call = group.call()
+        is_learnt = not self.setting.is_mixed
+        loss = group.loss() if is_learnt else self._train(self._run, call)
+        self._count(self._run, call, loss)
 
     def _step(self, call: Call) -> float:
-        learner = self._learner
-        try:
-            self._run, loss = replay_run.step(self._run, learner, call)
-        finally:
-            learner.learnt = None
+        run = replay_run.begin(self._run, self._learner)
+        loss = self._train(run, call)
+        self._count(run, call, loss)
+        return loss
+
+    def _train(self, run: ReplayRun, call: Call) -> float:
+        return self._learner.step(replay_run.trained_on(run, self._learner, call))
+
+    def _count(self, run: ReplayRun, call: Call, loss: float) -> None:
+        self._run = replay_run.count(run, self._learner, (call,), (loss,))
         self._raise_watched()
         self._is_pending = True
         self._finish()
-        return loss
 
     def _raise_watched(self) -> None:
-        """Raise what the library raised, where the guard is not to change anything."""
+        """Raise what the library raised, if the guard is to change nothing."""
         if self._learner.error is not None and self._run.config.policy == "watch":
             raise self._learner.error
 
     def _finish(self) -> None:
-        """Do what is due after a step; what an exception interrupted is done before the next."""
+        """Test and replay what is due; after an interruption it is done before the next step."""
         if not self._is_pending:
             return
         learner, before = self._learner, self._run
@@ -200,24 +202,24 @@ class Guard:
         try:
             self._run = replay_run.finish(before, learner)
         finally:
-            learner.set_random_state(random)  # the user's own random numbers go on as they were
+            learner.set_random_state(random)  # the user's own random numbers are not disturbed
         self._is_pending = False
         if has_judged(before.state, self._run.state):
-            self._look()
+            self._is_best()
 
-    def _look(self) -> bool:
-        """Return whether the model is offered, and not the copy that was before; hold which is."""
+    def _is_best(self) -> bool:
+        """Return whether the model predicts as well as the best copy so far; keep the better."""
         learner, reservoir = self._learner, self._run.state.reservoir
-        now, random, judged = learner.save(), learner.random_state(), []
+        now, random, losses = learner.save(), learner.random_state(), []
         try:
-            for one in (now,) if self._held is None else (now, self._held):
+            for one in (now,) if self._best is None else (now, self._best):
                 learner.load(one)
-                judged.append(learner.losses(reservoir))
+                losses.append(learner.losses(reservoir))
         finally:
             learner.load(now)
             learner.set_random_state(random)
-        is_now = preferred(judged) == 0
-        self._held = now if is_now else self._held
+        is_now = preferred(losses) == 0
+        self._best = now if is_now else self._best
         return is_now
 
     def offered(self) -> Any:
@@ -226,9 +228,9 @@ class Guard:
         A copy is offered only if it is better on past data by more than a standard error. Models of
         others cannot be averaged as those of `resonax.torch.Guard` are.
         """
-        if not self._run.state.reservoir or self._look():
+        if not self._run.state.reservoir or self._is_best():
             return self.model
-        return self._learner.copy_of(self._held)
+        return self._learner.copy_of(self._best)
 
     def close(self) -> None:
         """End the guard; rows of a step that is not full yet are learnt."""

@@ -7,7 +7,8 @@ import copy
 import math
 import pickle
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -17,35 +18,20 @@ from resonax.online.calls import Call
 from resonax.online.libraries import Library
 from resonax.probing.adapters import is_overflow
 
-__all__ = ["CopiedLearner", "Learnt"]
-
-
-class Learnt(NamedTuple):
-    """A step that was made already, row by row: with a copy from before it, if one was needed."""
-
-    call: Call
-    before: Any
-    loss: float
+__all__ = ["CopiedLearner", "RowGroup"]
 
 
 class CopiedLearner:
     """A model and how it learns; copies are pickled, which is quicker than `copy.deepcopy`.
 
     A model that cannot be pickled is copied by `copy.deepcopy`. Going back gives the model the
-    attributes of a copy, so that it stays the same object.
-
-    Attributes
-    ----------
-    learnt
-        A step that was made already: asked to make it, the learner does nothing.
-    error
-        What the library raised in the last step as its numbers ended, or None.
+    attributes of a copy, so that it stays the same object. ``error`` is what the library raised in
+    the last step because its numbers overflowed, or None.
     """
 
     def __init__(self, model: Any, library: Library):
         self.model, self.library = model, library
         self.own = self.candidate = Candidate(library.knobs.largest_momentum(model))
-        self.learnt: Learnt | None = None
         self.error: Exception | None = None
         self.is_pickled = _can_pickle(model)
 
@@ -65,8 +51,6 @@ class CopiedLearner:
 
     def save(self) -> Any:
         """Return a copy of the model."""
-        if self.learnt is not None:
-            return self.learnt.before
         return pickle.dumps(self.model, 5) if self.is_pickled else copy.deepcopy(self.model)
 
     def copy_of(self, saved: Any) -> Any:
@@ -87,9 +71,7 @@ class CopiedLearner:
         self.candidate = candidate
 
     def step(self, batch: Call) -> float:
-        """Train on a batch; the loss before it, infinity where numbers have ended."""
-        if self.learnt is not None and batch is self.learnt.call:
-            return self.learnt.loss
+        """Train on a batch; the loss before it, infinity where numbers overflow."""
         self.set_random_state(batch.random)
         losses = []
         with np.errstate(all="ignore"), self._in_force(batch.own):
@@ -150,6 +132,39 @@ class CopiedLearner:
         return MOST_COPIES * max(map(self.saved_size, saved), default=0)
 
 
+@dataclass
+class RowGroup:
+    """Rows that are learnt one by one, and that a guard counts together as one step.
+
+    ``start`` holds the options and the random state with which the group began.
+    """
+
+    start: Call
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+
+    def learn(self, learner: CopiedLearner, row: tuple[Any, ...], used: Candidate) -> float:
+        """Train on a row at once; where rows are mixed they are learnt at the end of the step."""
+        row = calls.copied(row)
+        if used.is_mixed:
+            loss = learner.loss_of(row)
+        else:
+            learner.set(used)
+            loss = learner.step(Call(row, self.start.options))
+        self.rows.append(row)
+        self.losses.append(loss)
+        return loss
+
+    def call(self) -> Call:
+        """Return all rows as one call."""
+        columns = tuple(list(column) for column in zip(*self.rows, strict=True))
+        return self.start._replace(batch=columns, is_rows=True)
+
+    def loss(self) -> float:
+        """Return the mean loss of the rows."""
+        return sum(self.losses) / len(self.losses)
+
+
 def _can_pickle(model: Any) -> bool:
     try:
         pickle.loads(pickle.dumps(model, 5))
@@ -159,7 +174,7 @@ def _can_pickle(model: Any) -> bool:
 
 
 def _overflow(function: Callable[..., object], *batch: Any, **options: Any) -> Exception | None:
-    """Return the error of a call in which numbers ended; others are raised."""
+    """Return the error of a call in which numbers overflowed; others are raised."""
     try:
         function(*batch, **options)
     except (ValueError, ArithmeticError) as error:
