@@ -21,13 +21,17 @@ from resonax.checking.modulation import find_modulations, modulation_depth
 from resonax.cli.app import app
 from resonax.core.errors import ArgumentError, ResonaxError
 from resonax.probing.adapters import adapt
-from resonax.probing.excitation import lines_for, multisine
-from resonax.probing.fleet import Watch, launch
-from resonax.probing.linear import linear_learner
-from resonax.probing.modes import choose_mode
-from resonax.probing.parametric import critical_depth, dangerous_periods
+from resonax.probing.copies import Readout, linear_learner, make_copies
+from resonax.probing.excitation import choose_mode, lines_for, multisine
+from resonax.probing.oscillator import (
+    PolePair,
+    critical_depth,
+    dangerous_periods,
+    fit_pole_pair,
+    jackknife,
+    momentum_poles,
+)
 from resonax.probing.period_sweep import arrange
-from resonax.probing.poles import PolePair, fit_pole_pair, jackknife, momentum_poles
 
 
 @pytest.fixture(autouse=True)
@@ -220,20 +224,20 @@ def test_river_and_scikit_learn():
     large = SGDRegressor(penalty=None, learning_rate="constant", eta0=3.0)
     refused = rx.response(large, inputs, target, batch=2, **FEW)
     assert refused.natural_period is None
-    assert "leaves all bounds" in (refused.reason or "")
+    assert "diverges on these rows" in (refused.reason or "")
 
 
 def test_copies_of_scikit_learn_learn_as_an_optimizer_does():
     by_name = linear_learner(rx.sgd(0.005), rx.Linear(), 2)
     theirs = SGDRegressor(penalty=None, learning_rate="constant", eta0=0.01)  # of half the square
     inputs, target = rows(50, 2)
-    watch = Watch(inputs[:5], target[:5], np.full(5, 0.2))
+    readout = Readout(inputs[:5], target[:5], np.full(5, 0.2))
     order = np.random.default_rng(0).integers(50, size=(30, 3, 1))
     seen = []
     for learner in (by_name, theirs):
-        fleet = launch(adapt(learner), watch, 1)
-        fleet.advance(inputs[order[:, :1]], target[order[:, :1]])  # then all begin where it is
-        seen.append(fleet.fork(3).advance(inputs[order], target[order]))
+        copies = make_copies(adapt(learner), readout, 1)
+        copies.advance(inputs[order[:, :1]], target[order[:, :1]])  # then all begin where it is
+        seen.append(copies.fork(3).advance(inputs[order], target[order]))
     np.testing.assert_allclose(seen[0], seen[1], rtol=1e-10)
 
 
@@ -247,11 +251,11 @@ def test_what_jax_cannot_trace_is_copied_and_gives_the_same():
     optimizer = linear_learner(rx.heavy_ball(0.02, 0.9), rx.Linear(bias=False), 2)
     by_hand = numpy_step, (np.zeros(2), np.zeros(2)), lambda state, inputs: inputs @ state[0]
     inputs, target = rows(50, 2)
-    watch = Watch(inputs[:5], target[:5], np.full(5, 0.2))
-    fleets = [launch(adapt(learner), watch, 2) for learner in (optimizer, by_hand)]
-    assert [fleet.is_compiled for fleet in fleets] == [True, False]
+    readout = Readout(inputs[:5], target[:5], np.full(5, 0.2))
+    both = [make_copies(adapt(learner), readout, 2) for learner in (optimizer, by_hand)]
+    assert [copies.is_compiled for copies in both] == [True, False]
     order = np.random.default_rng(0).integers(50, size=(30, 3, 2))
-    seen = [fleet.fork(3).advance(inputs[order], target[order]) for fleet in fleets]
+    seen = [copies.fork(3).advance(inputs[order], target[order]) for copies in both]
     np.testing.assert_allclose(seen[0], seen[1], rtol=1e-10)
 
 
@@ -263,7 +267,7 @@ def test_what_jax_cannot_trace_is_copied_and_gives_the_same():
     [
         (rx.sgd(0.01), "damping is above 0.9"),
         (rx.heavy_ball(0.001, 0.5), "damping is above 0.9"),
-        (rx.heavy_ball(0.9, 0.95), "leaves all bounds"),
+        (rx.heavy_ball(0.9, 0.95), "diverges on these rows"),
     ],
 )
 def test_refusals_say_why(learner, words):
@@ -276,7 +280,7 @@ def test_refusals_say_why(learner, words):
 def test_a_stream_in_resonance_has_no_response():
     law = rx.Sinusoid(period=22.0, amplitude=0.5)
     found = rx.response(rx.heavy_ball(0.01, 0.99), law, batch=8, shuffle=False, **QUICK)
-    assert "unstable" in (found.reason or "") or "bounds" in (found.reason or "")
+    assert "unstable" in (found.reason or "") or "diverges" in (found.reason or "")
 
 
 def test_linearity_is_judged_from_both_sides():

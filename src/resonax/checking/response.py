@@ -13,10 +13,8 @@ from resonax.checking.modulation import find_modulations
 from resonax.checking.response_result import Response
 from resonax.core.errors import ArgumentError, check_number, check_range, check_whole, suggest
 from resonax.learners import Features, Linear
-from resonax.probing.excitation import Advance, Rows
-from resonax.probing.fleet import Watch, launch
-from resonax.probing.linear import is_optimizer, linear_learner
-from resonax.probing.modes import choose_mode
+from resonax.probing.copies import Readout, is_optimizer, linear_learner, make_copies
+from resonax.probing.excitation import Advance, Rows, choose_mode
 from resonax.probing.period_sweep import (
     KINDS,
     STEPS,
@@ -26,7 +24,7 @@ from resonax.probing.period_sweep import (
     sweep_periods,
 )
 from resonax.probing.replay import prepare, quiet
-from resonax.probing.response import Plan, Stage, measure_poles
+from resonax.probing.response import ResponsePlan, Stage, measure_poles
 from resonax.streams import Process, Recorded
 
 __all__ = ["response"]
@@ -35,7 +33,7 @@ _LAW_STEPS, _LAW_NUMBERS = 2**14, 2**23  # of a law that are sampled: its rows
 _WATCHED = 32  # rows on which all copies predict
 _LEAST_ROWS = 16
 _MOST_NUMBERS = 2**28  # of a law that are sampled: 2 GB
-_COMPILED, _LOOPED = Plan(32, burn_in=2**14), Plan(8, burn_in=2**12)
+_COMPILED, _LOOPED = ResponsePlan(32, burn_in=2**14), ResponsePlan(8, burn_in=2**12)
 
 
 @contextlib.contextmanager
@@ -147,8 +145,8 @@ def response(
     along = choose_mode(mode, table, _features(basis, table))
     rows = Rows(table, labels, along.pattern, batch, shuffle)
     with quiet():
-        fleet = launch(adapted, _watch(rows, rng), batch)
-        usual = _COMPILED if fleet.is_compiled else _LOOPED
+        copies = make_copies(adapted, _readout(rows, rng), batch)
+        usual = _COMPILED if copies.is_compiled else _LOOPED
         plan = replace(usual, periods=periods, length=length, excitation=excitation, level=level)
         plan = replace(
             plan,
@@ -161,8 +159,8 @@ def response(
         if wanted is not None:
             draw = draw_law(inputs, batch, label) if is_law else draw_rows(rows, kind)
             with stage("sweeping over periods", STEPS * (len(wanted) + 1)) as advance:
-                swept = sweep_periods(fleet.fork(1), draw, wanted, batch, rng, advance)
-        poles = measure_poles(fleet, rows, plan, rng, stage)
+                swept = sweep_periods(copies.fork(1), draw, wanted, batch, rng, advance)
+        poles = measure_poles(copies, rows, plan, rng, stage)
     with stage("looking for rhythms", 0):
         rhythms = find_modulations(along.modulation(batch))
     return Response.of(poles, rhythms, swept, along.curvature)
@@ -205,7 +203,7 @@ def _labeller(target: Any, noise: float) -> Callable[[np.ndarray, np.random.Gene
     return label
 
 
-def _watch(rows: Rows, rng: np.random.Generator) -> Watch:
+def _readout(rows: Rows, rng: np.random.Generator) -> Readout:
     """Return rows on which all copies predict, weighted by the pattern."""
     if len(rows.inputs) < max(_LEAST_ROWS, rows.batch):
         raise ArgumentError(
@@ -213,4 +211,4 @@ def _watch(rows: Rows, rng: np.random.Generator) -> Watch:
         )
     chosen = rng.choice(len(rows.inputs), min(_WATCHED, len(rows.inputs)), replace=False)
     weights = rows.pattern[chosen]
-    return Watch(rows.inputs[chosen], rows.target[chosen], weights / (weights @ weights))
+    return Readout(rows.inputs[chosen], rows.target[chosen], weights / (weights @ weights))

@@ -10,7 +10,7 @@ import xarray as xr
 
 from resonax.checking.modulation import Modulation
 from resonax.core.objects import Result, plain_values
-from resonax.probing.parametric import critical_depth, dangerous_periods
+from resonax.probing.oscillator import critical_depth, dangerous_periods
 from resonax.probing.period_sweep import PeriodSweep
 from resonax.probing.response import Poles
 

@@ -58,9 +58,9 @@ class Learner(Protocol):
 
     ``state`` is all numbers that the future weights depend on continuously; those that a library
     makes on first use are missing before the first batch, and counters of steps never are in it.
-    ``kinds`` tells for each of them whether it is a weight, 0, or which buffer it belongs to.
-    ``eps`` is the relative rounding error of the weights. ``learn`` raises OverflowError where the
-    numbers end. ``fresh`` returns an independent copy.
+    ``kinds`` says for each of them whether it is a weight, 0, or which buffer it belongs to.
+    ``eps`` is the relative rounding error of the weights. ``learn`` raises OverflowError where
+    numbers overflow. ``fresh`` returns an independent copy.
     """
 
     def learn(self, inputs: np.ndarray, target: np.ndarray) -> None: ...
@@ -78,7 +78,7 @@ class _Attributes(Leaves):
 
     model: Any
     names: list[Any] | None = None
-    is_fitted: bool = False  # so that a model that has weights is not looked through again
+    is_fitted: bool = False  # so that a model with weights is not searched for them again
 
     def leaves(self) -> list[Leaf]:
         found = [leaf for leaf in walk_object(self.model, set()) if len(leaf.values)]

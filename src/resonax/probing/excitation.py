@@ -3,8 +3,10 @@ r"""Excite the labels of a learner, and read its frequency response off its pred
 Two copies learn the same rows with the labels :math:`y_k \pm \epsilon s_k g(x_k)`. Half the
 difference of their predictions, over :math:`\epsilon`, follows a linear recursion that :math:`s`
 drives: to change the labels adds a force, where to change the inputs would change the curvature.
-With the pattern :math:`g(x) = \langle v, \phi(x)\rangle`, :math:`v` an eigenvector of
-:math:`E[\phi\phi^\top]`, the force acts along one curvature only.
+The curvature of a linear model is :math:`2E[\phi\phi^\top]`. Each of its eigenvectors :math:`v`
+with eigenvalue :math:`\lambda` is a mode, with a natural period of its own; the scaled coordinate
+:math:`\langle v, \phi(x)\rangle / \sqrt{\lambda/2}` has mean square 1. As the pattern :math:`g` it
+drives that mode alone.
 """
 
 from __future__ import annotations
@@ -14,17 +16,100 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from resonax.probing.fleet import ERROR, PROJECTION, Fleet
+from resonax.core.errors import ArgumentError, as_array, check_number, check_numbers, shorten
+from resonax.probing.copies import ERROR, PROJECTION, Copies
 
-__all__ = ["Advance", "Gains", "Rows", "lines_for", "measure_gains", "multisine", "settle"]
+__all__ = [
+    "Advance",
+    "Gains",
+    "Mode",
+    "Rows",
+    "choose_mode",
+    "lines_for",
+    "measure_gains",
+    "multisine",
+    "settle",
+]
 
 _PER_DECADE = 12  # lines, evenly on the logarithm of the frequency
 _HIGHEST = 0.25  # cycles per step
 _PHASES = 32  # random ones of which those with the lowest crest are taken
 _BLOCK = 1024  # steps that are drawn at once, and no more than have so many numbers
 _NUMBERS = 2**24
+_ALIKE = 1.5  # ratio of curvatures up to which modes respond together
+_MOST = 6  # modes that are measured together
+_NONE = 1e-9  # relative to the largest: such a curvature is none
 
 Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """The pattern by which labels are moved, and the modes of about the same period."""
+
+    pattern: np.ndarray  # (rows,), of mean square 1
+    modes: np.ndarray  # (rows, modes): scaled coordinates, that of the pattern first
+    curvature: float | None  # 2 E[(v phi)^2] for a unit vector v; None if the pattern has none
+
+    def modulation(self, batch: int) -> np.ndarray:
+        """Return the curvature of each batch along the modes, (steps, modes, modes), of mean I."""
+        steps = len(self.modes) // batch
+        kept = self.modes[: steps * batch].reshape(steps, batch, -1)
+        return np.einsum("kni,knj->kij", kept, kept) / batch
+
+
+def choose_mode(
+    mode: int | np.ndarray | Callable[[np.ndarray], np.ndarray],
+    inputs: np.ndarray,
+    features: np.ndarray,
+) -> Mode:
+    """Return a mode: by the rank of its curvature, by weights of features, or as a function.
+
+    Parameters
+    ----------
+    mode
+        0 for the eigenvector of the largest curvature, 1 for the next one, and so on; weights, one
+        for each feature; or a function of the inputs, (rows, d) -> (rows,).
+    inputs
+        The rows, (rows, d).
+    features
+        Their features, (rows, p).
+
+    Examples
+    --------
+    >>> inputs = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> choose_mode(1, inputs, inputs).curvature  # the mean of y^2 is 1/2
+    1.0
+    """
+    if callable(mode):
+        return _single(as_array("mode", mode(inputs)), None)
+    if not isinstance(mode, int | np.integer):
+        weights = as_array("mode", mode)
+        check_numbers("mode", weights, (features.shape[1],))
+        pattern = features @ weights
+        return _single(pattern, 2 * float((pattern**2).mean() / max(weights @ weights, 1e-300)))
+    values, vectors = np.linalg.eigh(features.T @ features / len(features))
+    order = np.argsort(-values)
+    order = order[values[order] > _NONE * values[order[0]]]
+    if not len(order):
+        raise ArgumentError("inputs must not all be zero")
+    check_number("mode", int(mode), low=0, high=len(order) - 1)
+    own = order[int(mode)]
+    apart = np.abs(np.log(values[order] / values[own]))
+    near = np.flatnonzero(apart < np.log(_ALIKE))
+    near = near[np.lexsort((order[near] != own, apart[near]))]  # its own first
+    chosen = order[near[:_MOST]]
+    modes = features @ vectors[:, chosen] / np.sqrt(values[chosen])
+    return Mode(modes[:, 0], modes, 2 * float(values[own]))
+
+
+def _single(pattern: np.ndarray, curvature: float | None) -> Mode:
+    size = float(np.sqrt((pattern**2).mean()))
+    if not np.isfinite(size) or size == 0 or pattern.ndim != 1:
+        raise ArgumentError(
+            f"mode must give a number for each row, not all zero, got {shorten(pattern)}"
+        )
+    return Mode(pattern / size, pattern[:, None] / size, curvature)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +161,7 @@ class Gains:
 
     @property
     def is_finite(self) -> bool:
-        """Whether no copy left all bounds."""
+        """Whether no copy diverged."""
         return bool(np.isfinite(self.gain).all() and np.isfinite(self.doubled).all())
 
     @property
@@ -127,22 +212,22 @@ def multisine(lines: np.ndarray, length: int, rng: np.random.Generator) -> np.nd
 
 
 def settle(
-    fleet: Fleet, rows: Rows, steps: int, rng: np.random.Generator, advance: Advance
+    copies: Copies, rows: Rows, steps: int, rng: np.random.Generator, advance: Advance
 ) -> float:
     """Let the first copy learn without excitation; return the root mean square of its last errors.
 
-    nan is returned where it left all bounds.
+    nan is returned where it diverged.
     """
     draw, errors, block = rows.draw(1, rng), np.zeros(0), rows.block(1, steps)
     for _ in range(-(-steps // block)):
         chosen = draw(block)
-        errors = fleet.advance(rows.inputs[chosen], rows.target[chosen])[:, 0, ERROR]
+        errors = copies.advance(rows.inputs[chosen], rows.target[chosen])[:, 0, ERROR]
         advance(block)
     return float(np.sqrt(errors[len(errors) // 2 :].mean()))
 
 
 def measure_gains(
-    fleet: Fleet,
+    copies: Copies,
     rows: Rows,
     *,
     length: int,
@@ -155,11 +240,11 @@ def measure_gains(
     r"""Measure the response of a settled learner at the lines of a multisine of ``length`` steps.
 
     Each realisation has its own phases and its own rows. The first period is left out, in which the
-    copies swing in; over whole periods a Fourier transform has no leakage.
+    transient decays; over whole periods a Fourier transform has no leakage.
 
     Parameters
     ----------
-    fleet
+    copies
         Its first copy has settled.
     rows
         What is learned.
@@ -174,7 +259,7 @@ def measure_gains(
     rng
         Of phases and rows.
     advance
-        Is told the steps that were made.
+        Called with the number of steps that were made.
     """
     lines = lines_for(length)
     signals = np.stack([multisine(lines, length, rng) for _ in range(realisations)], axis=1)
@@ -183,7 +268,7 @@ def measure_gains(
     force = signals[:, both]
     size = np.append(np.full(realisations, epsilon), 2 * epsilon)
     force = force * np.concatenate([size, -size])
-    copies = fleet.fork(2 * len(pair))
+    pairs = copies.fork(2 * len(pair))
     draw, block = rows.draw(realisations, rng), rows.block(2 * len(pair), length)
     spectra, powers = [], []
     for period in range(periods + 1):
@@ -196,7 +281,7 @@ def measure_gains(
                 for part in (rows.inputs, rows.target, rows.pattern)
             )
             now = force[start : start + block, :, None] * pattern
-            seen = copies.advance(inputs, target + now)
+            seen = pairs.advance(inputs, target + now)
             found.append(seen[..., PROJECTION])
             advance(block)
         read = np.concatenate(found)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from resonax.core.errors import ArgumentError, as_array, check_number
+from resonax.probing.copies import ERROR, Copies
 from resonax.probing.excitation import Advance, Rows
-from resonax.probing.fleet import ERROR, Fleet
 from resonax.streams import Process, shuffled
 
 __all__ = [
@@ -34,8 +34,7 @@ Draw = Callable[[np.random.Generator, float | None], tuple[np.ndarray, np.ndarra
 class PeriodSweep:
     """Mean squared error on rows in random order, over that of copies that learned such rows.
 
-    The error is that of the second half of a run, averaged over runs; infinite where one left all
-    bounds.
+    The error is that of the second half of a run, averaged over runs; infinite where one diverged.
     """
 
     periods: np.ndarray  # (periods,), in steps
@@ -111,7 +110,7 @@ def draw_law(process: Any, batch: int, label: Callable[..., np.ndarray]) -> Draw
 
 
 def sweep_periods(
-    fleet: Fleet,
+    copies: Copies,
     draw: Draw,
     periods: np.ndarray,
     batch: int,
@@ -122,7 +121,7 @@ def sweep_periods(
 
     Parameters
     ----------
-    fleet
+    copies
         Its first copy is where all begin.
     draw
         Draws the rows of a run by its period, None for random order.
@@ -133,7 +132,7 @@ def sweep_periods(
     rng
         Of the rows.
     advance
-        Is told the steps that were made.
+        Called with the number of steps that were made.
     """
     wanted = [None, *map(float, periods)]
     late = []
@@ -141,7 +140,7 @@ def sweep_periods(
         streams = [draw(rng, period) for _ in range(RUNS)]
         inputs = np.stack([one[0].reshape(STEPS, batch, -1) for one in streams], axis=1)
         target = np.stack([one[1].reshape(STEPS, batch) for one in streams], axis=1)
-        errors = fleet.fork(RUNS).advance(inputs, target)[..., ERROR]
+        errors = copies.fork(RUNS).advance(inputs, target)[..., ERROR]
         late.append(errors[STEPS // 2 :].mean(axis=0))
         advance(STEPS)
     mean = np.where(np.isfinite(late), late, np.inf).mean(axis=1)

@@ -82,7 +82,7 @@ def _natural_separation(eps: float) -> float:
 
 
 class _Run:
-    """A learner on its way: its state after each batch, and None from where it left all bounds."""
+    """A learner in training: its state after each batch, None from where it diverged."""
 
     def __init__(self, learner: Learner):
         self.learner = learner

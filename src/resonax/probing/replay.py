@@ -140,7 +140,7 @@ def _run(
     errors: list[float],
     norms: list[float],
 ) -> int | None:
-    """Fill the lists up to the step in which the numbers end, and return it."""
+    """Fill the lists up to the step in which numbers overflow, and return it."""
     kinds = learner.kinds()
     first = weight_norm(learner.state(), kinds)
     for step, (inputs, target) in enumerate(batches):

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from resonax.core.errors import ArgumentError, check_range, check_whole
+from resonax.probing.copies import Copies
 from resonax.probing.excitation import Advance, Gains, Rows, measure_gains, settle
-from resonax.probing.fleet import Fleet
-from resonax.probing.poles import PolePair, fit_pole_pair, is_single_decay, jackknife
+from resonax.probing.oscillator import PolePair, fit_pole_pair, is_single_decay, jackknife
 
-__all__ = ["HIGHEST_DAMPING", "LONGEST", "Plan", "Poles", "measure_poles"]
+__all__ = ["HIGHEST_DAMPING", "LONGEST", "Poles", "ResponsePlan", "measure_poles"]
 
 HIGHEST_DAMPING = 0.9
 LONGEST = 2**14  # steps of a period of the excitation
 _FIRST, _SHORTEST = 2**10, 2**6
 _MOST_LEARNED = 2**33  # rows of all copies, above which it would take hours
 _PERIODS_SEEN = 8  # natural periods, and times of decay, that one of the excitation must hold
-_FAR, _NEAR = 100.0, 0.01  # error of a learner that left all bounds, and of one that has none
+_FAR, _NEAR = 100.0, 0.01  # error of a learner that has diverged, and of one that has none
 _MOST_GROWTH = 10.0  # of the response from period to period
 _MOST_NONLINEAR = 0.1
 _WIDEST = 3.0  # factor between the ends of an interval and the number
@@ -32,7 +32,7 @@ Stage = Callable[[str, int], AbstractContextManager[Advance]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class ResponsePlan:
     """How a response is measured; see `resonax.response`."""
 
     realisations: int = 8
@@ -75,21 +75,21 @@ class Poles:
 
 
 def measure_poles(
-    fleet: Fleet, rows: Rows, plan: Plan, rng: np.random.Generator, stage: Stage
+    copies: Copies, rows: Rows, plan: ResponsePlan, rng: np.random.Generator, stage: Stage
 ) -> Poles:
     """Let a learner settle, excite its labels, and fit a pole pair to what its predictions do."""
     with stage("settling", plan.burn_in) as advance:
-        error = settle(fleet, rows, plan.burn_in, rng, advance)
+        error = settle(copies, rows, plan.burn_in, rng, advance)
     size = float(np.sqrt((rows.target**2).mean())) or 1.0
     if not error < _FAR * size:
-        return Poles(None, reason="the learner leaves all bounds on these rows, even unexcited")
+        return Poles(None, reason="the learner diverges on these rows, even without excitation")
     # As in `probe`: small enough for the learner to be linear, and large against its rounding.
-    epsilon = (plan.excitation or fleet.eps() ** 0.4) * max(error, _NEAR * size)
+    epsilon = (plan.excitation or copies.eps() ** 0.4) * max(error, _NEAR * size)
     length = plan.length or _FIRST
     while True:
         with stage("exciting the labels", (plan.periods + 1) * length) as advance:
             gains = measure_gains(
-                fleet,
+                copies,
                 rows,
                 length=length,
                 periods=plan.periods,
