@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import resonax as rx
-from resonax.checking.confirm import with_changes
-from resonax.checking.remedies import safe
+from resonax.checking.remedies import safe, with_changes
 from resonax.core.objects import is_deferred
 from resonax.learners import Linear, Momentum
 from resonax.recordings.recording import Recording
@@ -498,16 +497,3 @@ def test_a_basis_and_no_bias():
     cubic = rx.check(X, y, lr=0.001, momentum=0.9, basis=rx.Polynomial(3), grid=2)
     assert dict(cubic.facts)["weights"] == "4"
     assert cubic.settings["basis"] == "polynomial"
-
-
-@pytest.mark.parametrize(("rows", "length"), [(999, 256), (97, 33), (64, 64)])
-def test_the_spectrum_is_that_of_scipy(rows, length):
-    from scipy.signal import welch as oracle
-
-    from resonax.checking.spectrum import welch
-
-    signal = np.random.default_rng(0).normal(size=(rows, 2)) + 0.1 * np.arange(rows)[:, None]
-    frequency, power = welch(signal, length)
-    wanted = oracle(signal, nperseg=length, axis=0, detrend="linear")
-    np.testing.assert_allclose(frequency, wanted[0])
-    np.testing.assert_allclose(power, wanted[1], rtol=1e-8, atol=1e-12)

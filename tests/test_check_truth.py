@@ -15,7 +15,7 @@ import pytest
 
 import resonax as rx
 from recordings import RECORDINGS
-from resonax.checking.peaks import LEVEL, find_peaks
+from resonax.checking.rhythms import LEVEL, find_peaks
 from resonax.cli.app import _run
 from resonax.learners import Linear
 from resonax.recordings.recording import Recording

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 import resonax as rx
 from bad_requests import KNOWN, PORT, TOKEN
 from batteries import same
-from resonax.checking.examine import examine
+from resonax.checking.check import examine
 from resonax.explore import check_worker
 from resonax.explore.app import build_app
 from resonax.explore.check_options import check_code, parse_options

@@ -17,7 +17,7 @@ from river import linear_model, optim
 from sklearn.linear_model import SGDRegressor
 
 import resonax as rx
-from resonax.checking.modulation import find_modulations, modulation_depth
+from resonax.checking.rhythms import find_modulations, modulation_depth
 from resonax.cli.app import app
 from resonax.core.errors import ArgumentError, ResonaxError
 from resonax.probing.adapters import adapt

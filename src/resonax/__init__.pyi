@@ -2,9 +2,9 @@
 
 from .checking.check import check as check
 from .checking.response import response as response
-from .checking.response_result import Response as Response
+from .checking.response import Response as Response
 from .checking.order import order as order
-from .checking.order_result import RowOrder as RowOrder
+from .checking.order import RowOrder as RowOrder
 from .checking.result import Check as Check
 from .core.errors import (
     ArgumentError as ArgumentError,

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy  # its parts are loaded where they are used
 
-from resonax.checking.peaks import find_peaks
-from resonax.checking.spectrum import welch
+from resonax.checking.rhythms import find_peaks
 from resonax.core.intervals import mean_interval, plain_quantile, tail_of
 from resonax.rows.growth import Pass
 from resonax.rows.subject import Advance, Subject
@@ -264,5 +264,5 @@ def spectrum(signal: np.ndarray, period: float | None = None) -> tuple[np.ndarra
     rows = len(signal)
     wanted = 4096 if period is None else 2 ** math.ceil(math.log2(48 * period))
     length = int(min(rows, max(64, wanted)))
-    frequency, power = welch(signal, length)
+    frequency, power = scipy.signal.welch(signal, nperseg=length, axis=0, detrend="linear")
     return frequency[1:], power[1:].sum(axis=1)

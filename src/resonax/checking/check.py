@@ -1,24 +1,54 @@
-"""Will momentum blow up on these data? The check of a recording, before training."""
+"""Will momentum blow up on these data? The check of a recording, before training.
+
+The verdict, its cause, what would help and the data of the pictures are looked for one after the
+other.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resonax.checking.basis import choose_basis
-from resonax.checking.examine import examine
-from resonax.checking.optimizers import build_optimizer
+import numpy as np
+
+from resonax.checking.arguments import (
+    Stage,
+    Tell,
+    build_optimizer,
+    choose_basis,
+    ignore_finding,
+    ignore_progress,
+)
+from resonax.checking.cause import Rhythm, Shuffles, find_rhythm, shuffle, strongest_stretch
+from resonax.checking.describe import (
+    Findings,
+    ask_for_batch,
+    check_dataset,
+    facts_of,
+    model_of,
+    notes_of,
+    settings_of,
+)
+from resonax.checking.remedies import (
+    Remedy,
+    find_remedies,
+    holds_exactly,
+    in_every_order,
+    line_cells,
+    safe,
+)
 from resonax.checking.result import Check
-from resonax.checking.series import worst_series
-from resonax.checking.stages import Stage, Tell
 from resonax.core.errors import ArgumentError
 from resonax.learners import Features, Momentum
 from resonax.probing.adapters import adapt
 from resonax.recordings.recording import Recording, read_recording
-from resonax.rows.intervals import LEAST_STEPS
+from resonax.recordings.table import listed
+from resonax.rows.answers import OnTheseRows, factor, judge
+from resonax.rows.intervals import BURST, LEAST_STEPS, measure
 from resonax.rows.subject import Subject, prepare
 from resonax.spec.checks import check_numbers
 
@@ -26,7 +56,155 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-__all__ = ["check"]
+__all__ = ["Series", "check", "examine", "worst_series"]
+
+
+@dataclass(frozen=True)
+class Series:
+    """The series where an error grows most, the others, and what there is to say of them."""
+
+    worst: Subject
+    name: str | None = None  # None: there is only one
+    others: tuple[tuple[str, Subject], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def notes_on(self, remedies: tuple[Remedy, ...]) -> tuple[str, ...]:
+        """Say which remedies do not help in another series: they were found in the worst one."""
+        notes = []
+        for remedy in remedies:
+            if remedy.name not in ("momentum", "lr") or remedy.value is None:
+                continue
+            changed = {remedy.name: remedy.value}
+            growing = [
+                name
+                for name, subject in self.others
+                if subject.at(changed).follow_exactly().log_growth > 0
+            ]
+            if growing:
+                word = "momentum" if remedy.name == "momentum" else "step size"
+                notes.append(
+                    f"With the {word} {remedy.value:g} the distance still grows in {len(growing)} "
+                    f"of the other series ({listed(growing, 4)}): check these alone."
+                )
+        return tuple(notes)
+
+
+def worst_series(recording: Recording, make: Callable[[Recording], Subject], least: int) -> Series:
+    """Follow an error through each series, from its own start, and return them by growth.
+
+    Parameters
+    ----------
+    recording
+        All series, one after the other.
+    make
+        Makes the subject of one.
+    least
+        Rows that a series needs; shorter ones are left out, which is noted.
+    """
+    if not recording.series:
+        return Series(make(recording))
+    edges = np.append(recording.starts, len(recording.inputs)).tolist()
+    parts = list(zip(recording.series, edges[:-1], edges[1:], strict=True))
+    long = [
+        (name, recording.part(first, last)) for name, first, last in parts if last - first >= least
+    ]
+    if not long:
+        most = max(last - first for _, first, last in parts)
+        raise ArgumentError(
+            f"the longest series of {recording.source} has {most:,} rows, and at least {least:,} "
+            "are needed: group by another column, or by none"
+        )
+    subjects = [(name, make(part)) for name, part in long]
+    growth = [subject.follow_exactly().log_growth for _, subject in subjects]
+    place = int(np.argmax(growth))
+    name, worst = subjects[place]
+    count = sum(log > 0 for log in growth)
+    notes = [
+        f"Each of {len(long):,} series is a run of its own, and in {count:,} of them the distance "
+        f"from the best weights ends larger than it was. All that is said is of {name}, where it "
+        f"grows most, {factor(growth[place])}-fold."
+    ]
+    if len(long) < len(parts):
+        notes.append(
+            f"{len(parts) - len(long):,} series of fewer than {least:,} rows were left out."
+        )
+    others = tuple(pair for i, pair in enumerate(subjects) if i != place)
+    return Series(worst, name, others, tuple(notes))
+
+
+def examine(
+    series: Series,
+    recording: Recording,
+    *,
+    name: str,
+    assumed: bool,
+    grid: int,
+    learner: Any = None,
+    stage: Stage | None = None,
+    tell: Tell | None = None,
+) -> Check:
+    """Return the check of the worst of some series.
+
+    ``name`` is what the optimizer is called, and ``assumed`` says that nobody gave the batch.
+    """
+    stage, tell, subject = stage or ignore_progress, tell or ignore_finding, series.worst
+    along = subject.at(line_cells(subject))
+    with stage("following the rows", subject.steps) as advance:
+        passed = along.follow(along.feed(), advance)
+    lines = measure(passed, subject.level, subject.epochs)
+    with stage("multiplying the updates", 0):
+        exact, on_rows, on_more = judge(subject)
+    tell("verdict", (on_rows, on_more))
+    rows = strongest_stretch(subject, passed)
+    with stage("shuffling", 0):
+        shuffles = shuffle(subject)
+    tell("shuffled", shuffles.rates)
+    rhythm = None
+    if on_rows.verdict == "diverges" and shuffles.low <= 0 and shuffles.above:
+        with stage("looking for the rhythm", 0):
+            rhythm = find_rhythm(subject, rows)
+    tell("rhythm", (rhythm.period, rhythm.kind) if rhythm else (None, None))
+    cause = _cause(on_rows, shuffles, rhythm)
+    with stage("looking for what would help", 3 * subject.steps) as advance:
+        own = holds_exactly(exact) and bool(safe(lines)[-1])
+        remedies = find_remedies(subject, lines, own, shuffles, rows, advance)
+    tell("remedies", remedies)
+    dataset = functools.partial(
+        check_dataset, subject, Findings(grid, shuffles, rhythm, rows), learner, stage
+    )
+    return Check(
+        on_these_rows=on_rows,
+        on_more=on_more,
+        cause=cause,
+        period=rhythm.period if rhythm else None,
+        rhythm=rhythm.kind if rhythm else None,
+        shuffled_rate=shuffles.rate,
+        shuffled_low=shuffles.low,
+        shuffled_high=shuffles.high,
+        log_shuffled_rise=shuffles.log_rise,
+        remedies=remedies,
+        order_proof=in_every_order(subject, recording),
+        model=model_of(subject, name, assumed),
+        question=ask_for_batch(remedies) if assumed else "",
+        settings=settings_of(subject, name),
+        facts=(*facts_of(subject), *([("series", series.name)] if series.name else [])),
+        notes=(
+            *series.notes,
+            *notes_of(subject, on_rows, on_more, rows),
+            *series.notes_on(remedies),
+        ),
+        dataset=dataset if learner is None else dataset(),  # pyrefly: ignore[bad-argument-type]
+    )
+
+
+def _cause(found: OnTheseRows, shuffles: Shuffles, rhythm: Rhythm | None) -> str:
+    if found.verdict == "converges":
+        return "none"
+    if found.verdict == "rises":
+        rare = shuffles.log_rise < math.log(BURST) and shuffles.is_unusual_rise(found.log_rise)
+        return "order" if rare else "generic"
+    named = rhythm is not None and rhythm.period is not None
+    return "order" if shuffles.low <= 0 and (shuffles.order_matters or named) else "generic"
 
 
 def check(

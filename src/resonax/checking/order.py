@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from resonax.checking.basis import choose_basis
-from resonax.checking.optimizers import build_optimizer
-from resonax.checking.order_result import STILL, RowOrder
-from resonax.checking.stages import Stage, silent
+from resonax.checking.arguments import Stage, build_optimizer, choose_basis, ignore_progress
 from resonax.core.errors import ArgumentError
+from resonax.core.objects import Result
 from resonax.learners import Features, Momentum
 from resonax.recordings.recording import Recording, read_recording
 from resonax.rows.beam import beam_search, repeating_parts
@@ -36,8 +34,53 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
+__all__ = ["STILL", "RowOrder", "order"]
 
-__all__ = ["order"]
+
+STILL = 1e-9  # rates closer to 0 than this are rounding
+
+
+@dataclass(frozen=True, repr=False)
+class RowOrder(Result):
+    """An order of rows, how an error grows in it, and how much it could grow in any."""
+
+    kind: str  # worst or safest
+    name: str  # how the order was made
+    rate: float  # growth per step where the order is repeated
+    lower: float  # of the largest growth per step in any order with repetitions
+    upper: float
+    confirmed: bool  # whether training in this order grows at this rate
+    trained: float  # the rate of that training
+    compared: dict[str, float]  # the rates of other orders, by their names
+    order_proof: OrderProof
+    settings: dict[str, Any]
+    rows: np.ndarray  # the order: numbers of the rows, from 0
+
+    def summary(self) -> dict[str, Any]:
+        """Return the rate, the bounds and how the order was made."""
+        shown = {key: getattr(self, key) for key in ("kind", "name", "rate", "lower", "upper")}
+        return {**shown, "confirmed": self.confirmed, "rows": len(self.rows)}
+
+    def intervals(self) -> dict[str, tuple[float, float, float]]:
+        """Return the rates of this order, of the others, and the bounds of the largest."""
+        rates = {f"{self.kind} found": self.rate, **self.compared}
+        points = {name: (rate, rate, rate) for name, rate in rates.items()}
+        return {**points, "largest in any order": (self.lower, self.lower, self.upper)}
+
+    def __str__(self) -> str:
+        """Return what was found in words, a line each."""
+        word = "grows" if self.rate > STILL else "falls" if self.rate < -STILL else "stays"
+        kind = "worst" if self.kind == "worst" else "safe"
+        how = "confirmed" if self.confirmed else "not confirmed"
+        lines = [
+            f"{kind} order found ({self.name}): repeated, the distance from the best weights "
+            f"{word}, {self.rate:+.3g} per step, {how} by training",
+            f"no order of these rows, repeated, grows by more than {self.upper:.3g} per step "
+            f"(proved); the largest growth found is {self.lower:.3g}",
+            self.order_proof.meaning("rows"),
+        ]
+        return "\n".join(lines)
+
 
 _SHUFFLES = 16
 _BLOCKS = (8, 32)  # rows of the blocks of a stratified order
@@ -123,7 +166,7 @@ def order(
     if not isinstance(recording, Recording):
         recording = read_recording(recording, target, **reading)
     model, intercept_lr = choose_basis(basis, bias, recording, intercept_lr)
-    search = _Search.of(recording, model, chosen, intercept_lr, seed, stage or silent)
+    search = _Search.of(recording, model, chosen, intercept_lr, seed, stage or ignore_progress)
     found, how, compared = search.safest() if kind == "safest" else search.worst(repeats)
     trained, steps = search.train(found.word)
     lower = max(found.rate, *compared.values(), search.single)

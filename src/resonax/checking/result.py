@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from resonax.checking.confirm import Remedy
+from resonax.checking.remedies import Remedy
 from resonax.core.objects import Result, deferred, is_deferred
 from resonax.rows.answers import OnMore, OnTheseRows, factor, number, pace
 from resonax.rows.intervals import BURST

@@ -28,7 +28,7 @@ from resonax.spec.kinds import KINDS
 from resonax.spec.settings import check_basis, check_optimizer, check_process
 
 if TYPE_CHECKING:
-    from resonax.checking.response_result import Response
+    from resonax.checking.response import Response
 
 __all__ = ["response_command"]
 
