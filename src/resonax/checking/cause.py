@@ -264,5 +264,6 @@ def spectrum(signal: np.ndarray, period: float | None = None) -> tuple[np.ndarra
     rows = len(signal)
     wanted = 4096 if period is None else 2 ** math.ceil(math.log2(48 * period))
     length = int(min(rows, max(64, wanted)))
-    frequency, power = scipy.signal.welch(signal, nperseg=length, axis=0, detrend="linear")
-    return frequency[1:], power[1:].sum(axis=1)
+    columns = np.asarray(signal, float).T
+    frequency, power = scipy.signal.welch(columns, nperseg=length, detrend="linear")
+    return frequency[1:], power[:, 1:].sum(axis=0)
