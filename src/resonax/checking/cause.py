@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy  # its parts are loaded where they are used
@@ -264,6 +265,6 @@ def spectrum(signal: np.ndarray, period: float | None = None) -> tuple[np.ndarra
     rows = len(signal)
     wanted = 4096 if period is None else 2 ** math.ceil(math.log2(48 * period))
     length = int(min(rows, max(64, wanted)))
-    columns = np.asarray(signal, float).T
-    frequency, power = scipy.signal.welch(columns, nperseg=length, detrend="linear")
+    options: Any = {"nperseg": length, "detrend": "linear"}
+    frequency, power = scipy.signal.welch(np.asarray(signal, float).T, **options)
     return frequency[1:], power[:, 1:].sum(axis=0)
