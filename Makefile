@@ -67,9 +67,7 @@ test-sdist: .venv/.test
 		tests/test_report.py
 
 benchmark: .venv/.test
-	$(BIN)/python benchmarks/flow_map.py
-	$(BIN)/python benchmarks/simulation.py
-	$(BIN)/python benchmarks/check.py
+	$(BIN)/python benchmarks/speed.py
 
 docs-pictures: .venv/.test
 	$(BIN)/python docs/pictures/phenomenon.py

@@ -1,11 +1,13 @@
-"""Faults at random moments: is anything lost, computed twice after its marker, or other bits?
+"""Faults at random moments: is anything lost, or are numbers others?
 
-    python benchmarks/faults.py --trials 10
-    python benchmarks/faults.py --only worker-killed s3-errors
+    python benchmarks/faults.py [worker command s3] [--trials 10]
 
-Each trial runs 24 short tasks with two workers, disturbs them, and starts the command again until
-it is through. Every task writes down when it begins; a begin later than the first marker of its
-task counts as computed twice. The store must equal byte by byte that of an undisturbed serial run.
+Each trial runs a sweep of 24 tasks with two workers, disturbs it, and starts the same command again
+until it is through. Then its store must hold the numbers of an undisturbed run, bit for bit.
+
+worker   A worker process is killed (SIGKILL), three times.
+command  The command is killed with all its workers, twice.
+s3       The store lies on an S3 server of which 15% of the requests go wrong (`tests/flaky_s3.py`).
 """
 
 from __future__ import annotations
@@ -15,215 +17,138 @@ import contextlib
 import os
 import random
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import fault_work
-import flaky_s3
 import psutil
-from fault_trial import HERE, Cluster, Trial, cluster
-from fault_work import ID, TASKS, experiment
+import xarray as xr
 
-from resonax.store import Place, as_place, read_files
-from resonax.sweeps.runner import run_experiments
+import resonax as rx
+
+SWEEP = """
+id = "faults"
+process = { kind = "square", amplitude = 0.5, variance = 0.5 }
+optimizer = { kind = "nesterov", lr = 0.02 }
+run = { runs = 16, steps = 20000, window = 500 }
+chunk = 1
+[axes]
+momentum = { first = 0.8, last = 0.98, count = 8 }
+period = { first = 10, last = 50, count = 24 }
+"""
+TIMES = 10  # a command is started at most
 
 
-def worker_killed(trial: Trial) -> None:
-    number = trial.start()
-    trial.begun(number)
+def start(folder: Path, out: str) -> psutil.Popen:
+    words = ["sweep", "faults.toml", "--yes", "--workers", "2", "--out", out]
+    with (folder / "said").open("ab") as said:
+        command = [sys.executable, "-m", "resonax", *words]
+        return psutil.Popen(command, cwd=folder, stdout=said, stderr=said, start_new_session=True)
+
+
+def busy(process: psutil.Process) -> list[psutil.Process]:
+    """Return the workers: the processes below the command that have computed for a while."""
+    found = []
+    for child in process.children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            found += [child] * (sum(child.cpu_times()[:2]) > 1)
+    return found
+
+
+def wait_for_work(process: psutil.Process) -> list[psutil.Process]:
+    """Return the workers as soon as there are some; none if the command ended before."""
+    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        if workers := busy(process):
+            return workers
+        time.sleep(0.05)
+    return []
+
+
+def kill_workers(process: psutil.Popen, moments: random.Random) -> int:
+    killed = 0
     for _ in range(3):
-        trial.strike(signal.SIGKILL)
-    trial.finish(number)
+        workers = wait_for_work(process)
+        time.sleep(moments.uniform(0, 1))
+        with contextlib.suppress(psutil.Error, IndexError):
+            moments.choice(workers).kill()
+            killed += 1
+    return killed
 
 
-def worker_hangs(trial: Trial) -> None:
-    trial.limit = 2.0
-    number = trial.start()
-    trial.begun(number)
-    stopped = trial.strike(signal.SIGSTOP)
-    trial.finish(number)
-    if stopped is not None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(stopped, signal.SIGCONT)
+def kill_command(process: psutil.Popen, moments: random.Random) -> int:
+    workers = wait_for_work(process)
+    time.sleep(moments.uniform(0, 2))
+    if not workers:
+        return 0
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    return 1
 
 
-def client_killed(trial: Trial) -> None:
-    for _ in range(2):
-        before, number = trial.count_begun(), trial.start()
-        trial.begun(number, before)
-        time.sleep(trial.moments.uniform(0.0, 0.8))
-        os.kill(number, signal.SIGKILL)
-        os.waitpid(number, 0)
-        trial.faults["client SIGKILL"] += 1
-    trial.finish(trial.start())
-
-
-def scheduler_killed(trial: Trial, found: Cluster) -> None:
-    number = trial.start()
-    trial.begun(number)
-    time.sleep(trial.moments.uniform(0.1, 1.0))
-    found.children["scheduler"].kill()
-    found.children["scheduler"].wait()
-    trial.faults["scheduler SIGKILL"] += 1
-    time.sleep(trial.moments.uniform(0.0, 2.0))
-    trial.finish(number)  # which starts it again, and its workers, that end without it
-
-
-def markers(trial: Trial) -> dict[int, float]:
-    """Return when the first marker of each task was there, as its process wrote it down.
-
-    One that was killed before it could is told by the time of the file.
-    """
-    folder = trial.folder / "out" / "results" / f"{ID}.zarr" / "tasks"
-    times = {int(file.stem): file.stat().st_mtime for file in folder.glob("[0-9]*.json")}
-    for moment, word, *rest in trial.log:
-        if word == "marker":
-            times[int(rest[0])] = min(float(moment), times.get(int(rest[0]), float("inf")))
-    return times
-
-
-def verdict(trial: Trial, wanted: dict[str, bytes]) -> str:
-    """Return what came of a trial."""
-    store = trial.out / "results" / f"{ID}.zarr"
-    found = read_files(store, wanted)
-    if lost := wanted.keys() - found.keys():
-        return f"lost {len(lost)} files"
-    if found != wanted:
-        return "other bits"
-    first = markers(trial)
-    begins = [(float(m), int(rest[0])) for m, word, *rest in trial.log if word == "begin"]
-    twice = [task for moment, task in begins if moment > first.get(task, float("inf"))]
-    trial.faults["computed"] += len(begins)
-    return f"computed twice: {twice}" if twice else "right"
-
-
-PLAIN: dict[str, Callable[[Trial], None]] = {
-    "worker-killed": worker_killed,
-    "worker-hangs": worker_hangs,
-    "client-killed": client_killed,
+DISTURB: dict[str, list[Callable[[psutil.Popen, random.Random], int]]] = {
+    "worker": [kill_workers],  # the first command of a trial
+    "command": [kill_command, kill_command],  # the first two
+    "s3": [],
 }
-KINDS = (
-    *PLAIN,
-    *(f"dask-{name}" for name in PLAIN),
-    "dask-scheduler-killed",
-    "s3-errors",
-    "s3-stalls",
-)
 
 
-def place(kind: str, folder: Path, number: int) -> Place:
-    """Return where a trial writes."""
-    s3 = f"s3://bucket/{number}/out"
-    return as_place(s3) if kind.startswith("s3") else folder / str(number) / "out"
+def trial(kind: str, folder: Path, wanted: xr.Dataset, seed: int) -> tuple[str, Counter[str]]:
+    """Return what came of a trial, and what was done."""
+    out = f"s3://bucket/{seed}" if kind == "s3" else f"out-{seed}"
+    moments, done = random.Random(seed), Counter[str]()
+    for number in range(TIMES):
+        process = start(folder, out)
+        if number < len(DISTURB[kind]):
+            done["faults"] += DISTURB[kind][number](process, moments)
+        done["commands"] += 1
+        if process.wait() == 0:
+            break
+    else:
+        return "never came through", done
+    where = f"{out}/results/faults.zarr"
+    found = rx.open_dataset(where if kind == "s3" else folder / where)
+    is_right = all(wanted[name].equals(found[name]) for name in wanted.data_vars)
+    return "right" if is_right else "other numbers", done
 
 
-@contextlib.contextmanager
-def surroundings(kind: str) -> Iterator[Callable[[Trial], None]]:
-    """Give what disturbs a trial of a kind, with the services that it needs."""
-    with contextlib.ExitStack() as stack:
-        if kind.startswith("dask"):
-            found = stack.enter_context(cluster())
-
-            def disturb(trial: Trial) -> None:
-                trial.scheduler, trial.keep = found.address, found.keep
-                try:
-                    if kind == "dask-scheduler-killed":
-                        scheduler_killed(trial, found)
-                    else:
-                        PLAIN[kind.removeprefix("dask-")](trial)
-                except AssertionError:  # the next trial must not meet what this one left
-                    found.stop()
-                    raise
-
-            yield disturb
-        elif kind.startswith("s3"):
-            server = stack.enter_context(s3_server(0.15 if kind == "s3-errors" else 0.0))
-
-            def stall(trial: Trial) -> None:
-                number = trial.start()
-                for _ in range(3 if kind == "s3-stalls" else 0):
-                    time.sleep(trial.moments.uniform(0.2, 1.0))
-                    server.suspend()
-                    time.sleep(trial.moments.uniform(0.5, 3.0))
-                    server.resume()
-                    trial.faults["server SIGSTOP"] += 1
-                trial.finish(number)
-
-            yield stall
-        else:
-            yield PLAIN[kind]
-
-
-@contextlib.contextmanager
-def s3_server(share: float) -> Iterator[psutil.Process]:
-    """Run an S3 server as a process of its own."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, HERE / "flaky_s3.py", "--share", str(share), "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        os.environ.update(flaky_s3.environment(f"http://127.0.0.1:{port}"))
-        try:
-            yield psutil.Process(child.pid)
-        finally:
-            child.kill()
-
-
-def run(kind: str, trials: int, seed: int = 0) -> tuple[Counter[str], Counter[str]]:
-    """Return how often each outcome was seen, and what was done."""
+def run(kind: str, trials: int) -> tuple[Counter[str], Counter[str]]:
     outcomes: Counter[str] = Counter()
     done: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as base:
-        os.environ[fault_work.LOG] = f"{base}/log"
-        run_serial(Path(base) / "calm")
-        store = Path(base) / "calm" / "results" / f"{ID}.zarr"
-        files = (file for file in store.rglob("*") if file.is_file())
-        wanted = {str(file.relative_to(store)): file.read_bytes() for file in files}
-        with surroundings(kind) as disturb:
-            for number in range(trials):
-                Path(base, "log").unlink(missing_ok=True)
-                out = place(kind, Path(base), number)
-                trial = Trial(Path(base) / str(number), out, random.Random(seed + number))
-                try:
-                    disturb(trial)
-                    outcomes[verdict(trial, wanted)] += 1
-                except AssertionError as error:
-                    outcomes[str(error)] += 1
-                faults = (line for line in trial.log if line[1] == "fault")
-                done += trial.faults + Counter(f"{line[2]} on {line[3]}" for line in faults)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        (folder / "faults.toml").write_text(SWEEP)
+        assert start(folder, "calm").wait() == 0, (folder / "said").read_text()
+        wanted = rx.open_dataset(folder / "calm/results/faults.zarr").load()
+        if kind == "s3":
+            sys.path.append(str(Path(__file__).parents[1] / "tests"))
+            import flaky_s3
+
+            address, faults = stack.enter_context(flaky_s3.serving())
+            faults.share = 0.15
+            os.environ.update(flaky_s3.environment(address))
+        for seed in range(trials):
+            outcome, counts = trial(kind, folder, wanted, seed)
+            outcomes[outcome] += 1
+            done += counts
     return outcomes, done
 
 
-def run_serial(folder: Path) -> None:
-    """Make the store with nothing to disturb it, in a copy of this process."""
-    number = os.fork()
-    if not number:
-        run_experiments([experiment()], folder, device="cpu")
-        os._exit(0)
-    os.waitpid(number, 0)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("kinds", nargs="*", default=list(DISTURB))
+    parser.add_argument("--trials", type=int, default=10)
+    given = parser.parse_args()
+    is_right = True
+    for kind in given.kinds:
+        outcomes, done = run(kind, given.trials)
+        is_right &= set(outcomes) == {"right"}
+        words = ", ".join(f"{count} {word}" for word, count in (outcomes + done).items())
+        print(f"{kind:8s} {words}", flush=True)
+    sys.exit(not is_right)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=10)
-    parser.add_argument("--only", nargs="*", choices=KINDS, default=KINDS)
-    given = parser.parse_args()
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    print(f"{TASKS} tasks, 2 workers, {given.trials} trials of each fault")
-    is_right = True
-    for name in given.only:
-        began = time.perf_counter()
-        outcomes, done = run(name, given.trials)
-        is_right &= set(outcomes) == {"right"}
-        words = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
-        faults = ", ".join(f"{count} {what}" for what, count in sorted(done.items()))
-        print(f"{name:22s} {words}; {faults}; {time.perf_counter() - began:.0f} s", flush=True)
-    sys.exit(0 if is_right else 1)
+    main()

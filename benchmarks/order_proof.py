@@ -3,18 +3,11 @@
     python benchmarks/order_proof.py --processes 2          # a small run, minutes
     python benchmarks/order_proof.py --processes 16 --full  # 10^6 random orders, 50 problems
 
-Parts (``--parts below,above,gap,threshold``; all if left out):
-
 below      At 0.99 times the bound: random orders, with repeats and of lengths from 8 to 256, and
            adversarial searches over random problems, for heavy ball and Nesterov. The growth of an
            order is that of its product, repeated. On a sample, torch's and optax's own SGD train
            in the worst order found and in random ones.
 above      Above the bound: orders found, and what torch and optax do in them.
-gap        Lower and upper bounds of the joint spectral radius on 600 rows of ten recordings.
-threshold  The least momentum at which greedy search, beam search and the whole search find an order
-           that grows, on 600 rows of San Francisco with step size 0.01.
-
-The last two need the recordings of the tests, or ``--sets FILE.npz``, which ``--write-sets`` makes.
 """
 
 from __future__ import annotations
@@ -25,10 +18,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import argparse
 import multiprocessing
-import sys
-import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,24 +27,10 @@ import resonax as rx
 from resonax.rows.beam import beam_search, repeating_parts
 from resonax.rows.order_search import search_permutation, search_words
 from resonax.rows.row_updates import RowUpdates
-from resonax.theory.circle import circle_norm, judge_every_order
-from resonax.theory.common_norm import lifted_norm, quadratic_bound
+from resonax.theory.circle import circle_norm
 
 OPTIMIZERS = {"heavy_ball": rx.heavy_ball, "nesterov": rx.nesterov}
 LENGTHS = (8, 16, 32, 64, 128, 256)
-SETS = (
-    "san-francisco",
-    "seattle",
-    "seattle-daily",
-    "taylor",
-    "victoria",
-    "nox",
-    "sunspots",
-    "key-west",
-    "ice-core",
-    "waves",
-)
-ROWS, LR = 600, 0.01
 GROWS = 1e-9  # a rate above this is growth, one below is rounding
 TOGETHER = 500  # orders followed at once
 
@@ -184,66 +160,6 @@ def above(problem: Problem) -> dict[str, float]:
     return result
 
 
-def recording(name: str, path: str | None) -> np.ndarray:
-    """Return rows of a recording, brought to variance 1, with a bias."""
-    if path is not None:
-        inputs = np.load(path)[name]
-    else:
-        sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-        from recordings import RECORDINGS
-
-        inputs = RECORDINGS[name]()[0][:ROWS]
-    spread = inputs.std(axis=0)
-    inputs = (inputs - inputs.mean(axis=0))[:, spread > 0] / spread[spread > 0]
-    return np.concatenate([inputs, np.ones((len(inputs), 1))], axis=1)
-
-
-def gap(job: tuple[str, float, str | None]) -> dict[str, Any]:
-    name, momentum, path = job
-    rows, optimizer = recording(name, path), rx.heavy_ball(LR, momentum)
-    began = time.perf_counter()
-    updates, rng = RowUpdates.of(rows, optimizer), np.random.default_rng(0)
-    proof = judge_every_order(optimizer, 2 * float(np.max(np.sum(rows**2, axis=1))))
-    assert proof.curvature is not None
-    norm, _ = circle_norm(optimizer, proof.curvature)
-    path_found = beam_search(updates, norm, 300)
-    word = search_words(updates, repeating_parts(updates, path_found[75:], 120))
-    once = search_permutation(updates, [np.arange(len(rows))], rng)
-    uppers = [np.nan, np.nan]
-    for degree in (1, 2) if updates.size == 2 else (1,):
-        start = lifted_norm(np.kron(norm, np.eye(updates.size)), degree)
-        uppers[degree - 1] = quadratic_bound(updates.matrices, len(rows), start, degree)[0]
-    upper = float(np.nanmin([proof.rate or 0.0, *uppers]))
-    return {
-        "set": name,
-        "weights": updates.size,
-        "safe": proof.momentum,
-        "recorded": float(updates.rates(np.arange(len(rows))[None])[0]),
-        "permuted": once.rate,
-        "lower": max(word.rate, 0.0),
-        "circle": proof.rate,
-        "quadratic": uppers[0],
-        "quartic": uppers[1],
-        "gap": upper - max(word.rate, 0.0),
-        "seconds": time.perf_counter() - began,
-    }
-
-
-def threshold(job: tuple[float, str | None]) -> dict[str, float]:
-    momentum, path = job
-    rows, optimizer = recording("san-francisco", path), rx.heavy_ball(LR, momentum)
-    updates = RowUpdates.of(rows, optimizer)
-    norm, _ = circle_norm(optimizer, 2 * float(np.max(np.sum(rows**2, axis=1))))
-    rates = {}
-    for name, numbers in {"greedy": (1, 1, 0), "beam": (32, 4, 6)}.items():
-        found = beam_search(
-            updates, norm, 400, beams=numbers[0], branches=numbers[1], depth=numbers[2]
-        )
-        part = repeating_parts(updates, found[100:], 120, 1)[0]
-        rates[name] = float(updates.rates(part[None])[0])
-    return {"momentum": momentum, **rates, "whole": search_words(updates).rate}
-
-
 def show(rows: list[dict[str, Any]]) -> None:
     names = list(rows[0])
     table = [[_short(row.get(name)) for name in names] for row in rows]
@@ -307,38 +223,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--full", action="store_true", help="10^6 random orders, 50 problems")
-    parser.add_argument("--parts", default="below,above,gap,threshold")
-    parser.add_argument("--momentum", type=float, default=0.9, help="of the gap")
-    parser.add_argument("--sets", help="an .npz file of recordings")
-    parser.add_argument("--write-sets", help="write that file and stop")
     asked = parser.parse_args()
-    if asked.write_sets:
-        sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-        from recordings import RECORDINGS
-
-        rows: Any = {name: RECORDINGS[name]()[0][:ROWS] for name in SETS}
-        np.savez(asked.write_sets, **rows)
-        return
     problems, orders, trained = (50, 1_000_000, 20) if asked.full else (6, 6_000, 2)
-    parts, good = asked.parts.split(","), True
     with multiprocessing.get_context("spawn").Pool(asked.processes) as pool:
-        if "below" in parts:
-            good &= run_below(pool, problems, orders, trained)
-        if "above" in parts:
-            good &= run_above(pool, problems)
-        if "gap" in parts:
-            names = SETS if asked.full else SETS[:2]
-            jobs = [(name, asked.momentum, asked.sets) for name in names]
-            print(f"gap: log joint spectral radius, step size {LR}, momentum {asked.momentum}")
-            show(pool.map(gap, jobs, chunksize=1))
-        if "threshold" in parts:
-            momenta = np.arange(0.7, 0.96, 0.01 if asked.full else 0.05).round(4).tolist()
-            found = pool.map(threshold, [(m, asked.sets) for m in momenta], chunksize=1)
-            print(f"threshold: rates of the orders found on {ROWS} rows of San Francisco, lr {LR}")
-            show(found)
-            for name in ("greedy", "beam", "whole"):
-                grows = [row["momentum"] for row in found if row[name] > 1e-6]
-                print(f"{name}: grows from momentum {min(grows, default=float('nan'))} on")
+        good = run_below(pool, problems, orders, trained)
+        good &= run_above(pool, problems)
     print("all held" if good else "NOT all held")
     raise SystemExit(0 if good else 1)
 

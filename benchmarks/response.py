@@ -1,4 +1,4 @@
-"""Measured natural periods against theory, and whether that of a network foretells its band.
+"""Measured natural periods and dampings of linear learners against theory.
 
 Settings: SGD with momentum, Nesterov and Adam on Gaussian rows, each drawn at random with a damping
 between 0.05 and 0.8. Theory is computed here by `numpy.roots`, from the curvature of the rows; for
@@ -6,19 +6,12 @@ Adam with the second moment read off the optimizer's own state, in a run without
 table has both errors and whether the 95% intervals hold the theory. Seed 0 was used to tune, seed 1
 to report.
 
-Network: that of the paper's Experiment 6 (2-20-20-1, step size 0.01, momentum 0.95, 10 rows a
-step), trained on rows in random order and then excited along the leading eigenfunctions of its
-tangent kernel. A mean that is drawn anew every T steps has most power at a period P for T = 0.37 P,
-so that the band should lie around 0.19 times the natural period; the sweep shows where the error is
-largest.
-
-Run: PYTHONPATH=src python benchmarks/response.py --processes 16 --seed 1
+    python benchmarks/response.py --processes 16 --seed 1
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import multiprocessing
 import time
 from dataclasses import dataclass
@@ -28,10 +21,6 @@ import numpy as np
 
 OPTIMIZERS = ("heavy_ball", "nesterov", "adam")
 ROWS = 2**14
-PERIODS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)
-# Nearby copies of a network part in time: they are forked anew for many short stretches.
-SHORT: dict[str, Any] = {"length": 256, "periods": 1, "realisations": 128}
-PEAK = 0.371  # of T sinc^2(T/P) over T/P: where tan(pi T/P) = 2 pi T/P
 
 
 @dataclass(frozen=True)
@@ -170,107 +159,11 @@ def show(rows: list[dict]) -> None:
         print(f"\n{optimizer}: " + "; ".join(parts) + ".")
 
 
-def network(v: float, seed: int, modes: int = 6, steps: int = 20_000) -> str:
-    """Return the natural periods of the network of Experiment 6, and its sweep over periods.
-
-    In 64 bits: rounding, as any difference, grows between copies of a network.
-    """
-    import jax
-
-    with jax.enable_x64(True):
-        return _network(v, seed, modes, steps)
-
-
-def _network(v: float, seed: int, modes: int, steps: int) -> str:
-    import jax
-    import jax.numpy as jnp
-    import optax
-    from jax.flatten_util import ravel_pytree
-
-    import resonax as rx
-
-    optimizer = optax.sgd(0.01, 0.95)
-    widths = (2, 20, 20, 1)
-    rng = np.random.default_rng(seed)
-    first = [
-        (jnp.asarray(rng.normal(size=pair) * np.sqrt(2 / pair[0])), jnp.zeros(pair[1]))
-        for pair in itertools.pairwise(widths)
-    ]
-
-    def apply(layers, inputs):
-        for weights, bias in layers[:-1]:
-            inputs = jax.nn.relu(inputs @ weights + bias)
-        return (inputs @ layers[-1][0] + layers[-1][1])[..., 0]
-
-    def step(state, inputs, target):
-        layers, memory = state
-        slope = jax.grad(lambda w: jnp.mean((apply(w, inputs) - target) ** 2))(layers)
-        moves, memory = optimizer.update(slope, memory, layers)
-        return optax.apply_updates(layers, moves), memory
-
-    def predict(state, inputs):
-        return apply(state[0], inputs)
-
-    def truth(inputs):
-        return np.cos(np.pi * np.linalg.norm(inputs, axis=-1))
-
-    law = rx.Switching(period=20.0, amplitude=float(np.sqrt(v)), variance=0.1, dim=2)
-    still = rx.Iid(variance=0.1 + v, dim=2)
-    rows = np.asarray(still.sample(jax.random.key(seed), steps, 10), float)
-    labels = truth(rows) + np.sqrt(0.1) * rng.normal(size=rows.shape[:2])
-    train = jax.jit(
-        lambda state, now: jax.lax.scan(lambda s, r: (step(s, *r), None), state, now)[0]
-    )
-    trained = train((first, optimizer.init(first)), (rows, labels))
-    flat, shape = ravel_pytree(trained[0])
-    tangent = jax.jit(jax.vmap(jax.grad(lambda w, x: apply(shape(w), x)), (None, 0)))
-    jacobian = np.asarray(tangent(flat, rows[:1000].reshape(-1, 2)), float)
-    values, vectors = np.linalg.eigh(jacobian.T @ jacobian / len(jacobian))
-    lines = [f"\nnetwork, v = {v}: trained on {steps:,} steps in random order"]
-    for place in range(modes):
-        vector = vectors[:, -1 - place]
-        expected = theory(0.01 * 2 * values[-1 - place], 0.95, False)
-
-        def pattern(inputs, vector=vector):
-            return np.asarray(tangent(flat, np.asarray(inputs, float)), float) @ vector
-
-        found = rx.response(
-            (step, trained, predict),
-            still,
-            truth,
-            noise=0.1,
-            batch=10,
-            mode=pattern,
-            burn_in=1024,
-            **SHORT,
-        )
-        tangents = f"tangent kernel {expected[0]:.1f} steps, damping {expected[1]:.3f}"
-        lines.append(f"  mode {place}: {tangents}; measured: {found!s}".split("\n")[0])
-        lines += [f"    note: {note}" for note in found.notes]
-        if found.natural_period is not None:
-            band = PEAK * found.natural_period / 2
-            lines.append(f"    band of switching expected around T = {band:.1f}")
-    swept = rx.response(
-        (step, (first, optimizer.init(first)), predict),
-        law,
-        truth,
-        noise=0.1,
-        batch=10,
-        sweep=PERIODS,
-        burn_in=1024,
-        **SHORT,
-    ).dataset
-    pairs = zip(swept.period.values, swept.ratio.values, strict=True)
-    lines.append("  error over random order: " + ", ".join(f"T {t:.0f}: {r:.2f}" for t, r in pairs))
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--settings", type=int, default=20, help="of each optimizer")
-    parser.add_argument("--skip-network", action="store_true")
     given = parser.parse_args()
     settings = [
         draw(name, given.seed, place) for name in OPTIMIZERS for place in range(given.settings)
@@ -278,9 +171,6 @@ def main() -> None:
     spawn = multiprocessing.get_context("spawn")
     with spawn.Pool(given.processes) as pool:
         show(pool.map(measure, settings, chunksize=1))
-        if not given.skip_network:
-            work = [(v, given.seed) for v in (0.1, 0.25, 0.4)]
-            print("\n".join(pool.starmap(network, work, chunksize=1)))
 
 
 if __name__ == "__main__":

@@ -150,6 +150,8 @@ class Visit:
     def _hear(self, message: Any) -> None:
         address = message.location["url"]
         is_expected = self.expected is not None and self.expected in message.text
+        # A question that a newer one has superseded, where the server was slower than the hand.
+        is_expected |= "409 (Conflict)" in message.text
         # The file that `visiting` opens first names no icon: the browser looks for one.
         is_expected |= address.endswith("/favicon.ico")
         if message.type in ("error", "warning") and not is_expected:

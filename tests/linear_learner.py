@@ -3,29 +3,55 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
-from stream_models import STREAMS, Linear, NumpyLearner
 
-
-class LinearLearner(NumpyLearner):
+class LinearLearner:
     """SGD with momentum on squared errors."""
 
     def __init__(self, lr: float, momentum: float, dim: int = 6, seed: int = 0):
-        start = 0.5 * np.random.default_rng(seed).standard_normal(dim)
-        super().__init__(Linear(STREAMS["switching"]), start, lr, momentum)
+        self.weights = 0.5 * np.random.default_rng(seed).standard_normal(dim)
+        self.velocity = np.zeros(dim)
+        self.own_lr = self.lr = lr
+        self.momentum = momentum
 
-    def step(self, batch):
-        with np.errstate(over="ignore", invalid="ignore"):
-            return super().step(batch)
+    def save(self) -> Any:
+        return self.weights.copy(), self.velocity.copy()
 
-    def loss(self, batches):
+    def load(self, saved: Any) -> None:
+        self.weights, self.velocity = (part.copy() for part in saved)
+
+    def set(self, candidate: Any) -> None:
+        self.momentum, self.lr = candidate.momentum, candidate.lr * self.own_lr
+
+    def step(self, batch: Any) -> float:
+        x, y = batch
         with np.errstate(over="ignore", invalid="ignore"):
-            return super().loss(batches)
+            error = x @ self.weights - y
+            self.velocity = self.momentum * self.velocity + 2 / len(y) * (error @ x)
+            self.weights = self.weights - self.lr * self.velocity
+            return float((error**2).mean())
+
+    def loss(self, batches: Any) -> float:
+        mean = float(np.mean(self.losses(batches)))
+        return mean if math.isfinite(mean) else math.inf
+
+    def losses(self, batches: Any) -> list[float]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return [float(((x @ self.weights - y) ** 2).mean()) for x, y in batches]
+
+    def mix(self, batches: Any, rng: np.random.Generator, like: Any = None) -> Any:
+        like = batches if like is None else like
+        x, y = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+        order = rng.permutation(len(y))
+        ends = np.cumsum([len(one[1]) for one in like])
+        pieces = np.split(order[: ends[-1]], ends[:-1])
+        return [(x[piece], y[piece]) for piece in pieces]
+
+    def size(self, batch: Any) -> int:
+        return sum(part.nbytes for part in batch)
 
 
 def switching_rows(steps: int, period: int, seed: int):

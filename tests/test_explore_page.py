@@ -44,7 +44,7 @@ def tab():
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         context = browser.new_context(viewport=DESK)
-        context.set_default_timeout(120_000)
+        context.set_default_timeout(300_000)
         yield context.new_page()
         browser.close()
 

@@ -181,7 +181,7 @@ def test_a_guard_that_does_nothing_is_the_plain_loop_of_optax(name):
     guard = resonax.jax.guard(squared, OPTIMIZERS[name](), "watch", spacing=16)
     state, _ = train(guard, guard.init(start()), batches)
     wanted = plain(OPTIMIZERS[name](), squared, start(), batches)
-    np.testing.assert_allclose(state.params["w"], wanted["w"], rtol=1e-6)
+    np.testing.assert_allclose(state.params["w"], wanted["w"], rtol=1e-5, atol=1e-7)
     assert state.run.state.work > 0.5 * 40
 
 

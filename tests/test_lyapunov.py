@@ -153,7 +153,7 @@ def test_paths_are_as_long_as_the_slowest_motion_needs(monkeypatch, lr, momentum
 
     def noting(setting, values, **more):
         asked.append(more["steps"])
-        return [rx.stability.Interval(0.0, 0.0, 0.0)]
+        return [Interval(0.0, 0.0, 0.0)]
 
     monkeypatch.setattr("resonax.theory.paths.lyapunov_rates", noting)
     rx.lyapunov(rx.Setting(rx.Iid(), rx.heavy_ball(lr, momentum), rx.Linear(bias=False)))

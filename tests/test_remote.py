@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import flaky_s3
 from made_up_experiment import made_up
 from resonax.cli.app import _run
 from resonax.core.errors import ArgumentError, StoreError
@@ -32,7 +33,6 @@ from resonax.store.places import create_file
 from test_store import COORDS, SPECIFICATION, VARIABLES, VERSIONS, part, refused
 from test_store import fill as fill_store
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 LAYOUT = Layout(COORDS, {"momentum": 3, "period": 11}, VARIABLES)  # of four tasks
 
 
@@ -55,16 +55,12 @@ def whole(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def server():
-    sys.path.insert(0, str(BENCHMARKS))
-    import flaky_s3
-
     with flaky_s3.serving() as (address, faults), pytest.MonkeyPatch.context() as patch:
         for name, value in flaky_s3.environment(address).items():
             patch.setenv(name, value)
         forget_connections()
         yield faults
     forget_connections()
-    sys.path.remove(str(BENCHMARKS))
 
 
 @pytest.fixture(params=["memory", "s3"])

@@ -516,23 +516,7 @@ def test_a_folder_is_held_by_one_process_and_free_when_that_is_killed(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_numbers_of_two_folders_are_compared_bit_for_bit(tmp_path, whole, monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
-    from same_bits import differences
-
-    same = shutil.copytree(whole, tmp_path / "same")
-    assert list(differences(whole, same)) == [(False, "1 stores compared")]
-    zarr.open_group(same / "x.zarr")["response"][0, 0, 2] = 0.0  # it was -0.0
-    zarr.open_group(same / "x.zarr").create_array("more", data=np.ones(2))
-    assert list(differences(whole, same)) == [
-        (False, "x.zarr/more: only after"),
-        (True, "x.zarr/response: other bits"),
-        (False, "1 stores compared"),
-    ]
-    assert (True, "x.zarr/more: only before") in list(differences(same, whole))
-
-
 def test_two_processes_on_one_folder():
-    script = Path(__file__).parents[1] / "benchmarks" / "two_processes.py"
+    script = Path(__file__).parent / "two_processes.py"
     words = [sys.executable, script, "--trials", "3"]  # one trial of each kind
     assert subprocess.check_output(words, text=True).startswith("   3  right\n")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import functools
 import inspect
 import json
 import math
 import re
-import subprocess
-import sys
 import tempfile
+from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,12 @@ import numpy as np
 import optax
 import pytest
 import xarray as xr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from scipy.stats import binom
 
-from bad_sweeps import FAULTS, MAP, NETWORK, bad_sweeps, put, to_toml
+from commands import run_python
+from refused_sweeps import refused_sweeps
 from resonax import ArgumentError
 from resonax.cli.app import _run
 from resonax.core.errors import RANGES
@@ -42,6 +45,7 @@ from resonax.sweeps.sweep import (
     sweep_layout,
     sweep_specification,
 )
+from sweep_tables import MAP, NETWORK, put, to_toml
 
 TINY = {
     "id": "tiny",
@@ -57,42 +61,88 @@ def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@functools.cache
-def bad_files() -> list[tuple[str, bytes]]:
-    return list(bad_sweeps(300))
+@pytest.mark.parametrize("table", refused_sweeps())
+def test_what_cannot_be_run_gets_a_sentence(table):
+    Path("a.toml").write_bytes(to_toml(table))
+    assert_refused(*_run(["sweep", "a.toml"]))
 
 
-def test_300_bad_files_get_a_sentence_each_before_jax_is_loaded(tmp_path):
-    for number, (_, data) in enumerate(bad_files()):
-        (tmp_path / f"{number}.toml").write_bytes(data)
-    code = (
-        "import json, sys\n"
-        "from resonax.cli.app import _run\n"
-        "found = [_run(['sweep', f'{number}.toml']) for number in range(300)]\n"
-        "heavy = sorted({'jax', 'optax', 'scipy', 'xarray', 'matplotlib'} & set(sys.modules))\n"
-        "print(json.dumps([found, heavy]))\n"
+def assert_refused(status: int, sentence: str) -> None:
+    assert status == 2, sentence
+    assert sentence
+    assert "\n" not in sentence.strip()
+    assert len(sentence) < 600
+    assert {path.suffix for path in Path().iterdir()} == {".toml"}
+
+
+def leaves(table: dict[str, Any], path: str = "") -> Iterator[str]:
+    for name, value in table.items():
+        yield f"{path}{name}"
+        if isinstance(value, dict):
+            yield from leaves(value, f"{path}{name}.")
+
+
+JUNK = st.sampled_from([True, [], {}, ["a"], {"a": 1}, math.nan, math.inf, date(2020, 1, 1)])
+JUNK |= st.sampled_from([10**400, "\x00", "\x1b[31m", "\u202e", "a\nb", "x" * 5000, "__class__"])
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(list(leaves(MAP))), JUNK)
+def test_an_entry_of_another_kind_gets_a_sentence_or_is_taken(path, value):
+    said = "mine.toml: "
+    try:
+        parse_sweep(put(path, value), where="mine.toml")
+    except ArgumentError as error:
+        said = str(error)
+    assert said.startswith("mine.toml: ")
+    assert said.isprintable()
+    assert len(said) < 600
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_file_that_is_spoiled_anywhere_gets_a_sentence_or_is_taken(data):
+    good = to_toml(MAP)
+    first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(good))] * 2)))
+    text = good[:first] + data.draw(st.binary(max_size=20)) + good[last:]
+    Path("a.toml").write_bytes(text)
+    with contextlib.suppress(ArgumentError):
+        read_sweep(Path("a.toml"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(b"deep = " + b"[" * deep + b"]" * deep for deep in (3000, 100_000)),
+        b"deep = " + b"{a=" * 3000 + b"1" + b"}" * 3000,
+        b".".join([b"a"] * 3000) + b" = 1",
+        b"id = " + b"9" * 100_000,
+        b"id = 'a'\r",
+        "id = 'ü'".encode("latin-1"),
+        "id = 'ü'".encode("utf-16"),
+        b"\x00" * 100,
+        b"",
+    ],
+)
+def test_what_is_no_table_gets_a_sentence(text):
+    Path("a.toml").write_bytes(text)
+    assert_refused(*_run(["sweep", "a.toml"]))
+
+
+def test_a_sweep_is_refused_before_jax_is_loaded():
+    Path("a.toml").write_bytes(to_toml(put("optimizer.lr", -1)))
+    found = run_python(
+        "import sys\nfrom resonax.cli.app import _run\nstatus, _ = _run(['sweep', 'a.toml'])\n"
+        "heavy = {'jax', 'optax', 'scipy', 'xarray', 'matplotlib'} & set(sys.modules)\n"
+        "print(status, sorted(heavy))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
-    found, heavy = json.loads(done.stdout)
-    assert heavy == []
-    for (name, data), (status, sentence) in zip(bad_files(), found, strict=True):
-        assert status == 2, (name, data[:1000])
-        assert sentence, name
-        assert "\n" not in sentence.strip(), name
-        assert len(sentence) < 600, (name, sentence)
-    assert {path.suffix for path in tmp_path.iterdir()} == {".toml"}
+    assert found.stdout == "2 []\n"
 
 
-def test_the_generator_reaches_every_kind_of_fault_and_repeats():
-    names = [name.split(": ")[1] for name, _ in bad_files()]
-    assert set(names) == {make.__name__ for make in FAULTS}
-    assert list(bad_sweeps(60)) == bad_files()[:60]
-    for base in (MAP, NETWORK):  # without a fault they are good
-        sweep_layout(parse_sweep(base))
-        sweep_layout(parse_sweep(base, scale="smoke"))
+@pytest.mark.parametrize("table", [MAP, NETWORK])
+@pytest.mark.parametrize("scale", ["paper", "smoke"])
+def test_without_a_fault_they_are_good(table, scale):
+    sweep_layout(parse_sweep(table, scale=scale))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from bad_sweeps import MAP, to_toml
 from resonax.cli import work
 from resonax.cli.app import _run
 from resonax.cli.work import Work, check_work
@@ -24,6 +23,7 @@ from resonax.run.processes import start_executor
 from resonax.spec.sweep_checks import parse_sweep
 from resonax.sweeps.experiment import from_sweep
 from resonax.sweeps.sample import Sample
+from sweep_tables import MAP, to_toml
 from test_records import break_odd, made_up
 
 SHARDS = ["0/10", "11/10", "3", "1/0", "-1/3", "1/2/3", "a/b", "1.5/2", "9999999/9999999", ""]

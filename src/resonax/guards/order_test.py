@@ -19,8 +19,8 @@ twelve are trained on average.
 Logarithms of losses are skewed to the right, so that far tails are longer than Student's: on
 independent rows of noise, p below 0.0025 comes two to four times as often. The default
 :math:`\alpha` of 0.01 allows for that. Few mixed runs say little of their spread; so a loss three
-times the largest of them is harm too, which independent rows of the noisiest stream of
-``benchmarks/guard_streams.py`` show in 0.2% of the tests.
+times the largest of them is harm too, which independent rows of the noisiest of the
+paper's streams show in 0.2% of the tests.
 """
 
 from __future__ import annotations

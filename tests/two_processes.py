@@ -1,6 +1,6 @@
 """Two processes that fill one store at the same time: is any store wrong, broken or lost?
 
-    python benchmarks/two_processes.py --trials 200
+    python tests/two_processes.py --trials 200
 
 Each trial starts two processes at the same moment on one empty folder, with equal seeds in every
 second trial and with different seeds in the others; in every third trial one of the two is killed

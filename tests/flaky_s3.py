@@ -1,6 +1,6 @@
 """An S3 server that fails: moto over real HTTP, in which a share of the requests goes wrong.
 
-    python benchmarks/flaky_s3.py --share 0.3 --port 9000
+    python tests/flaky_s3.py --share 0.3 --port 9000
 
 A request that goes wrong is refused before it is done (500, 503), done and then answered with 500,
 answered too late, or cut off with no answer at all.

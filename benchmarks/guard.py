@@ -1,0 +1,315 @@
+"""The guard on data in order, against constants and remedies, and what it costs.
+
+    python benchmarks/guard.py [digits stream recording cost] [--seeds FIRST:LAST] [--processes N]
+
+digits     A residual network of 0.93 million parameters; digits come one class after the other,
+           all ten classes in a cycle of steps. The share that is recognised at the end.
+stream     A linear model on a sinusoidal mean (Experiment 3 of the paper), by period. The
+           prediction error at the end, over the variance of the noise.
+recording  A linear model on one pass of recordings, as time goes. The prediction error over the
+           whole pass, over that of the least-squares solution.
+cost       Time and memory on a network of a million parameters while nothing is wrong; on a GPU
+           with ``--device cuda``.
+
+A cycle or period of 0 is the same rows at random. Printed are the median and the worst over the
+seeds, and how many runs ended with weights that are not finite (*). ``guard`` is what the guard
+offers for prediction. Its constants were chosen on seeds below 100.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import logging
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from resonax.torch import Guard
+
+METHODS = ("own", "0.85", "0.5", "clipping", "shuffle buffer", "guard")
+BUFFER = 64  # batches
+Batch = tuple[Tensor, Tensor]
+Judge = Callable[[nn.Module], float]
+
+
+class Residual(nn.Module):
+    """A block of two convolutions with a way around them."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.one = nn.Conv2d(channels, channels, 3, padding=1)
+        self.two = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.two(torch.relu(self.one(x)))
+
+
+def network() -> nn.Module:
+    """Return a residual network for digits of 8 x 8 pixels."""
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3, stride=2, padding=1), nn.ReLU(), Residual(32),
+        nn.Conv2d(32, 128, 3, stride=2, padding=1), nn.ReLU(), Residual(128),
+        nn.Flatten(), nn.Linear(512, 1100), nn.ReLU(), nn.Linear(1100, 10),
+    )  # fmt: skip
+
+
+class Task:
+    """A model, an optimizer, batches in order, and how a model is judged at the end."""
+
+    cases: Sequence[Any] = ()
+    larger_is_better = False
+
+    def __init__(self, lr: float, momentum: float, loss: Any, make: Callable[[], nn.Module]):
+        self.lr, self.momentum, self.loss, self.make = lr, momentum, loss, make
+
+    def data(self, case: Any, seed: int) -> tuple[list[Batch], Judge]:
+        """Return the batches of a run, and a function that judges its model."""
+        raise NotImplementedError
+
+
+class Digits(Task):
+    """Digits, one class after the other."""
+
+    cases = (0, 20, 30, 40, 60)
+    larger_is_better = True
+    steps, batch = 600, 16
+
+    def data(self, case: int, seed: int) -> tuple[list[Batch], Judge]:
+        from sklearn.datasets import load_digits
+
+        pixels, classes = load_digits(return_X_y=True)
+        images = torch.tensor(pixels, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
+        labels = torch.tensor(classes)
+        rng = np.random.default_rng(seed)
+        places = [np.flatnonzero(classes == label) for label in range(10)]
+        batches = []
+        for step in range(self.steps):
+            pool = places[step % case * 10 // case] if case else np.arange(len(labels))
+            rows = rng.choice(pool, self.batch)
+            batches.append((images[rows], labels[rows]))
+
+        def judge(model: nn.Module) -> float:
+            return float((model(images[::3]).argmax(1) == labels[::3]).float().mean())
+
+        return batches, judge
+
+
+class Stream(Task):
+    """Five inputs whose first has a sinusoidal mean; the output is noise of variance 0.1."""
+
+    cases = (0, 10, 12, 15, 20, 22, 30, 60, 120)
+    steps, batch, dim = 10_000, 5, 5
+
+    def data(self, case: int, seed: int) -> tuple[list[Batch], Judge]:
+        rng = np.random.default_rng([seed, case])
+        turns = rng.random((self.steps, self.batch))
+        if case:
+            turns = np.arange(self.steps)[:, None] / case
+        inputs = 0.5 * rng.standard_normal((self.steps, self.batch, self.dim))
+        inputs[:, :, 0] += 0.5 * np.sin(2 * np.pi * turns)
+        outputs = np.sqrt(0.1) * rng.standard_normal((self.steps, self.batch, 1))
+        x, y = (torch.tensor(part, dtype=torch.float32) for part in (inputs, outputs))
+
+        def judge(model: nn.Module) -> float:
+            # Compared with noise of the variance that it has, not with this sample of it.
+            return float(torch.mean(model(x.flatten(0, 1)) ** 2)) / 0.1 + 1
+
+        return list(zip(x, y, strict=True)), judge
+
+
+class Recording(Task):
+    """One pass over a recording, a row a step."""
+
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self.cases = list(self.recordings())
+
+    @staticmethod
+    def recordings() -> dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]]:
+        sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+        from recordings import RECORDINGS
+
+        return RECORDINGS
+
+    def data(self, case: str, seed: int) -> tuple[list[Batch], Judge]:
+        inputs, outputs = self.recordings()[case]()
+        inputs = (inputs - inputs.mean(0)) / inputs.std(0)
+        outputs = (outputs - outputs.mean()) / outputs.std()
+        solution = np.linalg.lstsq(inputs, outputs, rcond=None)[0]
+        least = float(np.mean((inputs @ solution - outputs) ** 2))
+        x = torch.tensor(inputs, dtype=torch.float32)
+        y = torch.tensor(outputs, dtype=torch.float32)[:, None]
+
+        def judge(model: nn.Module) -> float:
+            return float(torch.mean((model(x) - y) ** 2)) / least
+
+        return list(zip(x[:, None], y[:, None], strict=True)), judge
+
+
+def task(name: str) -> Task:
+    """Return a task by its name."""
+    if name == "digits":
+        return Digits(0.02, 0.95, nn.functional.cross_entropy, network)
+    if name == "stream":
+
+        def summed(output: Tensor, target: Tensor) -> Tensor:
+            return torch.sum((output - target) ** 2)
+
+        return Stream(0.01, 0.95, summed, lambda: nn.Linear(Stream.dim, 1))
+    return Recording(0.01, 0.95, nn.functional.mse_loss, functools.partial(nn.LazyLinear, 1))
+
+
+def shuffled(batches: list[Batch], seed: int) -> Iterator[Batch]:
+    """Yield batches of rows as they leave a buffer in random order."""
+    rng = np.random.default_rng([seed, 5])
+    rows: list[Batch] = []
+    for x, y in batches:
+        rows += list(zip(x, y, strict=True))
+        taken = {int(place) for place in rng.choice(len(rows), len(x), replace=False)}
+        left, right = zip(*(rows[place] for place in taken), strict=True)
+        yield torch.stack(left), torch.stack(right)
+        if len(rows) > BUFFER * len(x):
+            rows = [row for place, row in enumerate(rows) if place not in taken]
+
+
+def train(name: str, case: Any, method: str, seed: int) -> tuple[float, bool, float]:
+    """Return the judgement of a run, whether it was lost, and the guard's work for each step."""
+    torch.set_num_threads(1)
+    logging.getLogger("resonax").setLevel(logging.ERROR)
+    made = task(name)
+    batches, judge = made.data(case, seed)
+    torch.manual_seed(seed)
+    model = made.make()
+    model(batches[0][0])  # a lazy layer learns its size
+    momentum = float(method) if method[0] == "0" else made.momentum
+    optimizer = torch.optim.SGD(model.parameters(), lr=made.lr, momentum=momentum)
+    guard = Guard(model, optimizer, average=True) if method == "guard" else None
+    given: Iterable[Batch] = shuffled(batches, seed) if method == "shuffle buffer" else batches
+    every, judged = max(1, len(batches) // 100), []
+    for step, (x, y) in enumerate(given):
+        if guard is not None:
+            guard.step(lambda x, y: made.loss(model(x), y), x, y)
+        else:
+            optimizer.zero_grad()
+            made.loss(model(x), y).backward()
+            if method == "clipping":
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+        is_judged = name == "recording" or step >= 0.9 * len(batches)
+        if step % every == every - 1 and is_judged:
+            with torch.no_grad():
+                judged.append(judge(model if guard is None else guard.offered()))
+    is_lost = not all(bool(torch.isfinite(one).all()) for one in model.parameters())
+    mean = float(np.mean(judged))
+    report: Any = None if guard is None else guard.report()
+    work = 0.0 if report is None else report.work
+    return mean if np.isfinite(mean) else np.inf, is_lost, work
+
+
+def show(name: str, found: dict[Any, dict[str, list[tuple[float, bool, float]]]]) -> None:
+    """Print the table of a task."""
+    worst = min if task(name).larger_is_better else max
+    print(f"\n{name}: median (worst), * runs that were lost")
+    print(f"{'':>14}" + "".join(f"{method:>20}" for method in METHODS))
+    for case, methods in found.items():
+        line = f"{case:>14}"
+        for runs in methods.values():
+            ends, lost = [end for end, _, _ in runs], sum(one for _, one, _ in runs)
+            text = f"{np.median(ends):.3g} ({worst(ends):.3g})" + (f" {lost}*" if lost else "")
+            line += f"{text:>20}"
+        print(line)
+    work = [one for methods in found.values() for _, _, one in methods["guard"]]
+    print(f"  the guard's extra work: {np.median(work):.2f} steps for each (median)")
+
+
+def twin(name: str, device: str) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """Return a network of a million parameters and its optimizer; each call gives the same."""
+    torch.manual_seed(0)
+    layers = (nn.Linear(256, 800), nn.ReLU(), nn.Linear(800, 800), nn.ReLU(), nn.Linear(800, 200))
+    model = nn.Sequential(*layers, nn.Linear(200, 10)).to(device)
+    if name == "SGD":
+        return model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    return model, torch.optim.Adam(model.parameters(), lr=3e-4)
+
+
+def cost(device: str, blocks: int = 40) -> None:
+    """Print what a guard costs: two twins of one network learn the same rows at random, in turn.
+
+    In blocks of 32 steps. The median block has no test of the guard; the sum has all of them, which
+    come early and often in so short a run.
+    """
+    draw = torch.Generator().manual_seed(0)
+    centres = torch.randn(10, 256, generator=draw)
+    labels = torch.randint(10, (4096,), generator=draw)
+    rows = (centres[labels] + 2 * torch.randn(4096, 256, generator=draw)).to(device)
+    labels, loss = labels.to(device), nn.functional.cross_entropy
+    for name in ("SGD", "Adam"):
+        (plain, optimizer), guarded = twin(name, device), twin(name, device)
+        guard, times = Guard(*guarded), np.zeros((2, blocks))
+
+        def train_plain(x: Tensor, y: Tensor, model: Any = plain, by: Any = optimizer) -> None:
+            by.zero_grad()
+            loss(model(x), y).backward()
+            by.step()
+
+        def train_guarded(x: Tensor, y: Tensor, model: Any = guarded[0], by: Any = guard) -> None:
+            by.step(lambda x, y: loss(model(x), y), x, y)
+
+        for block in range(blocks):
+            chosen = torch.randint(4096, (32, 32), generator=draw).to(device)
+            for place, train_on in enumerate((train_plain, train_guarded)):
+                began = time.perf_counter()
+                for batch in chosen:
+                    train_on(rows[batch], labels[batch])
+                if device != "cpu":
+                    torch.cuda.synchronize()
+                times[place, block] = time.perf_counter() - began
+        calm, whole, report = np.median(times, axis=1), times.sum(axis=1), guard.report()
+        print(
+            f"cost, {name}: a plain step {calm[0] / 32 * 1e3:.2f} ms; guarded "
+            f"{calm[1] / calm[0] - 1:+.1%} without a test, {whole[1] / whole[0]:.1f} times over "
+            f"the first {32 * blocks} steps\n{report}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("tasks", nargs="*", default=["digits", "stream", "recording", "cost"])
+    parser.add_argument("--seeds", default="100:103", help="first and one after the last")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--device", default="cpu", help="of cost")
+    parser.add_argument("--cases", nargs="*", help="of the task: cycles, periods or recordings")
+    given = parser.parse_args()
+    first, last = (int(part) for part in given.seeds.split(":"))
+    with ProcessPoolExecutor(given.processes, get_context("spawn")) as pool:
+        for name in given.tasks:
+            if name == "cost":
+                cost(given.device)
+                continue
+            cases = [one for one in task(name).cases if str(one) in (given.cases or [str(one)])]
+            seeds = range(first, last) if name != "recording" else [first]
+            jobs = {
+                (case, method, seed): pool.submit(train, name, case, method, seed)
+                for case in cases
+                for method in METHODS
+                for seed in seeds
+            }
+            found: Any = defaultdict(lambda: defaultdict(list))
+            for (case, method, _), job in jobs.items():
+                found[case][method].append(job.result())
+            show(name, found)
+
+
+if __name__ == "__main__":
+    main()
