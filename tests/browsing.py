@@ -19,8 +19,8 @@ import pytest
 
 from resonax.cli.cache import keep_compiled
 from resonax.explore import check_process, check_worker
+from resonax.explore.security import Site
 from resonax.explore.serve import build_server
-from resonax.explore.site import Site
 
 TOKEN = "a-token-for-the-tests-of-the-page"
 

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 
 import pytest
@@ -86,15 +85,12 @@ def test_a_link_does_not_hide_that_others_can_write_to_a_folder(tmp_path):
     assert open_to_others(tmp_path / "link" / "cache") == (tmp_path / "open").resolve()
 
 
-def test_damaged_entries_are_replaced_and_it_is_said_once(tmp_path):
+def test_damaged_entries_are_not_run_but_compiled_anew(tmp_path):
     compile_with(XDG_CACHE_HOME=tmp_path)
     (entry,) = entries(tmp_path)
-    whole = entry.read_bytes()
-    entry.write_bytes(whole[:-9])
+    entry.write_bytes(entry.read_bytes()[:-9])
     _, said = compile_with(XDG_CACHE_HOME=tmp_path)
-    (sentence,) = said
-    assert "had damaged entries, which are removed and compiled anew" in sentence
-    assert zlib.decompress(entry.read_bytes())  # whole, though its time to compile is another
+    assert any("Error reading persistent compilation cache entry" in line for line in said)
 
 
 def test_no_lock_no_pipe_and_no_folder_stops_a_command(tmp_path):

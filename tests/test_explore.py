@@ -23,8 +23,8 @@ from resonax.explore.asked import asked_setting as read_setting
 from resonax.explore.code import map_code, python_setting, setting_options
 from resonax.explore.errors import Superseded
 from resonax.explore.schema import describe
-from resonax.explore.site import Site
-from resonax.explore.work import Desk
+from resonax.explore.security import Site
+from resonax.explore.work import Threads
 from resonax.simulation.trajectories import _follow
 from resonax.spec.kinds import KINDS
 from resonax.spec.settings import check_setting
@@ -92,7 +92,7 @@ def test_what_the_first_page_asks_for_is_prepared_once(monkeypatch):
         assert asked == []
         for _ in range(2):
             assert client.get(f"/?token={TOKEN}").status_code == 200
-        for pool in app.state.desk._pools.values():
+        for pool in app.state.threads._pools.values():
             pool.shutdown()
     coarse_and_fine = ["make_map"] * 2
     assert sorted(asked) == sorted([*coarse_and_fine, "judge", *parts[beside]])
@@ -339,7 +339,7 @@ _busy = threading.Event()
 
 
 def wait_for_drop(check, *_):
-    """Work in slices until nobody wants it: what a lane of the desk calls."""
+    """Work in slices until nobody wants it: what a thread calls."""
     _busy.set()
     while True:
         check()
@@ -354,17 +354,17 @@ _counts: list[int] = []
 
 
 def count(check, number):
-    """Return how often it was called: what a lane of the desk calls."""
+    """Return how often it was called: what a thread calls."""
     _counts.append(number)
     return len(_counts)
 
 
 def test_what_depends_on_the_question_alone_is_computed_once():
     async def main():
-        desk, here = Desk(lambda: None), f"{__name__}:count"
+        threads, here = Threads(lambda: None), f"{__name__}:count"
 
         async def asked(number: int, keeps: bool = True) -> int:
-            return int(await desk.do("map", here, {"lr": number}, client="a", keeps=keeps))
+            return int(await threads.compute("map", here, {"lr": number}, client="a", keeps=keeps))
 
         assert [await asked(one) for one in (1, 2, 1, 2)] == [1, 2, 1, 2]
         assert await asked(1, keeps=False) == 3
@@ -372,13 +372,15 @@ def test_what_depends_on_the_question_alone_is_computed_once():
         assert [await asked(one) for one in range(3, 66)] == list(range(4, 67))  # 64 are kept
         assert await asked(1) == 1
         assert await asked(2) == 67  # it was the oldest
-        older = asyncio.ensure_future(desk.do("verdict", f"{__name__}:wait_for_drop", client="a"))
+        older = asyncio.ensure_future(
+            threads.compute("verdict", f"{__name__}:wait_for_drop", client="a")
+        )
         await asyncio.to_thread(_busy.wait)
-        desk._latest["a", here] = desk._latest.pop(("a", f"{__name__}:wait_for_drop"))
+        threads._latest["a", here] = threads._latest.pop(("a", f"{__name__}:wait_for_drop"))
         assert await asked(1) == 1
         with pytest.raises(Superseded):  # an answer that is known replaces what waits, too
             await older
-        desk.close()
+        threads.close()
 
     _busy.clear()
     asyncio.run(main())
@@ -386,23 +388,23 @@ def test_what_depends_on_the_question_alone_is_computed_once():
 
 def test_a_newer_request_replaces_an_older_one():
     async def main():
-        desk, here = Desk(lambda: None), f"{__name__}:wait_for_drop"
-        first = asyncio.ensure_future(desk.do("map", here, client="a"))
+        threads, here = Threads(lambda: None), f"{__name__}:wait_for_drop"
+        first = asyncio.ensure_future(threads.compute("map", here, client="a"))
         await asyncio.to_thread(_busy.wait)
-        second = asyncio.ensure_future(desk.do("map", here, client="a"))
+        second = asyncio.ensure_future(threads.compute("map", here, client="a"))
         with pytest.raises(Superseded):
             await first
-        # Another client's waits in the same lane, and is given up with its connection.
-        other = asyncio.ensure_future(desk.do("map", here, client="b", gone=_soon))
+        # Another client's waits in the same thread, and is given up with its connection.
+        other = asyncio.ensure_future(threads.compute("map", here, client="b", disconnected=_soon))
         with pytest.raises(Superseded):
             await other
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
             await second
-        assert await desk.do("map", f"{__name__}:answer", 3, client="a") == b"3"
-        assert desk._latest == {}
-        assert not any(desk._wanted.values())
-        desk.close()
+        assert await threads.compute("map", f"{__name__}:answer", 3, client="a") == b"3"
+        assert threads._latest == {}
+        assert not any(threads._wanted.values())
+        threads.close()
 
     asyncio.run(main())
 

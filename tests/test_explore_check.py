@@ -17,9 +17,10 @@ from batteries import same
 from resonax.checking.check import examine
 from resonax.explore import check_worker
 from resonax.explore.app import build_app
-from resonax.explore.check_options import check_code, parse_options
+from resonax.explore.asked import parse_options
 from resonax.explore.check_worker import CheckRequest
-from resonax.explore.site import Site
+from resonax.explore.code import check_code
+from resonax.explore.security import Site
 
 BASE = f"http://127.0.0.1:{PORT}"
 OPTIONS = {"lr": "0.01", "momentum": "0.95", "target": "y", "grid": "4"}

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
-import threading
 
 import pytest
 from starlette.testclient import TestClient
 
 from bad_requests import GOOD, KNOWN, PORT, TOKEN, bad_requests
-from resonax.explore import data_routes
+from resonax.explore import file_routes
 from resonax.explore.app import build_app
-from resonax.explore.serve import build_server
-from resonax.explore.site import Site
+from resonax.explore.security import Site
 
 BASE = f"http://127.0.0.1:{PORT}"
 
@@ -122,23 +119,6 @@ def test_who_leaves_in_the_middle_of_a_request_is_not_told_as_a_defect(capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_connection_that_asks_nothing_is_closed(monkeypatch):
-    monkeypatch.setattr("resonax.explore.patience.FIRST", 0.05)
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
-    server = build_server(Site(TOKEN, port))
-    thread = threading.Thread(target=server.run, args=([listener],))
-    thread.start()
-    try:
-        for start in (b"", b"GET / HTTP/1.1\r\nHost: "):  # nothing, or never a whole head
-            with socket.create_connection(("127.0.0.1", port), timeout=60) as idle:
-                idle.sendall(start)
-                assert idle.recv(1) == b""
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
 def test_answers_wall_the_page_off(client):
     for path in ("/", "/api/schema", "/nothing"):
         headers = client.get(path, headers=KNOWN).headers
@@ -167,7 +147,7 @@ def test_the_page_has_nothing_from_elsewhere(client):
 
 
 def test_a_large_upload_is_refused(client, monkeypatch):
-    monkeypatch.setitem(data_routes.LIMITS, "upload_bytes", 1000)
+    monkeypatch.setitem(file_routes.LIMITS, "upload_bytes", 1000)
     for path in ("columns", "check"):
         files = {"file": ("a.csv", b"1,2\n" * 200_000)}
         answer = client.post(f"/api/{path}", files=files, headers=KNOWN)

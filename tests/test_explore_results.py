@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 import resonax as rx
 from bad_requests import KNOWN, PORT, TOKEN
 from resonax.explore.app import build_app
-from resonax.explore.site import Site
+from resonax.explore.security import Site
 from resonax.reports.claims import plain_claims, write_claims
 from resonax.store import Layout, Store, Variable
 

@@ -13,14 +13,11 @@ from typing import Annotated, Any
 
 import typer
 
-from resonax.cli.cache import keep_compiled
+from resonax.cli.cache import find_fault, keep_compiled
 from resonax.cli.check import check_command
-from resonax.cli.commands import Command, Group, completing
-from resonax.cli.environment import find_fault
 from resonax.cli.explore import explore_command
-from resonax.cli.groups import with_groups
 from resonax.cli.judge import map_command, stability_command
-from resonax.cli.options import Folder, Seed, option
+from resonax.cli.options import Folder, Seed, completing, option, with_groups
 from resonax.cli.order import order_command
 from resonax.cli.parsers import place
 from resonax.cli.response import response_command
@@ -39,7 +36,6 @@ app = typer.Typer(
     epilog="Rates are per step: the error grows by e^rate each step, so a negative rate converges. "
     "The radius per period is the factor of one period: below 1 converges. "
     f"{STATUSES}",
-    cls=Group,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -68,13 +64,13 @@ def top(
     del version
 
 
-app.command("stability", cls=Command)(stability_command)
-app.command("map", cls=Command)(map_command)
-app.command("check", cls=Command)(check_command)
-app.command("order", cls=Command)(order_command)
-app.command("response", cls=Command)(response_command)
-app.command("explore", cls=Command)(explore_command)
-app.command("status", cls=Command)(status_command)
+app.command("stability")(stability_command)
+app.command("map")(map_command)
+app.command("check")(check_command)
+app.command("order")(order_command)
+app.command("response")(response_command)
+app.command("explore")(explore_command)
+app.command("status")(status_command)
 
 _DEVICE = option("--device", _RESULT, "cpu or gpu; the GPU if there is one.", names=("cpu", "gpu"))
 _out = functools.partial(option, "--out", _RESULT, kind=place, metavar="FOLDER")
@@ -82,7 +78,7 @@ _DOUBLE = option("--double", _RESULT, "Simulate in 64 bits instead of 32.")
 _DRY_RUN = option("--dry-run", _RESULT, "Say what it takes, from a short sample; write nothing.")
 
 
-@app.command("reproduce", cls=Command)
+@app.command("reproduce")
 @with_groups
 def reproduce_command(
     ids: Annotated[
@@ -130,7 +126,7 @@ def reproduce_command(
     )
 
 
-@app.command("sweep", cls=Command)
+@app.command("sweep")
 @with_groups
 def sweep_command(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The sweep's specification.")],

@@ -1,42 +1,43 @@
-"""The compilation cache of jax on disk, so that a second call of a command compiles nothing.
+"""What a command needs of jax: an environment in which it starts, and its compilation cache.
 
-What is read from it is run. So it is used only where nobody else can have put anything into it.
+What is read from the cache is run. So it is used only where nobody else can have put anything into
+it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
-import re
 import stat
+import subprocess
 import sys
-import warnings
 from pathlib import Path
-from typing import Any
 
-from resonax.cli.environment import check_environment
+from resonax.core.errors import ArgumentError, shorten
 
-__all__ = ["cache_folder", "keep_compiled", "open_to_others", "prune"]
+__all__ = ["cache_folder", "find_fault", "keep_compiled", "open_to_others", "prune"]
 
-_TROUBLE = re.compile(r"Error (reading|writing) persistent compilation cache entry for '([^']*)'")
 _LARGEST = 2**30  # bytes of all entries
+_START = "import jax; jax.devices()"
 
 
 def keep_compiled() -> None:
     """Let jax keep what it compiles; leave it as it is where the user has named a folder to it."""
-    check_environment()
+    _check_environment()
     import jax
 
     if jax.config.jax_compilation_cache_dir:  # pyrefly: ignore[missing-attribute]
         return
     folder = cache_folder()
     if open_folder := open_to_others(folder):
-        _say(
-            f"compiled programs are not kept, as others can write to {open_folder}, and what is "
-            "read from there is run: take that right from them (chmod go-w), or let RESONAX_CACHE "
-            "name a folder of your own"
-        )
+        if multiprocessing.parent_process() is None:  # workers leave it to who started them
+            print(
+                f"resonax: compiled programs are not kept, as others can write to {open_folder}, "
+                "and what is read from there is run: take that right from them (chmod go-w), or "
+                "let RESONAX_CACHE name a folder of your own",
+                file=sys.stderr,
+                flush=True,
+            )
         return
     # Programs for a CPU are made for a number of threads: workers have few, and keep their own.
     threads = os.environ.get("PJRT_NPROC", "")
@@ -49,10 +50,9 @@ def keep_compiled() -> None:
     if not os.access(home, os.W_OK):
         return
     jax.config.update("jax_compilation_cache_dir", str(home))
-    jax.config.update("jax_compilation_cache_max_size", -1)  # a limit of jax takes a file lock
+    jax.config.update("jax_compilation_cache_max_size", -1)  # a limit of jax waits for a file lock
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
-    _mend(home)
 
 
 def cache_folder() -> Path:
@@ -94,38 +94,43 @@ def prune(home: Path, largest: int = _LARGEST) -> None:
             path.unlink(missing_ok=True)
 
 
-def _say(sentence: str) -> None:
-    """Say something once: workers leave it to the process that started them."""
-    if multiprocessing.parent_process() is None:
-        print(f"resonax: {sentence}", file=sys.stderr, flush=True)
+def _check_environment() -> None:
+    """Raise `ArgumentError` for flags that would end this process, or make it take hours.
 
-
-def _mend(home: Path) -> None:
-    """Remove entries that jax cannot read, and say so once, in place of its warnings.
-
-    jax warns of such an entry, compiles anew, and keeps what is new only if the old entry is gone.
+    XLA ends the process that starts with flags it does not know, and with status 1, which would say
+    that training diverges. So another process tries them first.
     """
-    show, told = warnings.showwarning, set()
+    flags = os.environ.get("XLA_FLAGS", "").strip()
+    if flags and multiprocessing.parent_process() is None:
+        given = {**os.environ, "JAX_PLATFORMS": "cpu"}
+        tried = subprocess.run([sys.executable, "-c", _START], env=given, capture_output=True)
+        if tried.returncode != 0:
+            raise ArgumentError(
+                f"XLA does not start with XLA_FLAGS={shorten(flags)}: correct or unset these flags"
+            )
+    import jax
 
-    def hear(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-        trouble = _TROUBLE.match(str(message))
-        if trouble is None:
-            return show(message, category, *rest, **more)
-        kind, name = trouble.groups()
-        if kind == "reading":
-            for entry in home.glob(f"{name}-*-cache"):
-                with contextlib.suppress(OSError):  # a folder: it stays, and jax does without it
-                    entry.unlink(missing_ok=True)
-        if kind not in told:
-            told.add(kind)
-            _say(f"the compilation cache {home} {_WORDS[kind]}")
-        return None
-
-    warnings.filterwarnings("always", _TROUBLE.pattern, UserWarning)
-    warnings.showwarning = hear
+    if jax.config.jax_disable_jit:  # pyrefly: ignore[missing-attribute]
+        raise ArgumentError(
+            "JAX_DISABLE_JIT is set, and without compiled code commands would take hours: unset it"
+        )
 
 
-_WORDS = {
-    "reading": "had damaged entries, which are removed and compiled anew",
-    "writing": "could not be written to, so that the next call compiles anew",
-}
+def find_fault() -> str:
+    """Return what keeps jax from starting here, if that explains an error; else nothing.
+
+    Examples
+    --------
+    >>> find_fault()
+    ''
+    """
+    try:
+        import jax
+
+        jax.devices()
+    except Exception as error:  # an assertion, where a platform has no device
+        named = [name for name in os.environ if name.startswith("JAX_") and os.environ[name]]
+        given = ", ".join(f"{name}={os.environ[name]}" for name in sorted(named))
+        reason = str(error).split(". ")[0].split("\n")[0][:120] or "it finds no such device"
+        return f"jax does not start ({reason}): correct or unset {given or 'its settings'}"
+    return ""

@@ -14,8 +14,17 @@ import typer
 from rich.console import Console
 
 from resonax.cli.cache import keep_compiled
-from resonax.cli.groups import given, single, with_groups
-from resonax.cli.options import Data, Learner, Plot, Reading, Seed, option
+from resonax.cli.options import (
+    Data,
+    Learner,
+    Plot,
+    Reading,
+    Seed,
+    given,
+    option,
+    single,
+    with_groups,
+)
 from resonax.cli.parsers import number, spelled, whole
 from resonax.cli.show import check_path, progress, say_time, show_line
 from resonax.cli.statuses import Status
@@ -32,7 +41,7 @@ __all__ = ["check_command"]
 
 _COLOURS = {"converges": "green", "diverges": "red", "rises": "red"}
 _SECONDS, _COLUMNS = 2.5e-4, 60  # of a step, and columns that double them: on one core of x86
-_LONG = 20.0  # seconds that nobody has to be told of
+_LONG = 20.0  # seconds from which the time is said
 _DATA, _LEARNER, _RESULT = "Data", "Learner", "Result"
 
 

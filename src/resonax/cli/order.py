@@ -10,8 +10,17 @@ from typing import Annotated
 
 from rich.console import Console
 
-from resonax.cli.groups import given, single, with_groups
-from resonax.cli.options import Data, Learner, Plot, Reading, Seed, option
+from resonax.cli.options import (
+    Data,
+    Learner,
+    Plot,
+    Reading,
+    Seed,
+    given,
+    option,
+    single,
+    with_groups,
+)
 from resonax.cli.parsers import number, spelled
 from resonax.cli.show import check_path, progress, show_line
 from resonax.core.errors import ArgumentError

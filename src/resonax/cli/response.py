@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 
 from resonax.cli.cache import keep_compiled
-from resonax.cli.groups import given, single, with_groups
 from resonax.cli.options import (
     Learner,
     Noise,
@@ -19,7 +18,10 @@ from resonax.cli.options import (
     Reading,
     Seed,
     Stream,
+    given,
     option,
+    single,
+    with_groups,
 )
 from resonax.cli.parsers import axis, number, spelled, whole
 from resonax.cli.show import check_path, progress, show_line

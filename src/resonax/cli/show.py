@@ -47,8 +47,8 @@ def check_path(name: str, path: Path | None, *endings: str) -> None:
 def progress(title: str, total: int, unit: str = "cells") -> Iterator[Callable[[int], None]]:
     """Show a bar with the time left, on the error stream so that output can be piped.
 
-    A total of 0 is one that is not known. Where there is no terminal, work that takes long is told
-    in lines.
+    A total of 0 is one that is not known. Where there is no terminal, long work prints a line from
+    time to time.
     """
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -67,14 +67,14 @@ def progress(title: str, total: int, unit: str = "cells") -> Iterator[Callable[[
         if console.is_terminal or not total:
             yield lambda count: bar.advance(task, count)
             return
-        begun = told = time.monotonic()
+        begun = shown = time.monotonic()
         done = 0
 
         def advance(count: int) -> None:
-            nonlocal told, done
+            nonlocal shown, done
             done, now = done + count, time.monotonic()
-            if now - told > _SILENT and 0 < done < total:
-                told = now
+            if now - shown > _SILENT and 0 < done < total:
+                shown = now
                 left = say_time((now - begun) * (total - done) / done)
                 console.print(f"{title}: {done:,} of {total:,} {unit}, about {left} left")
 

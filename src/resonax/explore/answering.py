@@ -39,25 +39,27 @@ async def body_of(request: Request) -> Any:
 
 async def computed(
     request: Request,
-    lane: str,
+    thread: str,
     name: str,
     *given: Any,
     keeps: bool = False,
     asked: Any = None,
 ) -> Response:
-    """Answer with what a function of `work` returns; ``keeps`` and ``asked`` as in `Desk.do`."""
+    """Answer with what a function returns; ``keeps`` and ``asked`` as in `Threads.compute`."""
 
-    async def gone() -> None:
+    async def disconnected() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    more = {"client": client_of(request), "gone": gone, "keeps": keeps, "asked": asked}
-    found = await request.app.state.desk.do(lane, name, *given, **more)
+    more: dict[str, Any] = {"client": client_of(request), "keeps": keeps, "asked": asked}
+    found = await request.app.state.threads.compute(
+        thread, name, *given, disconnected=disconnected, **more
+    )
     return Response(found, media_type="application/json")
 
 
 def answering(endpoint: Endpoint) -> Endpoint:
-    """Turn what an endpoint raises into an answer; a defect of ours is told on the error stream."""
+    """Turn what an endpoint raises into an answer; a defect of ours goes to the error stream."""
 
     @functools.wraps(endpoint)
     async def answered(request: Request) -> Response:
@@ -75,13 +77,13 @@ def answering(endpoint: Endpoint) -> Endpoint:
 
 def failed(_: Request, error: Exception) -> Response:
     """Answer with what went wrong."""
-    status, told = answer_of(error)
+    status, content = answer_of(error)
     if status == 500 and not isinstance(error, ResonaxError):
         traceback.print_exception(error, file=sys.stderr)
     headers = {"connection": "close"} if status == 413 else {}
     if status == 503:
         headers["retry-after"] = "1"
-    return JSONResponse(told, status, headers)
+    return JSONResponse(content, status, headers)
 
 
 _REFUSALS = {
@@ -94,8 +96,8 @@ def refused(_: Request, error: Exception) -> Response:
     """Answer to a path or a method that there is not."""
     assert isinstance(error, HTTPException)
     text = _REFUSALS.get(error.status_code, "The request cannot be answered.")
-    status, told = answer_of(RequestError(text, error.status_code))
-    return JSONResponse(told, status, error.headers)
+    status, content = answer_of(RequestError(text, error.status_code))
+    return JSONResponse(content, status, error.headers)
 
 
 def client_of(request: Request) -> str:

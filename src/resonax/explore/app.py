@@ -18,14 +18,12 @@ from resonax.explore.answering import answering, body_of, computed, failed, refu
 from resonax.explore.api_docs import PATHS
 from resonax.explore.asked import asked_map, asked_page, asked_runs, asked_setting
 from resonax.explore.code import page_code
-from resonax.explore.data_routes import data_routes
+from resonax.explore.file_routes import data_routes, results_routes
 from resonax.explore.jobs import Jobs
 from resonax.explore.page_files import page_file, plotly_file
-from resonax.explore.results_routes import results_routes
 from resonax.explore.schema import describe
-from resonax.explore.security import Guarded
-from resonax.explore.site import Site
-from resonax.explore.work import Desk
+from resonax.explore.security import Guarded, Site
+from resonax.explore.work import Threads
 
 __all__ = ["build_app"]
 
@@ -43,21 +41,21 @@ def build_app(site: Site) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        desk = Desk(site.prepare or _nothing)
-        app.state.desk, app.state.jobs = desk, Jobs(site.prepare)
+        threads = Threads(site.prepare or _nothing)
+        app.state.threads, app.state.jobs = threads, Jobs(site.prepare)
         if site.warm:
-            desk.warm_up("map", f"{_THEORY}:load")
+            threads.warm_up("map", f"{_THEORY}:load")
         try:
             yield
         finally:
-            desk.close()
+            threads.close()
             app.state.jobs.close()
 
     async def home(request: Request) -> Response:
         if site.warm and not opened:  # a page will ask for all of it; a program may not
             opened.append(True)
-            for lane, name in _WARM.items():
-                request.app.state.desk.warm_up(lane, name)
+            for thread, name in _WARM.items():
+                request.app.state.threads.warm_up(thread, name)
         return await page_file(request)
 
     opened: list[bool] = []
@@ -109,12 +107,12 @@ async def _code(request: Request) -> Response:
     return JSONResponse({"asked": body, **page_code(*asked_page(body))})
 
 
-def _theory(lane: str, name: str, read: Callable[[Any], tuple[Any, ...]]) -> Endpoint:
+def _theory(thread: str, name: str, read: Callable[[Any], tuple[Any, ...]]) -> Endpoint:
     """Return what answers by theory: the same to the same question, so that it is computed once."""
 
     async def answer(request: Request) -> Response:
         body = await body_of(request)
-        return await computed(request, lane, name, *read(body), keeps=True, asked=body)
+        return await computed(request, thread, name, *read(body), keeps=True, asked=body)
 
     return answering(answer)
 

@@ -12,6 +12,7 @@ from resonax.core.errors import ArgumentError, shorten, suggest
 from resonax.core.labels import CRITERIA
 from resonax.explore.code import is_whole
 from resonax.explore.schema import LIMITS, NAMES
+from resonax.spec.checks import CheckOptions, check_options
 from resonax.spec.models import Spec, read
 from resonax.spec.settings import AxisName, check_setting, is_adaptive
 
@@ -21,6 +22,7 @@ __all__ = [
     "asked_page",
     "asked_runs",
     "asked_setting",
+    "parse_options",
     "points",
     "read_question",
 ]
@@ -181,3 +183,21 @@ def asked_page(body: Any) -> tuple[Any, ...]:
     axes = (y, x)
     values = tuple(points(axis).tolist() for axis in axes)
     return asked, tuple(numbers), axes, values, criterion
+
+
+def parse_options(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options of a form, checked; empty fields are left out.
+
+    Examples
+    --------
+    >>> parse_options({"lr": "0.01", "momentum": "0.9", "order-by": "date", "target": ""})
+    {'lr': 0.01, 'momentum': 0.9, 'order_by': 'date'}
+    """
+    given = {field.replace("-", "_"): text for field, text in fields.items() if text != ""}
+    for name in given:
+        if name not in CheckOptions.model_fields or name == "level":
+            raise suggest("option", name, [*CheckOptions.model_fields])
+    asked = read(CheckOptions, given, strict=False).model_dump(exclude_unset=True)
+    asked = {name: asked[name] for name in given}
+    check_options(asked)
+    return asked

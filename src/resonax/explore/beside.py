@@ -32,6 +32,7 @@ __all__ = ["find_safe", "find_spectrum", "follow_runs", "warm_beside"]
 
 Check = Callable[..., None]
 _FREQUENCIES = np.arange(1, 513) / 1024
+_ADAPTS = "the verdict says where an adaptive optimizer settles, or that it diverges."
 _PERIODS = np.arange(4, 257) / 2  # whole and half ones: the product of the updates is short
 
 
@@ -61,7 +62,7 @@ def _bands(check: Check, problem: Problem) -> tuple[list[dict[str, float]] | Non
     """
     process = problem.process
     if not isinstance(problem, Setting):
-        return None, "Bands are computed for SGD alone: an adaptive optimizer has no growth rate."
+        return None, f"Bands are computed for SGD alone: {_ADAPTS}"
     if isinstance(process, Iid):
         return None, "Independent inputs have no rhythm."
     if process.random_mean:
@@ -103,7 +104,7 @@ def find_safe(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
     problem: Problem = build_setting(check_setting(asked))[0]
     names = ("momentum", "lr", "batch")
     if not isinstance(problem, Setting):
-        why = "Safe values are searched for SGD alone: an adaptive optimizer has no growth rate."
+        why = f"Safe values are searched for SGD alone: {_ADAPTS}"
         return {"safe": None, "criterion": "level", "changes": [], "sentence": why}
     found = nearest_safe(problem, check)
     changes = [_change(name, found, asked) for name in names]

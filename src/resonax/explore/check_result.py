@@ -62,7 +62,7 @@ def describe_check(
 ) -> dict[str, Any]:
     """Return a check; not ``whole``, without the numbers of its pictures."""
     lr, momentum = (float(found.settings[key]) for key in ("lr", "momentum"))
-    told = {
+    described = {
         "name": name,
         "check": found.to_dict(),
         "verdict": found.verdict,
@@ -80,7 +80,7 @@ def describe_check(
         "facts": dict(found.facts),
         "code": code,
     }
-    return plain_values(told | _pictures(found) if whole else told)
+    return plain_values(described | _pictures(found) if whole else described)
 
 
 def _pictures(found: Check) -> dict[str, Any]:

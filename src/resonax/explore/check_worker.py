@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from resonax.core.errors import ResonaxError
-from resonax.explore.check_options import check_code
+from resonax.explore.code import check_code
 from resonax.explore.errors import answer_of, reading
 from resonax.spec.checks import check_options
 
@@ -130,21 +130,21 @@ def _stages(send: Callable[[str, Any], None]) -> Callable[[str, int], Any]:
     def stage(name: str, total: int) -> Iterator[Callable[[int], None]]:
         begin = _BEGINS.get(name, 0.95)
         end = min((share for share in _BEGINS.values() if share > begin), default=1.0)
-        done, told = 0, 0.0
+        done, reported = 0, 0.0
 
         def tell() -> None:
-            nonlocal told
-            told = time.monotonic()
+            nonlocal reported
+            reported = time.monotonic()
             share = min(done / total, 1.0) if total else 0.0
             fraction = begin + share * (end - begin)
-            left = (told - began) * (1 - fraction) / fraction if fraction > 0.1 else None
+            left = (reported - began) * (1 - fraction) / fraction if fraction > 0.1 else None
             progress = {"stage": name, "fraction": fraction, "seconds_left": left}
             send("progress", progress | {"done": done, "total": total or None})
 
         def advance(count: int) -> None:
             nonlocal done
             done += int(count)
-            if time.monotonic() - told > _OFTEN:
+            if time.monotonic() - reported > _OFTEN:
                 tell()
 
         tell()

@@ -10,8 +10,10 @@ from resonax.spec.kinds import KINDS, family_names
 from resonax.spec.settings import AXES, is_adaptive, parse_numbers
 
 __all__ = [
+    "EXAMPLE_OPTIONS",
     "PATHS",
     "Axis",
+    "check_code",
     "features_code",
     "is_whole",
     "map_code",
@@ -25,6 +27,8 @@ __all__ = [
     "verdict_code",
 ]
 
+# Of a check of the example.
+EXAMPLE_OPTIONS = {"target": "temp", "order_by": "date", "horizon": 1, "lr": 0.01, "momentum": 0.95}
 Axis = dict[str, Any]  # name, first, last, count, log
 _WORDS = ("process", "optimizer", "basis", "bias", "width", "batch", "noise")
 _IMPORTS = {"np.": "import numpy as np", "rx.": "import resonax as rx"}
@@ -248,3 +252,33 @@ def page_code(
         "map": map_code(asked, axes, values, criterion),
         "runs": runs_code(asked, *run),
     }
+
+
+def check_code(asked: Mapping[str, Any], source: str, example: bool) -> dict[str, str | None]:
+    """Return the code that makes the same check."""
+    words = [] if example else [source]
+    words += ["--example"] if example else []
+    left_out = EXAMPLE_OPTIONS if example else {}
+    for name, value in asked.items():
+        if left_out.get(name) == value:
+            continue
+        if isinstance(value, bool):
+            off = {"standardise": "--as-is", "bias": "--no-bias", "drop_missing": None}
+            on = {"standardise": None, "bias": None, "drop_missing": "--drop-missing"}
+            words += [word for word in ((on if value else off)[name],) if word]
+        else:
+            words += option_words(name, tidy(value))
+    keep = {name: value for name, value in asked.items() if name not in ("basis", "bias", "width")}
+    keep.setdefault("momentum", 0.0)
+    given = [f"{name}={value!r}" for name, value in keep.items()]
+    if features := features_code(asked):
+        given.append(f"basis=lambda dim: {features}" if "dim" in features else f"basis={features}")
+    path = "EXAMPLE.path" if example else repr(source)
+    python = program(
+        f"found = rx.check(\n    {path},\n" + "".join(f"    {one},\n" for one in given) + ")",
+        "print(found)",
+    )
+    if example:
+        python = f"from resonax.data.example import EXAMPLE\n{python}"
+    command = shlex.join(["resonax", "check", *words])
+    return {"python": python, "command": command}

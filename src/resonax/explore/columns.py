@@ -13,7 +13,7 @@ from resonax.recordings.sources import open_table
 
 __all__ = ["describe_columns"]
 
-_LOOK = 1000  # rows by which the kind of a column is told
+_LOOK = 1000  # rows from which the kind of a column is guessed
 _SHOWN = 200  # columns
 
 

@@ -63,10 +63,10 @@ def answer_of(error: BaseException) -> tuple[int, dict[str, str]]:
     if not isinstance(error, ResonaxError):
         return 500, {"error": "The server failed at this request, which is a defect of resonax."}
     text = re.sub(r"`(\w+)`", r"\1", " ".join(str(error).split()))
-    told = {"error": f"{plain(text, 1000).rstrip('.')}."}
+    answer = {"error": f"{plain(text, 1000).rstrip('.')}."}
     first = text.partition(" ")[0]
     if first in NAMES | OPTIONS:
-        told["name"] = first
+        answer["name"] = first
     if isinstance(error, RequestError):
-        return error.status, told
-    return 400 if isinstance(error, ArgumentError | DataError) else 500, told
+        return error.status, answer
+    return 400 if isinstance(error, ArgumentError | DataError) else 500, answer

@@ -73,13 +73,13 @@ def panel_table(dataset: Any, panel: Panel) -> dict[str, Any]:
     array = panel.values(dataset)
     *rest, x = (str(dim) for dim in array.dims)
     label = _WORDS.get(panel.variable, panel.variable.replace("_", " "))
-    told: dict[str, Any] = {"name": panel.name, "title": panel.name, "label": label, "log": False}
-    told["x"] = _axis(array, x)
+    table: dict[str, Any] = {"name": panel.name, "title": panel.name, "label": label, "log": False}
+    table["x"] = _axis(array, x)
     if len(rest) == 1 and array.sizes[rest[0]] >= _MANY:
-        return told | {"kind": "heatmap", "y": _axis(array, rest[0]), "z": array.values}
+        return table | {"kind": "heatmap", "y": _axis(array, rest[0]), "z": array.values}
     places = _places(array, rest)
     series = [{"name": _word(array, place), "values": array.isel(place).values} for place in places]
-    return told | {"kind": "lines", "y": {"name": "series", "label": label}, "series": series}
+    return table | {"kind": "lines", "y": {"name": "series", "label": label}, "series": series}
 
 
 def _places(array: Any, dims: list[str]) -> list[dict[str, int]]:

@@ -70,13 +70,13 @@ def _entry(home: Path, name: str) -> dict[str, Any]:
     try:
         metadata = read_metadata(store)
     except ResonaxError as error:
-        told = {"name": name, "title": name, "done": False, "panels": 0}
-        return told | {"sentence": f"{error}."}
+        entry = {"name": name, "title": name, "done": False, "panels": 0}
+        return entry | {"sentence": f"{error}."}
     title, marked = metadata.attributes.get("title", name), len(metadata.finished)
     tasks, panels = metadata.layout.count(), len(metadata.layout.coords.get("panel", [0]))
     said = f"{marked} of {tasks} tasks are marked done."
-    told = {"name": name, "title": title, "done": marked == tasks, "panels": panels}
-    return told | {"sentence": said}
+    entry = {"name": name, "title": title, "done": marked == tasks, "panels": panels}
+    return entry | {"sentence": said}
 
 
 def _claims(home: Path) -> list[dict[str, Any]]:

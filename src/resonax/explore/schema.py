@@ -1,6 +1,6 @@
 """What can be asked for: the parts of a setting with their numbers, for the controls of a page.
 
-It is made of the registry and the labels alone, so that it is there before jax is loaded.
+It is made of the tables of `resonax.spec` and the labels alone, without jax.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ _PROCESSES = {
     "switching": ("switching", "The mean is drawn anew every period and held in between."),
 }
 _OPTIMIZERS = {
-    "heavy_ball": ("SGD with momentum", "The heavy ball, as torch and optax have it."),
+    "heavy_ball": ("SGD with momentum", "As torch and optax have it."),
     "nesterov": ("Nesterov momentum", "The gradient is taken ahead of the move."),
     "sgd": ("plain SGD", "No momentum."),
-    "adam": ("Adam", "Its steps adapt: predicted is how far from the best it settles."),
+    "adam": ("Adam", "Its steps adapt: predicted is where it settles, or that it diverges."),
     "adamw": ("AdamW", "Adam with decoupled weight decay."),
     "amsgrad": ("AMSGrad", "Adam that keeps the largest squared gradient."),
     "rmsprop": ("RMSProp", "Steps divided by the root of the mean squared gradient."),
@@ -149,8 +149,8 @@ def _basis(name: str) -> dict[str, Any]:
 
 def _number(name: str) -> dict[str, Any]:
     label, symbol, unit = LABELS.get(name) or _LABELS[name]
-    told = {"label": label, "symbol": symbol, "unit": "" if unit == "1" else unit}
-    return {**told, **_SLIDERS[name]._asdict(), "axis": name in AXES}
+    content = {"label": label, "symbol": symbol, "unit": "" if unit == "1" else unit}
+    return {**content, **_SLIDERS[name]._asdict(), "axis": name in AXES}
 
 
 # What a setting may have: all that the command line has but files.
@@ -168,7 +168,7 @@ def describe(data: str | None = None, results: str | None = None) -> dict[str, A
     level = {
         "name": "level",
         "label": "level",
-        "about": "distance from the best weights at which an adaptive optimizer settles",
+        "about": "distance from the best weights where an adaptive optimizer settles, if it does",
         "quantity": "distance",
     }
     flag = {"label": "bias", "about": "Whether a linear model has one.", "default": True}

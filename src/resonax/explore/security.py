@@ -8,8 +8,10 @@ not), must not come from a page of another origin, and must know the token of th
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -18,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from resonax.explore.errors import RequestError, answer_of
 
-__all__ = ["MOST_JSON", "Guarded", "cookie_name", "limited"]
+__all__ = ["MOST_JSON", "Guarded", "Site", "cookie_name", "limited"]
 
 MOST_JSON = 2**18  # bytes of a request that is no upload
 _POLICY = (
@@ -34,6 +36,23 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+
+
+@dataclass(frozen=True)
+class Site:
+    """What one server serves."""
+
+    token: str
+    port: int
+    data: Path | None = None  # a file to check
+    results: Path | None = None  # a folder that `reproduce` or `sweep` made
+    prepare: Callable[[], None] | None = None  # called once in each process before jax is used
+    warm: bool = False  # whether to compile the first answers when the page is opened
+
+    @property
+    def address(self) -> str:
+        """The address to open."""
+        return f"http://127.0.0.1:{self.port}/?token={self.token}"
 
 
 def cookie_name(port: int) -> str:
@@ -70,8 +89,8 @@ class Guarded:
         try:
             self._check(scope, headers)
         except RequestError as error:
-            status, told = answer_of(error)
-            return await JSONResponse(told, status)(scope, receive, send_guarded)
+            status, refusal = answer_of(error)
+            return await JSONResponse(refusal, status)(scope, receive, send_guarded)
         return await self.app(scope, receive, send_guarded)
 
     def _check(self, scope: Scope, headers: Headers) -> None:

@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resonax.core.errors import ArgumentError, check_whole
-from resonax.explore.site import Site
 
 if TYPE_CHECKING:
     import uvicorn
 
+    from resonax.explore.security import Site
+
 __all__ = ["TOKEN_VARIABLE", "build_server", "check_source", "explore"]
 
 TOKEN_VARIABLE = "RESONAX_EXPLORE_TOKEN"
+_MOST_CONNECTIONS = 200  # more are answered with status 503
 _USUAL = 8765  # tried first where no port is named
 _NEEDS = {"starlette": "starlette", "uvicorn": "uvicorn", "plotly": "plotly"}
 _NEEDS |= {"python_multipart": "python-multipart"}
@@ -52,6 +54,8 @@ def explore(
         Called once in each process before jax is used.
     """
     _check_installed()
+    from resonax.explore.security import Site
+
     data, results = check_source(source)
     token = _token()
     with _listening(port) as listener:
@@ -123,7 +127,6 @@ def build_server(site: Site) -> uvicorn.Server:
     import uvicorn
 
     from resonax.explore.app import build_app
-    from resonax.explore.patience import Impatient
 
     for name in ("uvicorn.error", "python_multipart"):  # errors are answers here
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -135,7 +138,7 @@ def build_server(site: Site) -> uvicorn.Server:
         ws="none",
         server_header=False,
         proxy_headers=False,
-        http=Impatient,
+        limit_concurrency=_MOST_CONNECTIONS,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=0,  # a stream of events would never end by itself
     )

@@ -51,7 +51,7 @@ def judge(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
     setting, code = _problem(asked), verdict_code(asked, is_adaptive(asked), _PATHS)
     check()
     if not isinstance(setting, Setting):
-        return _settled(level(setting), code)
+        return _settled(level(setting, check), code)
     found = verdict(setting, paths=_PATHS)
     check()
     return {
@@ -95,20 +95,20 @@ def _word(low: float, high: float) -> str:
 
 
 def _criterion(name: str, found: Verdict) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": name, "label": name.replace("_", " "), "about": CRITERIA[name]}
+    entry: dict[str, Any] = {"name": name, "label": name.replace("_", " "), "about": CRITERIA[name]}
     growth, exact = getattr(found, name), name != "lyapunov"
     if growth is None:
         why = next((note for note in found.notes if note.startswith(f"{name}: ")), "")
         why = why.partition(": ")[2] or "this criterion does not apply to these inputs"
         nothing = {"rate": None, "radius": None, "verdict": None}
-        return told | nothing | {"sentence": f"{why}.", "exact": exact}
+        return entry | nothing | {"sentence": f"{why}.", "exact": exact}
     low, high = (growth.rate, growth.rate) if exact else growth[1:]
-    told |= {"rate": growth.rate, "verdict": _word(low, high), "exact": exact}
+    entry |= {"rate": growth.rate, "verdict": _word(low, high), "exact": exact}
     text = f"{_WHO[name]} {pace(growth.rate)}"
     if exact:
-        return told | {"radius": growth.radius, "sentence": f"{text}."}
+        return entry | {"radius": growth.radius, "sentence": f"{text}."}
     text += f" (95% interval of the rate {low:+.2g} to {high:+.2g})"
-    return told | {"radius": None, "low": low, "high": high, "sentence": f"{text}."}
+    return entry | {"radius": None, "low": low, "high": high, "sentence": f"{text}."}
 
 
 def _multipliers(setting: Setting) -> dict[str, Any] | None:

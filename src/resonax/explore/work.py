@@ -1,8 +1,8 @@
-"""Work for requests: threads beside the event loop, where a newer request replaces an older one.
+"""Computations for requests, in threads beside the event loop.
 
-Each lane is one thread. What waits there and is no longer wanted costs nothing; what runs is asked
-between its slices (`Ticket.check`) whether to go on. So ten clients that drag at once leave at most
-one request each, and the event loop never computes.
+Each kind of question has one thread. A newer request of the same client replaces an older one: one
+that waits is dropped, and one that runs ends between its slices (`Computation.check`). So ten
+clients that drag at once leave at most one request each.
 """
 
 from __future__ import annotations
@@ -18,75 +18,75 @@ from typing import Any
 
 from resonax.explore.errors import RequestError, Superseded
 
-__all__ = ["Desk", "Ticket"]
+__all__ = ["Computation", "Threads"]
 
-_LANES = ("map", "verdict", "beside")
-_MOST = 64  # requests that may wait in a lane
-_KEPT = 64  # answers that are given again
+_NAMES = ("map", "verdict", "beside")
+_MOST_WAITING = 64  # requests of a thread
+_MOST_KEPT = 64  # answers
 _LOADING = threading.Lock()
 
 
-class Ticket:
-    """A request that is wanted until it is dropped, from any thread."""
+class Computation:
+    """A computation that can be cancelled from any thread."""
 
     def __init__(self) -> None:
-        self._dropped = threading.Event()
+        self._is_cancelled = threading.Event()
         self._future: Future[Any] | None = None
 
-    def drop(self) -> None:
-        """Give the request up: it ends before it starts, or at its next slice."""
-        self._dropped.set()
+    def cancel(self) -> None:
+        """End it before it starts, or at its next slice."""
+        self._is_cancelled.set()
         if self._future is not None:
             self._future.cancel()
 
     def check(self, *_: Any) -> None:
-        """Raise `Superseded` if nobody wants the answer any more; called between slices."""
-        if self._dropped.is_set():
+        """Raise `Superseded` if it was cancelled; called between slices."""
+        if self._is_cancelled.is_set():
             raise Superseded
 
     def start(self, pool: ThreadPoolExecutor, function: Callable[[], bytes]) -> Future[bytes]:
-        """Hand the work to a thread."""
+        """Submit it to a thread."""
         self._future = pool.submit(function)
         return self._future
 
-    def call(
+    def run(
         self, prepare: Callable[[], None], name: str, given: tuple[Any, ...], asked: Any = None
     ) -> bytes:
-        """Do the work; the answer says what was ``asked``, unless that is None."""
+        """Return the answer as JSON; with the question as it was ``asked``, unless that is None."""
         self.check()
-        # One thread loads at a time: of two that load parts of one library, one may find it half
-        # loaded.
+        # One thread imports at a time: of two that import parts of one library, one may find it
+        # half loaded.
         with _LOADING:
             prepare()
             function = resolve_name(name)
         found = function(self.check, *given)
         self.check()
-        told = found if asked is None else {"asked": asked, **found}
-        return json.dumps(told, allow_nan=False, separators=(",", ":")).encode()
+        answer = found if asked is None else {"asked": asked, **found}
+        return json.dumps(answer, allow_nan=False, separators=(",", ":")).encode()
 
 
-class Desk:
-    """Where requests are handed in; make it inside the event loop that serves them.
+class Threads:
+    """The threads of a server; make it inside the event loop that serves them.
 
-    ``prepare()`` is called once, before all work.
+    ``prepare()`` is called once, before any computation.
     """
 
     def __init__(self, prepare: Callable[[], None]) -> None:
         self._prepare = functools.cache(prepare)
         self._pools: dict[str, ThreadPoolExecutor] = {
-            lane: ThreadPoolExecutor(1, f"explore-{lane}") for lane in _LANES
+            name: ThreadPoolExecutor(1, f"explore-{name}") for name in _NAMES
         }
-        self._wanted: dict[str, set[Ticket]] = {lane: set() for lane in _LANES}
-        self._latest: dict[tuple[str, str], Ticket] = {}
-        self._answers: dict[tuple[str, str], bytes] = {}  # the one that was last asked for last
+        self._wanted: dict[str, set[Computation]] = {name: set() for name in _NAMES}
+        self._latest: dict[tuple[str, str], Computation] = {}
+        self._answers: dict[tuple[str, str], bytes] = {}  # the least recently used first
 
-    async def do(
+    async def compute(
         self,
-        lane: str,
+        thread: str,
         name: str,
         *given: Any,
         client: str = "",
-        gone: Callable[[], Awaitable[None]] | None = None,
+        disconnected: Callable[[], Awaitable[None]] | None = None,
         keeps: bool = False,
         asked: Any = None,
     ) -> bytes:
@@ -94,69 +94,68 @@ class Desk:
 
         Parameters
         ----------
-        lane
-            The thread that does it.
+        thread
+            The thread that computes it.
         name
             A function, as ``module:function``: it is imported by that thread.
         given
             Its arguments.
         client
             Who asks: a newer request of the same client for the same function replaces this one.
-        gone
+        disconnected
             Returns when nobody waits for the answer any more.
         keeps
-            Whether the answer depends on nothing but what is given: it is then given again.
+            Whether the answer depends on nothing but what is given: then it is computed once.
         asked
-            The question as it was put, which goes back with its answer: who asks one after the
-            other knows by it what an answer is about.
+            The question as it was put, which is sent back with its answer.
         """
-        ticket, key, wanted = Ticket(), (client, name), self._wanted[lane]
+        computation, key, wanted = Computation(), (client, name), self._wanted[thread]
         if client and (older := self._latest.pop(key, None)) is not None:
-            older.drop()
+            older.cancel()
             wanted.discard(older)
         question = (name, json.dumps([asked, given])) if keeps else None
         if question in self._answers:
             return self._keep(question, self._answers[question])
-        if len(wanted) >= _MOST:
+        if len(wanted) >= _MOST_WAITING:
             raise RequestError("Too many requests wait: try again in a moment.", 503)
-        wanted.add(ticket)
+        wanted.add(computation)
         if client:
-            self._latest[key] = ticket
-        call = functools.partial(ticket.call, self._prepare, name, given, asked)
-        work = asyncio.wrap_future(ticket.start(self._pools[lane], call))
-        leaving = asyncio.ensure_future(gone()) if gone else None
+            self._latest[key] = computation
+        run = functools.partial(computation.run, self._prepare, name, given, asked)
+        future = asyncio.wrap_future(computation.start(self._pools[thread], run))
+        leaving = asyncio.ensure_future(disconnected()) if disconnected else None
         try:
             if leaving is not None:
-                await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
-                if not work.done():
+                await asyncio.wait({future, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                if not future.done():
                     raise Superseded
-            return self._keep(question, await work)
+            return self._keep(question, await future)
         except asyncio.CancelledError:
-            if work.cancelled() and not _is_cancelling():
+            if future.cancelled() and not _is_cancelling():
                 raise Superseded from None
             raise
         finally:
-            ticket.drop()
-            wanted.discard(ticket)
-            work.add_done_callback(_forget)
+            computation.cancel()
+            wanted.discard(computation)
+            future.add_done_callback(_retrieve_exception)
             if leaving is not None:
                 leaving.cancel()
-            if self._latest.get(key) is ticket:
+            if self._latest.get(key) is computation:
                 del self._latest[key]
 
     def _keep(self, question: tuple[str, str] | None, answer: bytes) -> bytes:
-        """Keep the answer to a question, if it is one to be kept; the oldest goes for it."""
+        """Keep the answer to a question that is asked again; drop the least recently used one."""
         if question is not None:
             self._answers.pop(question, None)
             self._answers[question] = answer
-            if len(self._answers) > _KEPT:
+            if len(self._answers) > _MOST_KEPT:
                 del self._answers[next(iter(self._answers))]
         return answer
 
-    def warm_up(self, lane: str, name: str) -> None:
-        """Let a lane call ``name(check)`` when it is free, for what it loads and compiles."""
-        call = functools.partial(Ticket().call, self._prepare, name, ())
-        self._pools[lane].submit(call).add_done_callback(_forget)
+    def warm_up(self, thread: str, name: str) -> None:
+        """Call ``name(check)`` when a thread is free, for what it imports and compiles."""
+        run = functools.partial(Computation().run, self._prepare, name, ())
+        self._pools[thread].submit(run).add_done_callback(_retrieve_exception)
 
     def close(self) -> None:
         """Start nothing more; what runs is left to end."""
@@ -164,10 +163,10 @@ class Desk:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _forget(work: Any) -> None:
-    """Look at what came of work that nobody waits for, so that it is not told as lost."""
-    if not work.cancelled():
-        work.exception()
+def _retrieve_exception(future: Any) -> None:
+    """Retrieve the exception, so that asyncio does not warn."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _is_cancelling() -> bool:

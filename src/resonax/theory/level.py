@@ -218,7 +218,7 @@ def _refused(problem: Problem, form: Adaptive, period: float) -> Level | None:
 
 
 @on_the_cpu
-def level(problem: Problem) -> Level:
+def level(problem: Problem, advance: Advance | None = None) -> Level:
     """Predict where an adaptive optimizer settles.
 
     Parameters
@@ -227,6 +227,8 @@ def level(problem: Problem) -> Level:
         A linear model trained by Adam, AdamW, Nadam, RMSprop or AMSGrad on a process that repeats
         or switches. Weight decay pulls the weights as well to a point that depends on the unknown
         target; the distance between the two is not counted.
+    advance
+        Called while it computes; what it raises ends the work.
 
     Examples
     --------
@@ -242,7 +244,7 @@ def level(problem: Problem) -> Level:
     if refused := _refused(problem, form, _cycle(problem)):
         return refused
     values = _cells(problem, form)
-    found = solve(problem, values, points=_POINTS, is_all=True)
+    found = solve(problem, values, points=_POINTS, is_all=True, advance=advance)
     branches = tuple(
         Branch(float(distance), float(rms), tuple(square.tolist()), bool(stable))
         for cell, stable, rms, distance, square in zip(*found, strict=True)

@@ -1,4 +1,4 @@
-"""The paths for data: columns of a file, checks and their events."""
+"""The paths for files: columns of data, checks and their events, stored results and figures."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import Any
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from resonax.core.errors import ArgumentError
 from resonax.core.labels import plain
 from resonax.data.example import EXAMPLE
 from resonax.explore.answering import answering, body_of, client_of, computed
-from resonax.explore.asked import CheckCodeQuestion, read_question
-from resonax.explore.check_options import EXAMPLE_OPTIONS, check_code, parse_options
+from resonax.explore.asked import CheckCodeQuestion, parse_options, read_question
 from resonax.explore.check_worker import CheckRequest
+from resonax.explore.code import EXAMPLE_OPTIONS, check_code
 from resonax.explore.errors import RequestError
 from resonax.explore.jobs import Job, Jobs
 from resonax.explore.schema import LIMITS
-from resonax.explore.security import MOST_JSON, limited
-from resonax.explore.site import Site
+from resonax.explore.security import MOST_JSON, Site, limited
 
-__all__ = ["data_routes"]
+__all__ = ["data_routes", "results_routes"]
 
 _COLUMNS = "resonax.explore.columns:describe_columns"
+_FOLDER = "resonax.explore.results_folder"
 _WAIT = 120  # seconds for a report that is being drawn
 _MOST_FIELDS = 40
 
@@ -103,8 +103,8 @@ def _named(site: Site) -> Path:
 
 async def _example(request: Request) -> Response:
     _jobs(request).start_spare()
-    told = {"name": EXAMPLE.path.name, "title": EXAMPLE.title, "licence": EXAMPLE.licence}
-    return JSONResponse(told | {"options": EXAMPLE_OPTIONS})
+    answer = {"name": EXAMPLE.path.name, "title": EXAMPLE.title, "licence": EXAMPLE.licence}
+    return JSONResponse(answer | {"options": EXAMPLE_OPTIONS})
 
 
 async def _upload_columns(request: Request) -> Response:
@@ -222,3 +222,40 @@ async def _download(request: Request) -> Response:
     if job.result is None:
         raise RequestError("The check is not finished: its numbers come after it.", 409)
     return _attached(json.dumps(job.result["check"]), "check.json", "application/json")
+
+
+def results_routes(site: Site) -> list[Route]:
+    """Return the routes of the folder that the command line named."""
+
+    def folder() -> str:
+        if site.results is None:
+            raise RequestError("There are no results: name their folder on the command line.", 404)
+        return str(site.results)
+
+    async def listed(request: Request) -> Response:
+        return await computed(request, "beside", f"{_FOLDER}:list_results", folder())
+
+    async def experiment(request: Request) -> Response:
+        name = request.path_params["experiment"]
+        return await computed(request, "beside", f"{_FOLDER}:show_experiment", folder(), name)
+
+    async def cell(request: Request) -> Response:
+        name, query = request.path_params["experiment"], request.query_params
+        place = [query.get(axis, "") for axis in ("x", "y")]
+        if not all(index.isdecimal() and len(index) < 8 for index in place):
+            raise RequestError("A point is named by panel, x and y: give whole numbers.")
+        given = (folder(), name, query.get("panel", ""), *map(int, place))
+        return await computed(request, "beside", f"{_FOLDER}:show_cell", *given)
+
+    async def figure(request: Request) -> Response:
+        given = (request.path_params[name] for name in ("experiment", "figure"))
+        found = await computed(request, "beside", f"{_FOLDER}:find_figure", folder(), *given)
+        path, kind = json.loads(bytes(found.body))
+        return FileResponse(path, media_type=kind)
+
+    return [
+        Route("/api/results", answering(listed)),
+        Route("/api/results/{experiment}", answering(experiment)),
+        Route("/api/results/{experiment}/cell", answering(cell)),
+        Route("/api/results/{experiment}/{figure}", answering(figure)),
+    ]
