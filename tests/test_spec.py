@@ -88,6 +88,46 @@ def test_python_and_the_command_line_say_the_same(monkeypatch, tmp_path):
         assert sentence.replace("--", "").replace("-decay", "_decay") == str(raised.value)
 
 
+def test_all_ways_in_say_the_same_of_a_number_out_of_its_range():
+    from resonax.cli.app import _run
+    from resonax.explore.asked import asked_setting
+    from resonax.spec.sweep_checks import parse_sweep
+
+    rule = "must be at least 0 and below 1, got 1.2"
+    setting = {"process": "iid", "lr": 0.1, "momentum": 1.2}
+    sweep = {
+        "id": "tiny",
+        "process": {"kind": "iid"},
+        "optimizer": {"kind": "heavy_ball", "momentum": 1.2},
+        "axes": {"lr": {"values": [0.1]}, "amplitude": {"values": [1]}},
+    }
+    assert _run(["stability", "iid", "--lr", "0.1", "--momentum", "1.2"]) == (
+        2,
+        f"--momentum {rule}",
+    )
+    for way, path in (
+        (lambda: parse_sweep(sweep, where="a.toml"), "a.toml: optimizer.momentum"),
+        (lambda: asked_setting({"setting": setting}), "momentum"),
+        (lambda: rx.check([[1.0], [2.0]], lr=0.1, momentum=1.2), "momentum"),
+        (lambda: rx.heavy_ball(lr=0.1, momentum=1.2), "momentum"),
+    ):
+        with pytest.raises(ArgumentError) as raised:
+            way()
+        assert str(raised.value) == f"{path} {rule}"
+
+
+def test_a_form_has_text_and_a_program_has_numbers():
+    from resonax.spec.checks import CheckOptions
+    from resonax.spec.models import read
+
+    given = {"lr": "0.01", "epochs": "3", "drop_missing": "true"}
+    asked = read(CheckOptions, given, strict=False)
+    assert (asked.lr, asked.epochs, asked.drop_missing) == (0.01, 3, True)
+    for name, text in given.items():
+        with pytest.raises(ArgumentError, match=f"^{name} must be .*, got '{text}'$"):
+            read(CheckOptions, {name: text})
+
+
 def test_every_use_has_kinds_and_every_kind_a_use():
     for family in KINDS:
         assert kinds(family, "stability")
