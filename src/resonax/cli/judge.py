@@ -66,6 +66,7 @@ def stability_command(
     single(stream, learner, noise=noise)
     asked = given(stream) | given(learner) | given(reading) | {"noise": noise}
     parts = check_setting(asked, spelled)
+    _check_data(stream)
     from resonax.dynamics.build import build_setting
 
     setting, notes = build_setting(parts)
@@ -90,6 +91,14 @@ def stability_command(
         for note in notes:
             show_line(f"note: {note}.", console)
     raise typer.Exit(_status(found.verdict))
+
+
+def _check_data(stream: Stream) -> None:
+    """Raise `DataError` for what is no file of rows, before jax is loaded."""
+    if stream.data is not None:
+        from resonax.recordings.sources import check_file
+
+        check_file(stream.data)
 
 
 def _status(verdict: str) -> Status:
@@ -138,6 +147,7 @@ def map_command(
             + (f" ({', '.join(axes)})" if axes else "")
         )
     parts = check_setting(numbers | given(reading), spelled)
+    _check_data(stream)
     from resonax.dynamics.build import build_setting
 
     setting, notes = build_setting(parts)

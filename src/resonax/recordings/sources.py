@@ -17,7 +17,7 @@ from resonax.recordings.table import MOST_PACKED, PIECE, SMALL_ENOUGH, Table, li
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["open_table"]
+__all__ = ["check_file", "open_table"]
 
 _ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".npy", ".npz")
 
@@ -66,7 +66,7 @@ def _check_torch(source: Any) -> None:
         )
 
 
-def _check_path(path: Path) -> None:
+def check_file(path: Path) -> None:
     """Raise `DataError` unless this is a file with one of the endings."""
     if path.is_dir():
         raise DataError(f"{plain(path)} is a folder: give a file, {', '.join(_ENDINGS)}")
@@ -80,7 +80,7 @@ def _check_path(path: Path) -> None:
 
 def _open_file(path: Path, separator: str | None, decimal: str | None) -> Table:
     with reading(path):
-        _check_path(path)
+        check_file(path)
         name = path.name.lower()
         given = "separator" if separator is not None else "decimal" if decimal is not None else ""
         if given and name.endswith((".parquet", ".npy", ".npz")):
