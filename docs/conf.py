@@ -12,10 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 from sphinx.errors import PycodeError
 from sphinx.pycode import ModuleAnalyzer
 
-from resonax.run.garbage import collect_rarely
-
 logging.getLogger("jax").setLevel(logging.WARNING)  # a library of the theme shows what all log
-collect_rarely()  # the trees of all pages stay until the end
 
 project = "resonax"
 author = "the resonax developers"

@@ -48,5 +48,4 @@ def made_up(scale: str) -> Experiment:
         judges=(Judge(judge_height),),
         attributes={"unit": "m"},
         paper="none",
-        groups=((0, 1, 2), (3, 4, 5)),
     )

@@ -263,16 +263,3 @@ def test_a_sweep_killed_ten_times_ends_as_if_undisturbed(tmp_path):
     assert len(now) == 24
     assert {name: now[name] for name in before} == before
     assert tree(tmp_path / "hard" / "results") == tree(tmp_path / "calm" / "results")
-
-
-@pytest.mark.parametrize("scale", ["smoke", "paper"])
-def test_every_task_of_an_experiment_is_in_one_group(scale):
-    for experiment in paper_at(scale):
-        tasks = sorted(task for group in experiment.groups for task in group)
-        assert tasks == [task.number for task in experiment.layout.tasks()], experiment.id
-
-
-def test_tasks_that_run_one_compiled_loop_are_made_together():
-    by_id = {experiment.id: experiment.groups for experiment in paper_at("paper")}
-    assert len(by_id["square-samples"]) == 1  # readings that differ in fractions only
-    assert len(by_id["lower-momentum"]) == 4  # other dimensions, and a network

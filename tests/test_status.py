@@ -1,87 +1,48 @@
-"""What is done, running and lost, read by others while processes work."""
+"""How far results are, read by others while processes work."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import pytest
 
 from resonax.cli.app import _run
 from resonax.core.errors import StoreError
-from resonax.run import interrupts
 from resonax.store import as_place
-from resonax.sweeps import heartbeat
 from resonax.sweeps.runner import run_experiments
-from resonax.sweeps.status import read_status
+from resonax.sweeps.status import Status, read_status
 from test_records import compute, made_up
 
 
 @pytest.mark.parametrize("url", ["out", "memory://status-of-results/out"])
-def test_others_see_what_is_done_and_running_and_lost(monkeypatch, capsys, url):
-    monkeypatch.setattr(heartbeat, "_FIRST", 0.02)
-    monkeypatch.setattr(heartbeat, "_AGAIN", 0.02)
+def test_others_see_what_is_done(capsys, url):
     out, seen = as_place(url), []
 
     def looking(region, seed, double, advance):
-        advance(0.5)
         if region["place"].start == 2:
-            deadline = time.monotonic() + 20
-            while not seen and time.monotonic() < deadline:
-                (status,) = read_status(out)
-                seen.extend(sign for sign in status.running if sign.share)
-            monkeypatch.setattr(heartbeat, "LOST", -1.0)  # all that is there is old
-            seen.append(read_status(out)[0])
+            seen.extend(read_status(out))
             assert _run(["status", str(out), "--json"]) == (0, "")
             assert _run(["status", str(out)]) == (0, "")
         return compute(region, seed, double, advance)
 
     run_experiments([replace(made_up("smoke"), compute=looking)], out)
-    sign, status = seen
-    assert (sign.task, sign.share) == (2, 0.5)
-    assert (status.tasks, status.done, status.running) == (6, 2, ())
-    assert [one.task for one in status.lost] == [2]
-    table, *lines = capsys.readouterr().out.splitlines()
-    assert json.loads(table)["made-up"]["lost"][0]["task"] == 2
-    assert lines[0] == "made-up: 2 of 6 tasks marked done, 1 lost"
-    assert lines[1].startswith(f"  lost: task 2 on {sign.host}, process {sign.process}, silent for")
+    (status,) = seen
+    assert (status.tasks, status.done, status.trouble) == (6, 2, None)
+    table, line = capsys.readouterr().out.splitlines()
+    assert json.loads(table)["made-up"]["done"] == 2
+    assert line.startswith("made-up: 2 of 6 tasks marked done")
     (after,) = read_status(out)
-    assert (after.done, after.running, after.lost) == (6, (), ())
-    assert not heartbeat.read_signs(out)
+    assert (after.done, after.seconds_left) == (6, None)
 
 
-def test_a_command_that_ends_at_once_leaves_no_sign(tmp_path, monkeypatch):
-    monkeypatch.setattr(heartbeat, "_FIRST", 0.01)
-    monkeypatch.setattr(interrupts.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(interrupts.os, "_exit", lambda _: None)
-    out = tmp_path / "out"
-    out.mkdir()
-    with heartbeat.signs_of_life(out, "made-up"):
-        while not heartbeat.read_signs(out):
-            time.sleep(0.005)
-        interrupts.exit_now()  # as it does while a program is compiled, which cannot be stopped
-        assert not list(out.iterdir())
-
-
-def test_the_time_left_follows_the_pace_of_late():
-    run_experiments([made_up("smoke")], "out")
-    (status,) = read_status(as_place("out"))
-    assert status.seconds_left is None  # nothing runs
-    half = replace(status, done=2, pace=0.5, running=(heartbeat.Sign("made-up", 2),))
+def test_the_time_left_follows_the_pace_of_late_while_tasks_are_stored():
+    half = Status("made-up", tasks=6, done=2, age=3.0, pace=0.5)
     assert half.seconds_left == 8.0
-
-
-def test_a_process_of_this_machine_that_has_ended_is_lost_at_once():
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    now = heartbeat.Sign("made-up", 2, beat=time.time())
-    assert not now.is_lost
-    assert replace(now, process=ended.pid).is_lost
-    assert not replace(now, process=ended.pid, host="another").is_lost
-    assert replace(now, beat=time.time() - 61).is_lost
+    assert replace(half, age=61.0).seconds_left is None  # nothing is stored any more
+    assert replace(half, age=61.0, pace=0.01).seconds_left == 400.0  # a task takes longer
+    assert replace(half, done=6).seconds_left is None
+    assert replace(half, pace=None).seconds_left is None
 
 
 def test_a_damaged_store_hides_no_other(capsys):

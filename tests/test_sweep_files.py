@@ -38,7 +38,7 @@ from resonax.sweeps import cost
 from resonax.sweeps.build import build_training
 from resonax.sweeps.computation import Computation, Growing
 from resonax.sweeps.experiment import from_sweep
-from resonax.sweeps.run_sweep import run_sweep
+from resonax.sweeps.runner import run_sweep
 from resonax.sweeps.sweep import (
     compute_sweep,
     compute_theory,
@@ -473,7 +473,7 @@ def compiled_bytes(table, monkeypatch) -> int:
     ],
     ids=["linear", "network"],
 )
-def test_the_estimate_of_memory_is_that_of_the_compiler(table, monkeypatch):
+def test_no_loop_holds_more_memory_than_was_said(table, monkeypatch):
     found = cost.estimate_cost(parse_sweep(table)).engine
     measured = compiled_bytes(table, monkeypatch)
-    assert np.log(found / measured) == pytest.approx(0, abs=np.log(3))
+    assert measured <= found <= 8 * measured

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from resonax.spec.sweep_checks import parse_sweep
-from resonax.sweeps.sweep import sweep_groups, sweep_layout
+from resonax.sweeps.sweep import sweep_layout
 from resonax.sweeps.theory import theory_rates
 
 SWEEP = {
@@ -55,7 +55,7 @@ def test_theory_of_a_part_of_a_panel_is_that_of_the_whole(criterion, parts):
             np.testing.assert_allclose(found, whole[name][:, part], rtol=0, atol=1e-10)
 
 
-def test_a_large_panel_with_theory_is_cut_into_tasks_that_share_a_program():
+def test_a_large_panel_with_theory_is_cut_into_tasks():
     axes = {
         "momentum": {"first": 0.95, "last": 0.99, "count": 1000},
         "period": {"first": 20, "last": 40, "count": 1000},
@@ -64,4 +64,3 @@ def test_a_large_panel_with_theory_is_cut_into_tasks_that_share_a_program():
     assert sweep_layout(parse_sweep(table)).count() == 1
     sweep = parse_sweep({**table, "axes": axes})
     assert sweep_layout(sweep).count() == 10
-    assert sweep_groups(sweep) == (tuple(range(10)),)

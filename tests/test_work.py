@@ -7,22 +7,17 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
-from unittest.mock import MagicMock
 
 import pytest
 
-from resonax.cli import work
 from resonax.cli.app import _run
 from resonax.cli.work import Work, check_work
 from resonax.core.errors import ArgumentError
 from resonax.paper.catalogue import EXPERIMENTS
 from resonax.run import clusters
-from resonax.run.given import as_executor
-from resonax.run.gpus import visible_gpus, workers_per_gpu
-from resonax.run.processes import start_executor
+from resonax.run.executors import as_executor, visible_gpus, workers_per_gpu
 from resonax.spec.sweep_checks import parse_sweep
 from resonax.sweeps.experiment import from_sweep
-from resonax.sweeps.sample import Sample
 from sweep_tables import MAP, to_toml
 from test_records import break_odd, made_up
 
@@ -33,7 +28,6 @@ BAD = [
     *(["--shard", part] for part in SHARDS),
     *(["--on", place] for place in PLACES),
     *(["--workers", count] for count in ("0", "-1", "1.5", "1e6", "many")),
-    *(["--task-limit", seconds] for seconds in ("0", "nan", "-5", "soon")),
     ["--shard", "1/2", "--on", "slurm"],
 ]
 
@@ -79,7 +73,7 @@ def test_a_missing_extra_and_a_server_that_is_no_scheduler_are_sentences(monkeyp
 
 
 def test_what_is_no_executor_is_said():
-    with pytest.raises(ArgumentError, match="a Dask Client, or have `workers` and `run`, got int"):
+    with pytest.raises(ArgumentError, match=r"one of concurrent.futures, or a Dask Client, got in"):
         as_executor(3)
 
 
@@ -99,63 +93,24 @@ def test_small_tasks_share_a_gpu_as_far_as_there_are_cores(size, gpus, cores, ea
     assert workers_per_gpu(size, [str(number) for number in range(gpus)], cores) == each
 
 
-@pytest.mark.parametrize(
-    ("usual", "workers", "gpus", "cores", "processes", "owners"),
-    [
-        (16, None, 1, 16, 18, 4),
-        (16, None, 2, 16, 19, 6),
-        (1, None, 1, 16, 4, 1),  # one figure: theory beside it
-        (1, None, 1, 2, 2, 1),
-        (16, 8, 1, 16, 8, 3),
-        (16, 1, 1, 16, 1, 0),
-        (16, None, 0, 16, 16, 0),
-    ],
-)
-def test_of_the_processes_some_own_a_gpu(
-    monkeypatch, usual, workers, gpus, cores, processes, owners
-):
-    start = MagicMock()
-    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    monkeypatch.setattr(work, "visible_gpus", lambda: tuple(map(str, range(gpus))))
-    monkeypatch.setattr(work, "count_cores", lambda: cores)
-    monkeypatch.setattr(work, "start_executor", start)
-    given = {"describe": print, "prepare": print}
-    with work.started(Work(workers=workers), usual=usual, device=None, **given):
-        (count, *_), more = start.call_args
-    assert (count, more["owners"]) == (processes, owners)
-
-
-def test_a_limit_needs_a_worker_that_can_be_replaced():
-    with start_executor(1, limit=5.0) as executor:
-        assert executor.workers == 1
-        assert type(executor).__name__ == "Workers"
-
-
 def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    # Without noise: its loop is that of tests/test_experiments.py.
-    table = {**MAP, "train": {"batch": 20}, "run": {"runs": 2, "steps": 80, "window": 20}}
+    table = {**MAP, "run": {"runs": 2, "steps": 80, "window": 20}}
     (tmp_path / "good.toml").write_bytes(to_toml(table))
     assert _run(["sweep", "good.toml", "--dry-run", "--workers", "3"]) == (0, "")
     alone = capsys.readouterr().out
-    assert "tasks: 2, of 8 cells" in alone
+    assert "16 cells, 2 runs of 80 steps each" in alone
+    assert "tasks: 2, the longest a few seconds" in alone
     for name, entry in (("made-up", made_up), ("tiny", lambda _: from_sweep(parse_sweep(table)))):
         monkeypatch.setitem(EXPERIMENTS, name, entry)
     assert _run(["reproduce", "made-up", "tiny", "--dry-run", "--workers", "3"]) == (0, "")
     both = capsys.readouterr().out
     assert "tasks: 8, " in both
     assert "made-up: 6 tasks, " in both
-    for words in (" steps of each", "GB for each worker", "for 3\n", "nothing was written"):
+    for words in ("GB for each worker; results: ", " for 3, to a factor", "nothing was written"):
         assert words in alone
         assert words in both
     assert [path.name for path in tmp_path.iterdir()] == ["good.toml"]
-
-
-def test_the_time_of_a_sample_is_shared_out_among_workers():
-    sample = Sample(1, 40, compile=2.0, programs=4, seconds=(1.0,) * 10 + (5.0,))
-    assert sample.wall(1) == 8.0 + 15.0
-    assert sample.wall(2) == 4.0 + 7.5
-    assert sample.wall(100) == 2.0 + 5.0  # the longest task
 
 
 def test_failed_tasks_are_a_line_each_and_exit_status_3(tmp_path, monkeypatch, capsys):

@@ -6,10 +6,11 @@ A worker loads the module of its job: this one loads neither jax nor pytest.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
-from typing import NamedTuple
 
+from made_up_experiment import compute
 from resonax.core.errors import ArgumentError
 
 
@@ -21,31 +22,14 @@ def square(job, advance):
     return job**2, os.getpid()
 
 
-def nothing():
-    pass
-
-
 def unsendable(job, advance):
     return lambda: job
 
 
 def sleep(job, advance):
+    advance(0.25)
     Path(job).write_text(str(os.getpid()))
     time.sleep(120)
-
-
-def stop_at_first(number_of_signal, job, advance):
-    """Send the worker a signal the first time that the job is done; the file says that it was."""
-    number, folder = job
-    mark = Path(folder) / str(number)
-    if number == 2 and not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), number_of_signal)
-    return number
-
-
-def end_worker():
-    os._exit(1)
 
 
 def see_devices(job, advance):
@@ -59,13 +43,19 @@ def see_threads(job, advance):
     return count_threads(), [os.environ[f"{name}_NUM_THREADS"] for name in ("OMP", "OPENBLAS")]
 
 
-class DeviceJob(NamedTuple):
-    on_device: bool
+def compute_slowly(folder, region, *rest):
+    """Compute a task of the small experiment; that of the third place says who does, and hangs."""
+    mark = Path(folder) / "worker"
+    if region["place"].start == 2 and not mark.exists():
+        mark.write_text(str(os.getpid()))
+        time.sleep(120)
+    return compute(region, *rest)
 
 
-def see_process(job, advance):
-    if job.on_device:
-        import jax
-
-        assert jax.devices()  # it would end here if XLA did not know one of its options
-    return os.environ.get("JAX_PLATFORMS"), os.environ.get("XLA_FLAGS"), os.getpid()
+def compute_killed(folder, region, *rest):
+    """The same, but the worker is killed."""
+    mark = Path(folder) / "worker"
+    if region["place"].start == 2 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return compute(region, *rest)

@@ -19,11 +19,6 @@ from .dynamics import (
     Problem as Problem,
     Setting as Setting,
 )
-from .run.executor import (
-    Futures as Futures,
-    Serial as Serial,
-)
-from .run.processes import worker_processes as worker_processes
 from .figures import (
     plot_check as plot_check,
     plot_map as plot_map,
@@ -116,8 +111,10 @@ from .sweeps.judgement import (
     Case as Case,
     Claim as Claim,
 )
-from .sweeps.run_sweep import run_sweep as run_sweep
-from .sweeps.runner import run_experiments as run_experiments
+from .sweeps.runner import (
+    run_experiments as run_experiments,
+    run_sweep as run_sweep,
+)
 from .core.values import (
     static as static,
     value as value,

@@ -27,7 +27,7 @@ from resonax.cli.work import Work
 from resonax.core.errors import ResonaxError
 from resonax.core.labels import plain
 from resonax.paper.catalogue import EXPERIMENTS
-from resonax.run.interrupts import SENTENCE, ignore_further, was_interrupted
+from resonax.run.interrupts import SENTENCE
 
 __all__ = ["app", "main"]
 
@@ -75,7 +75,7 @@ app.command("status")(status_command)
 _DEVICE = option("--device", _RESULT, "cpu or gpu; the GPU if there is one.", names=("cpu", "gpu"))
 _out = functools.partial(option, "--out", _RESULT, kind=place, metavar="FOLDER")
 _DOUBLE = option("--double", _RESULT, "Simulate in 64 bits instead of 32.")
-_DRY_RUN = option("--dry-run", _RESULT, "Say what it takes, from a short sample; write nothing.")
+_DRY_RUN = option("--dry-run", _RESULT, "Say what it takes; compute and write nothing.")
 
 
 @app.command("reproduce")
@@ -168,8 +168,6 @@ def main() -> None:
     except Exception:
         traceback.print_exc()
         raise SystemExit(Status.DEFECT) from None
-    if status == Status.INTERRUPTED:
-        ignore_further()
     if sentence:
         with contextlib.suppress(OSError):  # nobody listens
             print(f"resonax: {plain(' '.join(sentence.split()), 1000)}", file=sys.stderr)
@@ -195,8 +193,6 @@ def _run(arguments: list[str]) -> tuple[int, str]:
             raise
         return _answer(end.__context__)  # of which the parser makes an exit with status 1
     except Exception as error:
-        if was_interrupted():  # the error is what a library made of it
-            return Status.INTERRUPTED, SENTENCE
         return _answer(error)
 
 

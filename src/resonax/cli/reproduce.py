@@ -6,21 +6,20 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from resonax.cli.claims import show_claims
-from resonax.cli.dry_run import say_sample
+from resonax.cli.dry_run import show_cost
 from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
 from resonax.cli.show import show_line
 from resonax.cli.work import Work, check_work, started
 from resonax.core.errors import ArgumentError, check_whole
 from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue, check_names, judge
-from resonax.run.processes import count_workers
+from resonax.run.executors import count_workers, is_elsewhere
 from resonax.store import Place
-from resonax.sweeps.devices import check_device, describe_device, find_device
+from resonax.sweeps.devices import check_device, describe_device
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
     from resonax.sweeps.runner import Outcome
 
 __all__ = ["reproduce"]
-
-# What processes need, loaded once: all of them are copies of one process.
-_LIBRARIES = ("resonax.sweeps.runner", "matplotlib.figure", "xarray", "zarr")
 
 
 def reproduce(
@@ -59,18 +55,9 @@ def reproduce(
     count = len(wanted)
     usual = count_workers(None if wanted & IN_PARTS else count)
     if dry_run:
-        prepare()
-        experiments = _chosen(ids, scale, networks)
-        say_sample(experiments, work.count(usual), seed=seed, double=double, device=device)
+        show_cost(_chosen(ids, scale, networks), work.count(usual), double=double)
         return
-    executor = started(
-        work,
-        usual=usual,
-        device=device,
-        prepare=prepare,
-        libraries=_LIBRARIES,
-        describe=partial(describe_device, device),
-    )
+    executor = started(work, usual=usual, device=device, prepare=prepare)
     with holding(out, is_shared=work.part is not None):
         words = f"{count} of the paper's {len(EXPERIMENTS)} figures, {scale} scale, into {out}"
         print(f"{words}; what is stored is kept", file=sys.stderr, flush=True)
@@ -85,7 +72,7 @@ def reproduce(
                 data[name] = dataset
                 judge(experiments, data, judged)
 
-            _, name = find_device(executor, device)
+            _, name = describe_device(device, is_elsewhere=is_elsewhere(executor))
             with progress_bars() as progress:
                 outcomes = run_experiments(
                     experiments,
@@ -100,8 +87,6 @@ def reproduce(
                     done=say_done,
                     read=read if _is_judged(experiments) else None,
                 )
-            if dismiss := getattr(executor, "dismiss", None):
-                dismiss()  # processes end while this one writes the report
             if len(outcomes) < len(experiments):
                 words = f"part {work.shard} is done; resonax status {out} says what is left"
                 show_line(words, Console())

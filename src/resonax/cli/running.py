@@ -18,7 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from resonax.run.interrupts import clean_up_on_exit, defer_interrupts
+from resonax.run.interrupts import clean_up_on_exit
 from resonax.store import Place, Remote, check_reachable, clear, locked, make_folder
 
 if TYPE_CHECKING:
@@ -60,11 +60,10 @@ def holding(out: Place, is_shared: bool = False) -> Iterator[None]:
                 out.rmdir()
 
     with contextlib.ExitStack() as stack:
-        with defer_interrupts():
-            stack.callback(tidy)
-            lock = stack.enter_context(locked(make_folder(out)))
-            stack.enter_context(clean_up_on_exit(tidy))
-            stack.enter_context(clean_up_on_exit(lock.unlink))
+        stack.callback(tidy)
+        stack.enter_context(clean_up_on_exit(tidy))
+        lock = stack.enter_context(locked(make_folder(out)))
+        stack.enter_context(clean_up_on_exit(lock.unlink))
         _clear(out)
         yield
 
@@ -87,7 +86,8 @@ def progress_bars() -> Iterator[Callable[[str, float], None]]:
         TimeRemainingColumn(),
     )
     bars: dict[str, Any] = {}
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    progress = Progress(*columns, console=console, disable=not console.is_terminal)
+    with clean_up_on_exit(progress.stop), progress:  # which shows the cursor again
 
         def advance(name: str, share: float) -> None:
             if name not in bars:
@@ -126,10 +126,10 @@ def draw(computation: Computation) -> None:
     """Draw an experiment from what is stored."""
     from resonax.figures import drawn_part, plot_sweep
 
-    experiment, results = computation.experiment, computation.results
+    experiment = computation.experiment
     figure = (
-        experiment.draw(results.load())
+        experiment.draw(computation.load())
         if experiment.draw
-        else plot_sweep(results.load(*drawn_part(results.store.layout)))
+        else plot_sweep(computation.load(*drawn_part(experiment.layout)))
     )
     save_figures(figure, computation.folder.parent, experiment.id)

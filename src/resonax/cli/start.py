@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
-from typing import NoReturn
 
 from resonax.cli.statuses import Status
-from resonax.run.garbage import collect_rarely
 from resonax.run.interrupts import exit_now, install_handler
 
-__all__ = ["leave", "main"]
+__all__ = ["main"]
 
 
 def main() -> None:
     """Run the command line."""
     _open_closed_streams()
     install_handler()
-    collect_rarely()
-    status = 0
     try:
         from resonax.cli.app import main
 
         main()
-    except SystemExit as end:
-        status = end.code
-    except KeyboardInterrupt:  # before the command began, or after it ended
+    except KeyboardInterrupt:
         exit_now()
-    leave(status)
+    finally:
+        _flush()
 
 
-def leave(status: int | str | None) -> NoReturn:
-    """End this process: nothing is left to do, and to unload libraries takes a second."""
+def _flush() -> None:
+    """Write what is printed; where nobody reads it to the end, say so by the exit status."""
     try:
-        atexit._run_exitfuncs()  # as Python does first
         sys.stdout.flush()
         sys.stderr.flush()
-    except BrokenPipeError:  # the reader has seen enough
+    except BrokenPipeError:
         os._exit(Status.BROKEN_PIPE)
-    except BaseException:  # Python says what went wrong
-        raise SystemExit(status) from None
-    if not isinstance(status, int | None):
-        raise SystemExit(status)
-    os._exit(status or 0)
 
 
 def _open_closed_streams() -> None:

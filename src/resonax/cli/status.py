@@ -16,7 +16,6 @@ from resonax.cli.parsers import parser, place
 from resonax.cli.show import say_time, show_line
 
 if TYPE_CHECKING:
-    from resonax.sweeps.heartbeat import Sign
     from resonax.sweeps.status import Status
 
 __all__ = ["status_command"]
@@ -31,7 +30,7 @@ def status_command(
     ] = Path("out"),
     as_json: Annotated[bool, option("--json", "Result", "Print one JSON object.")] = False,
 ) -> None:
-    """Show the progress of a folder of results: tasks marked done, running and lost.
+    """Show the progress of a folder of results: tasks that are stored, and the time left.
 
     resonax status mine
     """
@@ -48,25 +47,12 @@ def status_command(
             show_line(f"{one.id}: {one.trouble}", console)
             continue
         words = [f"{one.done} of {one.tasks} tasks marked done"]
-        words += [f"{len(one.running)} running"] if one.running else []
-        words += [f"{len(one.lost)} lost"] if one.lost else []
+        if one.age is not None and one.done < one.tasks:
+            words.append(f"the last {say_time(one.age)} ago")
         words += [f"about {say_time(one.seconds_left)} left"] if one.seconds_left else []
         show_line(f"{one.id}: {', '.join(words)}", console)
-        for line in (*_lines("running", one.running), *_lines("lost", one.lost)):
-            show_line(f"  {line}", console)
-    if any(one.lost for one in found):
-        show_line("the command that made these, run again, does what was lost", console)
     raise typer.Exit(_exit_status(found))
 
 
 def _exit_status(found: Iterable[Status]) -> int:
     return 2 if any(one.trouble for one in found) else 0
-
-
-def _lines(word: str, signs: Iterable[Sign]) -> Iterable[str]:
-    for sign in signs:
-        where = f"{word}: task {sign.task} on {sign.host}, process {sign.process}"
-        if word == "lost":
-            yield f"{where}, silent for {say_time(sign.age)}"
-        else:
-            yield f"{where}, for {say_time(sign.beat - sign.began + sign.age)}, {sign.share:.0%}"

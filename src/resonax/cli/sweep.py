@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, TypedDict
 
 from rich.console import Console
 
-from resonax.cli.dry_run import say_sample
+from resonax.cli.dry_run import show_cost
 from resonax.cli.running import draw, figure_path, holding, progress_bars, say_done
 from resonax.cli.show import show_line
 from resonax.cli.work import Work, check_work, started
 from resonax.core.errors import ArgumentError, check_whole
 from resonax.paper.catalogue import EXPERIMENTS
-from resonax.run.processes import count_workers
+from resonax.run.executors import count_workers
 from resonax.store import Place
 from resonax.sweeps.devices import check_device
 
@@ -59,11 +59,10 @@ def sweep(
         )
     settings: _Settings = {"seed": seed, "double": double, "device": device}
     if dry_run:
-        prepare()
         from resonax.sweeps.experiment import from_sweep
 
         show_line(f"{described.id}: {cost.size}", Console())
-        say_sample([from_sweep(described)], work.count(_usual(cost)), **settings)
+        show_cost([from_sweep(described)], work.count(_usual(cost)), double=double)
     else:
         _agree(file.name, str(cost), cost.is_large and not yes)
         _run(described, cost, out, work, settings, prepare)

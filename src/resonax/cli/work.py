@@ -1,36 +1,28 @@
-"""Where the work of a command is done: the options that say so, and the executor they stand for."""
+"""Where the work of a command is done: the options that say so, and their executor."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from resonax.cli.options import option
-from resonax.cli.parsers import number, whole
-from resonax.core.errors import ArgumentError, check_whole
+from resonax.cli.parsers import whole
+from resonax.core.errors import ArgumentError, check_whole, shorten
 from resonax.core.threads import count_cores
-from resonax.run.clusters import (
-    PLACES,
-    WORKERS,
-    check_place,
-    cluster_executor,
-    parse_shard,
-)
-from resonax.run.executor import Executor
-from resonax.run.gpus import visible_gpus, workers_per_gpu
-from resonax.run.processes import start_executor
+from resonax.run.clusters import PLACES, WORKERS, check_place, cluster_executor
+from resonax.run.executors import local_processes, visible_gpus, workers_per_gpu
 
-__all__ = ["Work", "check_work", "started"]
+__all__ = ["Work", "check_work", "parse_shard", "started"]
 
 _PANEL = "Work"
 _CACHE = "RESONAX_CACHE"
 _MOST = 10_000
-_OWNERS = 4  # processes of a GPU: while one loads its programs or waits, others compute
-_BESIDE = 4  # processes at least where there is a GPU: one figure has theory beside it
 
 
 @dataclass(frozen=True)
@@ -66,15 +58,6 @@ class Work:
             metavar="PART/PARTS",
         ),
     ] = None
-    task_limit: Annotated[
-        float | None,
-        option(
-            "--task-limit",
-            _PANEL,
-            "Seconds without progress after which a worker is replaced; never if left out.",
-            number,
-        ),
-    ] = None
 
     @property
     def part(self) -> tuple[int, int] | None:
@@ -98,10 +81,22 @@ def check_work(work: Work) -> None:
     check_place(work.on)
     if work.workers is not None:
         check_whole("workers", work.workers, low=1, high=_MOST)
-    if work.task_limit is not None and not 1 <= work.task_limit < 1e9:
-        raise ArgumentError(f"task_limit must be at least 1, got {work.task_limit:g}")
     if work.part and not work.is_local:
         raise ArgumentError(f"shard is for a job that works by itself: leave out --on {work.on}")
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Return the number of a part, and of how many.
+
+    Examples
+    --------
+    >>> parse_shard("3/10")
+    (3, 10)
+    """
+    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise ArgumentError(f"shard must be as 3/10, from 1/10 to 10/10, got {shorten(text)}")
+    return int(found[1]), int(found[2])
 
 
 def _prepare_there(cache: str | None, prepare: Callable[[], None]) -> None:
@@ -119,10 +114,8 @@ def started(
     device: str | None,
     task_bytes: int | None = None,
     prepare: Callable[[], None],
-    libraries: Sequence[str] = (),
-    describe: Callable[[], Any] | None = None,
-) -> Iterator[Executor]:
-    """Give the executor that was asked for; all that work call ``prepare`` first.
+) -> Iterator[Executor | None]:
+    """Give the executor that was asked for, None for this process; all call ``prepare`` first.
 
     Parameters
     ----------
@@ -133,39 +126,24 @@ def started(
     device
         ``cpu``, ``gpu`` or None.
     task_bytes
-        What a task takes of the memory of a GPU, if it computes on one from begin to end.
-    prepare, libraries
-        Those of `start_executor`.
-    describe
-        If given, some of several processes own the GPUs, and say what they are by this function.
+        What a task takes of the memory of a GPU, if that decides how many processes share one.
+    prepare
+        Called first by all that work, and by this process.
     """
     if not work.is_local:
         shared = partial(_prepare_there, os.environ.get(_CACHE), prepare)
-        with cluster_executor(
-            work.on, workers=work.workers, prepare=shared, limit=work.task_limit
-        ) as executor:
+        with cluster_executor(work.on, workers=work.workers, prepare=shared) as executor:
             yield executor
         return
     gpus = () if device == "cpu" else visible_gpus()
     if gpus and task_bytes and usual > 1:
         usual = len(gpus) * workers_per_gpu(task_bytes, gpus, count_cores())
-    # Who chooses the platforms of jax does so for all processes.
-    is_owned = bool(gpus) and describe is not None and "JAX_PLATFORMS" not in os.environ
-    owners = 0
-    if is_owned:
-        usual = max(usual, min(_BESIDE, count_cores()))
-        count = work.workers or usual
-        owners = len(gpus) * max(min(_OWNERS, count // 2 // len(gpus) - 1), 1)
-        usual += owners // 2  # they wait for the GPU as long as they compute
     count = work.workers or usual
-    owners = owners if owners < count else 0
-    with start_executor(
-        count,
-        prepare,
-        libraries,
-        devices=gpus if len(gpus) > 1 else (),
-        limit=work.task_limit,
-        owners=owners,
-        describe=describe,
-    ) as executor:
-        yield executor
+    if count < 2:
+        prepare()
+        yield None
+        return
+    devices = gpus if len(gpus) > 1 else ()
+    with local_processes(count, prepare, devices, is_gpu=bool(gpus)) as pool:
+        prepare()
+        yield pool

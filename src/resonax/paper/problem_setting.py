@@ -79,7 +79,6 @@ def problem_setting(scale: str) -> Experiment:
         specification={"id": "problem-setting"},
         layout=_LAYOUT,
         compute=compute_at_once(compute_problem_setting),
-        on_device=False,
         draw=drawn_by("resonax.figures.problem_setting:plot_problem_setting"),
         attributes={
             "amplitude": _AMPLITUDE,

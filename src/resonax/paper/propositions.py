@@ -226,7 +226,6 @@ def propositions(scale: str) -> Experiment:
         specification={"id": "propositions", "samples": samples},
         layout=_layout(),
         compute=compute_at_once(partial(compute_propositions, samples=samples)),
-        on_device=False,
         draw=drawn_by("resonax.figures.propositions:plot_propositions"),
         judges=(
             Judge(judge_gradient),
@@ -236,5 +235,5 @@ def propositions(scale: str) -> Experiment:
         ),
         attributes={"samples": samples, "level": GRADIENT_LEVEL},
         paper="Prop. 1, Prop. 2, Thm. 1",
-        seconds=(10.0,),
+        seconds=10.0,
     )

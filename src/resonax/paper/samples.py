@@ -36,7 +36,7 @@ from resonax.paper.sweep import paper_sweep, read_paper_sweep
 from resonax.paper.theory_maps import RESONANT
 from resonax.store import Variable
 from resonax.sweeps.build import build_setting
-from resonax.sweeps.experiment import Datasets, Experiment, Judge, Part, from_sweep
+from resonax.sweeps.experiment import Datasets, Experiment, Judge, from_sweep
 from resonax.sweeps.judgement import Case, Claim
 from resonax.sweeps.panels import read_panels, select_panel
 from resonax.theory.single import mean_square_level, mean_square_rate
@@ -352,16 +352,13 @@ def square_samples(scale: str) -> Experiment:
     words = {"long_name": "logarithm of the exact root mean square distance"}
     predicted = Variable(("panel", *sweep.points()), "float64", words)
     variables = {**base.layout.variables, "predicted_log_distance": predicted}
-    seconds = _LEVEL_SECONDS * base.cells * len(NORMS) / len(sweep.panels) / len(base.seconds)
-    part = Part(
-        partial(_predict, settings, sweep.run.steps, sweep.points()),
-        (seconds,) * len(base.seconds),
-    )
+    predict = partial(_predict, settings, sweep.run.steps, sweep.points())
+    seconds = _LEVEL_SECONDS * base.cells * len(NORMS) / len(sweep.panels)
     return replace(
         base,
         layout=replace(base.layout, variables=variables),
-        also=(*base.also, part),
-        seconds=tuple(one + seconds for one in base.seconds),
+        also=(*base.also, predict),
+        seconds=base.seconds + seconds / base.layout.count(),
     )
 
 

@@ -196,11 +196,10 @@ def spectra(scale: str) -> Experiment:
         specification={"id": "spectra", "steps": steps},
         layout=_layout(),
         compute=compute_at_once(functools.partial(compute_spectra, steps=steps)),
-        on_device=False,
         draw=drawn_by("resonax.figures.spectra:plot_spectra"),
         judges=(Judge(judge_spectral_peaks),),
         attributes={"steps": steps, "segment": _SEGMENT, "window": "hann"},
         paper="Appendix, details of the experiments",
         cells=len(SIGNALS),
-        seconds=(10.0,),
+        seconds=10.0,
     )

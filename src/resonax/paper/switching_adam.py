@@ -16,7 +16,7 @@ from resonax.paper.responses import DIVERGES, ORDERED, peaks, split_curve
 from resonax.paper.sweep import read_paper_sweep
 from resonax.store import Variable
 from resonax.sweeps.build import build_training
-from resonax.sweeps.experiment import Datasets, Experiment, Judge, Part, from_sweep
+from resonax.sweeps.experiment import Datasets, Experiment, Judge, from_sweep
 from resonax.sweeps.judgement import Case, Claim
 from resonax.sweeps.panels import select_panel
 from resonax.theory.level import levels
@@ -111,11 +111,9 @@ def switching_adam(scale: str) -> Experiment:
     words = {"long_name": "predicted mean distance from the solution"}
     predicted = Variable(("panel", *sweep.points()), "float64", words)
     variables = {**base.layout.variables, "predicted_distance": predicted}
-    seconds = _LEVEL_SECONDS * base.cells / len(base.seconds)
-    part = Part(partial(_predict, problems, sweep.points()), (seconds,) * len(base.seconds))
     return replace(
         base,
         layout=replace(base.layout, variables=variables),
-        also=(*base.also, part),
-        seconds=tuple(one + seconds for one in base.seconds),
+        also=(*base.also, partial(_predict, problems, sweep.points())),
+        seconds=base.seconds + _LEVEL_SECONDS * base.cells / base.layout.count(),
     )

@@ -19,7 +19,7 @@ from resonax.dynamics import Setting
 from resonax.learners import heavy_ball
 from resonax.store import Layout, Variable
 from resonax.streams import Sinusoid, shuffled
-from resonax.sweeps.experiment import Arrays, Datasets, Experiment, Judge, Part, drawn_by
+from resonax.sweeps.experiment import Arrays, Datasets, Experiment, Judge, drawn_by
 from resonax.sweeps.judgement import Case, Claim
 from resonax.theory import stability_map
 from resonax.theory.paths import lyapunov_rates
@@ -223,7 +223,6 @@ def judge_best_momentum(data: Datasets) -> Claim:
 def theory_maps(scale: str) -> Experiment:
     """Return the record of this experiment."""
     points = 100 if scale == "paper" else 30
-    layout = theory_layout(points)
     return Experiment(
         id="theory-maps",
         title="Where the flow diverges",
@@ -232,17 +231,15 @@ def theory_maps(scale: str) -> Experiment:
         "panel. The black line is a spectral radius of 1: outside the tongues all converges. "
         "The dashed line on the right is, for each period, the momentum that converges fastest.",
         specification={"id": "theory-maps", **_specification(points)},
-        layout=layout,
+        layout=theory_layout(points),
         compute=partial(_compute_zoomed, points),
         also=(
-            Part(partial(_compute_wide, points), (points**2 * 5e-4,) * len(LR)),
-            Part(_compute_exponents, (_EXPONENT_SECONDS,) * len(LR)),
+            partial(_compute_wide, points),
+            _compute_exponents,
         ),
-        on_device=False,
         draw=drawn_by("resonax.figures.theory_maps:plot_theory_maps"),
         judges=(Judge(judge_best_momentum),),
         paper="Appendix, numerical stability",
         cells=len(LR) * points**2 * (1 + _FINER),
-        groups=(tuple(task.number for task in layout.tasks()),),
-        seconds=(points**2 * 1e-3,) * len(LR),
+        seconds=points**2 * 1.5e-3 + _EXPONENT_SECONDS,
     )

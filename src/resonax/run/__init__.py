@@ -1,1 +1,1 @@
-"""Executors: jobs one after the other, or side by side in processes. They know no physics."""
+"""Running jobs: in this process, in several, or by any executor. Nothing here knows physics."""

@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import logging
+import os
 import re
 import shutil
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from typing import Any
 
 from resonax.core.errors import ArgumentError, Interrupted, shorten
-from resonax.run.executor import Executor
+from resonax.run.executors import THREADS
 
-__all__ = ["PLACES", "WORKERS", "check_place", "cluster_executor", "parse_shard"]
+__all__ = ["PLACES", "WORKERS", "check_place", "cluster_executor"]
 
 # The queues that dask-jobqueue speaks with: its class, and the command that submits a job.
 _QUEUES = {
@@ -31,9 +33,10 @@ _QUEUES = {
     "moab": ("MoabCluster", "msub"),
 }
 PLACES = ("local", "dask://HOST:PORT", *_QUEUES)
+WORKERS = 10  # that a queue is asked for, if nothing is said
 _ADDRESS = re.compile(r"dask://(\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):([0-9]{1,5})/?")
 _WAIT = 5.0  # seconds that a scheduler has to answer
-WORKERS = 10  # that a queue is asked for, if nothing is said
+_LOG = logging.getLogger("resonax")
 
 
 def check_place(on: str) -> None:
@@ -47,19 +50,19 @@ def check_place(on: str) -> None:
         if importlib.util.find_spec(name) is None:
             raise ArgumentError(f"on {on} needs Dask: install resonax[cluster]")
     if is_dask:
-        _check_address(on)
-    if on in _QUEUES and shutil.which(_QUEUES[on][1]) is None:
+        _check_scheduler(on)
+    elif shutil.which(_QUEUES[on][1]) is None:
         raise ArgumentError(
             f"on {on} needs the command {_QUEUES[on][1]}, which is not here: run this on a machine "
             "from which jobs are submitted"
         )
 
 
-def _check_address(on: str) -> None:
-    """Raise `ArgumentError` unless Dask answers there.
+def _check_scheduler(on: str) -> None:
+    """Raise `ArgumentError` unless a scheduler of Dask answers there.
 
-    Without Dask, which takes a second to load, and waits for ever for a server that says nothing.
-    A scheduler speaks first: 8 bytes that say how many parts its greeting has.
+    A client of Dask would wait without end for a server that says nothing. A scheduler speaks
+    first: 8 bytes that say how many parts its greeting has.
     """
     found = _ADDRESS.fullmatch(on)
     if not found or not 0 < int(found[2]) < 2**16:
@@ -68,42 +71,19 @@ def _check_address(on: str) -> None:
         with socket.create_connection((found[1].strip("[]"), int(found[2])), _WAIT) as server:
             greeting = server.recv(8, socket.MSG_WAITALL)
     except (OSError, UnicodeError):
-        raise _no_scheduler(on) from None
+        greeting = b""
     if not 0 < int.from_bytes(greeting, "little") < 100:
-        raise _no_scheduler(on)
-
-
-def _no_scheduler(on: str) -> ArgumentError:
-    port = on.rstrip("/").rpartition(":")[2]
-    return ArgumentError(
-        f"no Dask scheduler answers at {on}: start one there with `dask scheduler --port {port}`, "
-        "or name another"
-    )
-
-
-def parse_shard(text: str) -> tuple[int, int]:
-    """Return the number of a part, and of how many.
-
-    Examples
-    --------
-    >>> parse_shard("3/10")
-    (3, 10)
-    """
-    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
-    if found is None or not 1 <= int(found[1]) <= int(found[2]):
-        raise ArgumentError(f"shard must be as 3/10, from 1/10 to 10/10, got {shorten(text)}")
-    return int(found[1]), int(found[2])
+        raise ArgumentError(
+            f"no Dask scheduler answers at {on}: start one there with `dask scheduler --port "
+            f"{found[2]}`, or name another"
+        )
 
 
 @contextlib.contextmanager
 def cluster_executor(
-    on: str,
-    *,
-    workers: int | None = None,
-    prepare: Callable[[], None],
-    limit: float | None = None,
+    on: str, *, workers: int | None = None, prepare: Callable[[], None]
 ) -> Iterator[Executor]:
-    """Give an executor on a cluster, and leave that in the end.
+    """Give the executor of a cluster, and leave that in the end.
 
     Parameters
     ----------
@@ -111,27 +91,35 @@ def cluster_executor(
         ``dask://HOST:PORT``, or the name of a queue such as ``slurm``.
     workers
         How many processes the queue is asked for; a Dask cluster has as many as it has.
-    prepare, limit
-        Those of `resonax.run.dask.Dask`.
+    prepare
+        Called first by each worker; it must be possible to send it there.
     """
     check_place(on)
-    from resonax.run.dask import Dask
+    # Dask says only what went wrong: lost connections are said in our words.
+    for name in ("distributed", "distributed.client", "distributed.core", "distributed.batched"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with _queue(on, workers or WORKERS) if on in _QUEUES else _scheduler(on) as client:
+        try:
+            client.register_plugin(_preparation(prepare), name="resonax")
+        except ImportError as error:
+            raise ArgumentError(
+                f"the workers at {on} cannot load resonax ({error}): install the same version "
+                "there as here"
+            ) from None
+        yield client.get_executor(pure=False)
 
-    if on not in _QUEUES:
-        with _scheduler(on) as client:
-            yield Dask(client, prepare, limit=limit)
-        return
-    count = workers or WORKERS
-    with _queue(on) as (client, cluster):
 
-        def submit() -> None:
-            try:
-                cluster.scale(count)
-            except (OSError, RuntimeError) as error:
-                words = " ".join(str(error).split())[:300]
-                raise Interrupted(f"{_QUEUES[on][1]} did not take the jobs: {words}") from None
+def _preparation(prepare: Callable[[], None]) -> Any:
+    """Return a plugin of Dask that lets all workers, also those that come later, prepare."""
+    from distributed import WorkerPlugin
 
-        yield Dask(client, prepare, workers=count, begin=submit, limit=limit)
+    class Preparation(WorkerPlugin):
+        def setup(self, worker: Any) -> None:
+            for name in THREADS:  # otherwise jax starts a thread for each core of the machine
+                os.environ.setdefault(name, str(worker.state.nthreads))
+            prepare()
+
+    return Preparation()
 
 
 @contextlib.contextmanager
@@ -139,25 +127,27 @@ def _scheduler(on: str) -> Iterator[Any]:
     """Give a client of a scheduler that is there."""
     from distributed import Client
 
-    _quiet()
+    address = f"tcp://{on.removeprefix('dask://').rstrip('/')}"
     try:
-        address = f"tcp://{on.removeprefix('dask://').rstrip('/')}"
-        client = Client(address, timeout=_WAIT, set_as_default=False)
-    except (OSError, RuntimeError, ValueError):  # something else is there
-        raise _no_scheduler(on) from None
+        client: Any = Client(address, timeout=_WAIT, set_as_default=False)
+    except (OSError, RuntimeError, ValueError) as error:
+        words = " ".join(str(error).split())[:300]
+        raise ArgumentError(f"the Dask scheduler at {on} takes no clients: {words}") from None
     with client:
+        if not client.nthreads():
+            _LOG.warning("the scheduler %s has no workers: waiting for one", on)
         yield client
 
 
 @contextlib.contextmanager
-def _queue(on: str) -> Iterator[tuple[Any, Any]]:
-    """Give a client and a cluster whose workers are jobs of a queue, which end with it."""
+def _queue(on: str, workers: int) -> Iterator[Any]:
+    """Give a client of workers that are jobs of a queue, which end with it."""
     import dask_jobqueue
     from distributed import Client
 
-    _quiet()
+    name, command = _QUEUES[on]
     try:
-        cluster = getattr(dask_jobqueue, _QUEUES[on][0])()
+        cluster = getattr(dask_jobqueue, name)()
     except ValueError as error:
         words = " ".join(str(error).split())
         raise ArgumentError(
@@ -165,14 +155,9 @@ def _queue(on: str) -> Iterator[tuple[Any, Any]]:
             "cores, memory and what else your site asks for to ~/.config/dask/jobqueue.yaml"
         ) from None
     with cluster, Client(cluster, set_as_default=False) as client:
-        yield client, cluster
-
-
-def _quiet() -> None:
-    """Let Dask say only what went wrong: what it tells of lost connections is said in our words.
-
-    In asyncio it leaves tasks behind whose errors it has seen to elsewhere.
-    """
-    parts = ("distributed", "distributed.client", "distributed.core", "distributed.batched")
-    for name in (*parts, "asyncio"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+        try:
+            cluster.scale(workers)
+        except (OSError, RuntimeError) as error:
+            words = " ".join(str(error).split())[:300]
+            raise Interrupted(f"{command} did not take the jobs: {words}") from None
+        yield client

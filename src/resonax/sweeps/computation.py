@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import logging
-import pickle
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from resonax.core.errors import ArgumentError
+from resonax.core.errors import ArgumentError, ResonaxError
 from resonax.core.intervals import mean_interval
 from resonax.core.labels import versions
-from resonax.run.executor import Advance
+from resonax.run.executors import Advance
 from resonax.store import Place, Store
+from resonax.sweeps.devices import chosen_device
 from resonax.sweeps.experiment import Arrays, Experiment
-from resonax.sweeps.regions import is_box, join_regions, split_arrays
-from resonax.sweeps.stored_results import StoredResults
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Computation"]
+__all__ = ["Computation", "Done", "Failure", "Growing", "Job", "TasksFailed", "do"]
 
 _LOG = logging.getLogger("resonax")
 
@@ -43,12 +44,6 @@ class Growing(NamedTuple):
         )
 
 
-@lru_cache(maxsize=64)
-def _unpack(packed: bytes) -> Computation:
-    """Return a computation that was sent here, the same one for all of its jobs."""
-    return Computation(*pickle.loads(packed))
-
-
 @dataclass(frozen=True)
 class Computation:
     """An experiment and the store it goes to, ``<folder>/<id>.zarr``.
@@ -62,6 +57,11 @@ class Computation:
     seed: int
     device: str
     double: bool
+
+    def __reduce__(self) -> Any:
+        # A process elsewhere may have another working directory.
+        folder = self.folder.absolute() if isinstance(self.folder, Path) else self.folder
+        return Computation, (self.experiment, folder, self.seed, self.device, self.double)
 
     @property
     def path(self) -> Place:
@@ -89,16 +89,6 @@ class Computation:
         return self.experiment.layout.count()
 
     @cached_property
-    def _packed(self) -> bytes:
-        """What a worker needs of it, made once: the costs of all tasks are not of it."""
-        also = tuple(part._replace(seconds=()) for part in self.experiment.also)
-        experiment = replace(self.experiment, groups=(), seconds=(), judges=(), also=also)
-        return pickle.dumps((experiment, self.folder, self.seed, self.device, self.double))
-
-    def __reduce__(self) -> Any:
-        return _unpack, (self._packed,)
-
-    @cached_property
     def _store(self) -> Store:
         return Store.at(self.path, self.experiment.layout, self._specification, versions())
 
@@ -118,57 +108,28 @@ class Computation:
         """Return the tasks that were stored once, by one listing, without a look at the numbers."""
         return self._store.marked()
 
-    def is_finished(self, number: int) -> bool:
-        """Return whether a task is stored, whoever made it."""
-        return self._store.is_finished(self._store.tasks[number])
-
-    def compute(self, numbers: Sequence[int], part: int, advance: Advance) -> dict[int, Arrays]:
-        """Return some variables of tasks: those that one of their parts computes.
-
-        Several tasks must be such as `is_joined` says. ``advance`` is told the share of the whole
-        experiment that was just finished.
-        """
-        parts, told = self.experiment.parts, 0.0
-        share = len(numbers) / self.tasks / len(parts)
-
-        def tell(done: float) -> None:
-            nonlocal told
-            told += done
-            advance(share * done)
-
-        regions = [self._store.tasks[number].region for number in numbers]
-        try:
-            found = parts[part](join_regions(regions), self.seed, self.double, tell)
-        except ArgumentError:  # what only the computation can tell
-            self._discard()
-            raise
-        advance(share * (1.0 - told))
-        return dict(zip(numbers, split_arrays(found, self.experiment.dims, regions), strict=True))
-
-    def is_joined(self, numbers: Sequence[int]) -> bool:
-        """Return whether tasks are computed as one."""
-        if not any(set(numbers) <= set(group) for group in self.experiment.joined):
-            return False
-        return is_box([self._store.tasks[number].region for number in numbers])
-
-    def store(self, number: int, found: Arrays) -> None:
-        """Store the variables of a task, unless another process has done so by now."""
-        if not self.is_finished(number):
-            self._store.write(self._store.tasks[number], found)
-
     def make(self, number: int, advance: Advance) -> None:
-        """Compute and store a task, unless it is stored.
+        """Compute and store a task, unless it is stored by now: another process may have made it.
 
-        A task that is stored by now is left alone: another process may have made it, or this one
-        before it was told to do its job again.
+        ``advance`` is told the share of the whole experiment that was just finished.
         """
-        if self.is_finished(number):
-            advance(1 / self.tasks)
-            return
-        found: Arrays = {}
-        for part in range(len(self.experiment.parts)):
-            found.update(self.compute([number], part, advance)[number])
-        self._store.write(self._store.tasks[number], found)
+        task, told = self._store.tasks[number], 0.0
+
+        def tell(share: float) -> None:
+            nonlocal told
+            told += share
+            advance(share / self.tasks)
+
+        if not self._store.is_finished(task):
+            found: Arrays = {}
+            try:
+                for compute in self.experiment.parts:
+                    found |= compute(task.region, self.seed, self.double, tell)
+            except ArgumentError:  # what only the computation can tell
+                self._discard()
+                raise
+            self._store.write(task, found)
+        tell(1.0 - told)
 
     def _discard(self) -> None:
         """Remove a store without any result: it would refuse the sweep once that is corrected."""
@@ -191,14 +152,77 @@ class Computation:
             cells += int((means == means).sum())  # not nan
         return Growing(grow, shrink, cells)
 
-    @property
-    def results(self) -> StoredResults:
-        """What is stored, to be read by any process."""
-        return StoredResults(self._store, self.experiment.labels)
-
     def load(self, names: Iterable[str] | None = None, most: int | None = None) -> xr.Dataset:
         """Return what is stored, with the labels of its panels; it must be complete.
 
         ``names`` and ``most`` are those of `Store.load`: of many results, what is needed.
         """
-        return self.results.load(names, most)
+        dataset = self._store.load(names, most)
+        if labels := self.experiment.labels:
+            words = [labels.get(str(name), str(name)) for name in dataset.panel.values]
+            dataset = dataset.assign_coords(label=("panel", words))
+        return dataset
+
+
+class Failure(NamedTuple):
+    """A task that could not be computed, and why."""
+
+    id: str  # of its experiment
+    task: int
+    reason: str
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.id}, task {self.task}: {self.reason}"
+
+
+class TasksFailed(ResonaxError):  # noqa: N818
+    """Tasks that could not be computed, while all others were; ``failures`` names them."""
+
+    def __init__(self, failures: Sequence[Failure]) -> None:
+        self.failures = tuple(failures)
+        count = len(self.failures)
+        words = "1 task" if count == 1 else f"{count} tasks"
+        super().__init__(
+            f"{words} failed, first {self.failures[0]}; all others are stored: run the same "
+            "command again, which tries only what is missing"
+        )
+
+    def __reduce__(self) -> tuple:
+        return TasksFailed, (self.failures,)
+
+
+class Job(NamedTuple):
+    """Some tasks of a computation; without any, what is to be done when all are made."""
+
+    computation: Computation
+    tasks: tuple[int, ...]
+    finish: Callable[[Computation], None] | None = None
+
+
+class Done(NamedTuple):
+    """What a job gives: the seconds that it took, and the tasks that failed."""
+
+    seconds: float
+    failures: tuple[Failure, ...]
+
+
+def do(job: Job, advance: Advance) -> Done:
+    """Do a job; a task that fails leaves the others to be done.
+
+    What a person can mend, a setting or a full disk, is raised: it would be the same for all.
+    """
+    began, failures, computation = time.perf_counter(), [], job.computation
+    if job.finish:
+        job.finish(computation)
+    with chosen_device(computation.device if job.tasks else "cpu"):
+        for task in job.tasks:
+            try:
+                computation.make(task, advance)
+            except ResonaxError:
+                raise
+            except Exception as error:
+                words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+                name = computation.experiment.id
+                failures.append(Failure(name, task, words, traceback.format_exc()))
+    return Done(time.perf_counter() - began if job.tasks else 0.0, tuple(failures))

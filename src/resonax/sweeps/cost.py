@@ -1,7 +1,7 @@
-"""What a sweep will take, before anything of it is made: time and memory, to a factor of about 3.
+"""How a sweep is cut into tasks, and what it will take, before anything of it is made.
 
-The memory follows from what the compiled loops hold: `tests/test_cost.py` compares it with what the
-compiler says. The time follows from the number of products, at the speed of two cores.
+The memory is an upper bound, which follows from what the compiled loops hold. The time follows from
+the number of products, at the speed of two cores, to a factor of about 3.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import NamedTuple
 import numpy as np
 
 from resonax.core.errors import ArgumentError
-from resonax.spec.sweep_checks import Cell, count_weights, kind_of, resolve, rows_drawn
-from resonax.spec.sweeps import COSTLY, Sweep
+from resonax.spec.sweep_checks import count_weights, resolve, rows_drawn
+from resonax.spec.sweeps import COSTLY, MOST, Sweep
 from resonax.sweeps.panels import applies
-from resonax.sweeps.tasks import task_points
 
 __all__ = [
     "LARGE",
     "LIBRARIES",
     "Cost",
     "check_cost",
-    "criterion_seconds",
+    "describe_time",
+    "described_chunk",
     "estimate_cost",
     "memory",
-    "task_seconds",
+    "task_points",
 ]
 
 GB = 10**9
@@ -38,10 +38,11 @@ MOST_SINGLE = 1_000_000  # steps in 32 bits: beyond, the phase of a short period
 
 LIBRARIES = GB // 2  # what the libraries take before anything is computed
 _DRAWN = GB // 2  # of the results, the part that a figure is drawn from
+_MODERATE = 200_000  # runs of cells in a task, if no chunk is given: some MB of results
 _BLOCK, _LANES = 20, 64  # steps drawn at once, and streams are a multiple of this
 _COMPONENTS = 64  # of the law of inputs in random order, at most
 _TEST_ROWS = 10  # of a network, in each step of the window
-_COMPILE, _COMPILE_ROW = 10.0, 0.1  # seconds for each program, and for each feature that it lists
+_SLOTS = 10  # numbers that an optimizer holds for each weight, at most
 _SPEED = 3e9  # products a second
 _NUMBA_SPEED = 6  # times that of networks, whose loop numba compiles where it can
 # Seconds that a criterion takes for a cell of 2 weights; those of the last two are computed on the
@@ -77,15 +78,16 @@ class Cost(NamedTuple):
         return f"{self.cells:,} cells, {self.runs:,} runs of {self.steps:,} steps each"
 
     def __str__(self) -> str:
-        return f"{self.size}: about {_time(self.seconds)} and {self.bytes / GB:.2g} GB of memory"
+        time = describe_time(self.seconds)
+        return f"{self.size}: about {time} and {self.bytes / GB:.2g} GB of memory"
 
 
-def _time(seconds: float) -> str:
+def describe_time(seconds: float) -> str:
     """Return a time in words, to one digit or two.
 
     Examples
     --------
-    >>> [_time(seconds) for seconds in (3.2, 250, 9000, 1e6)]
+    >>> [describe_time(seconds) for seconds in (3.2, 250, 9000, 1e6)]
     ['a few seconds', '4 minutes', '2 hours', '12 days']
     """
     if seconds < 30:
@@ -96,113 +98,104 @@ def _time(seconds: float) -> str:
     return f"{count:.3g} {unit if count > 1 else unit[:-1]}"
 
 
-class _Work(NamedTuple):
+def task_points(sweep: Sweep) -> int:
+    """Return how many points of the second axis a task has.
+
+    Those that ``chunk`` says; else all, or as many as make a task of a moderate size. Where theory
+    is asked for a panel of a moderate size is one task, also if ``chunk`` says less.
+
+    Examples
+    --------
+    >>> from resonax.spec.sweep_checks import parse_sweep
+    >>> table = {
+    ...     "id": "large",
+    ...     "process": {"kind": "sinusoid"},
+    ...     "optimizer": {"kind": "heavy_ball", "lr": 0.01},
+    ...     "axes": {
+    ...         "momentum": {"first": 0.9, "last": 0.99, "count": 1000},
+    ...         "period": {"first": 20, "last": 60, "count": 1000},
+    ...     },
+    ... }
+    >>> [task_points(parse_sweep(table | more)) for more in ({}, {"chunk": 7})]
+    [20, 7]
+    >>> task_points(parse_sweep({**table, "theory": {"criteria": ["flow"]}}))
+    20
+    """
+    first, second = (len(points) for points in sweep.points().values())
+    if sweep.theory is not None and first * second * sweep.run.runs <= _MODERATE:
+        return second
+    moderate = max(_MODERATE // (first * sweep.run.runs), 1)
+    return min(sweep.chunk or moderate, second)
+
+
+def described_chunk(sweep: Sweep) -> int:
+    """Return the chunk that a specification names: the most that there can be, if nothing is cut.
+
+    So it stays what it was before sweeps were cut by themselves.
+    """
+    points = task_points(sweep)
+    is_whole = points == len([*sweep.points().values()][1])
+    return sweep.chunk or (MOST["points"] if is_whole else points)
+
+
+class _Panel(NamedTuple):
     """What one panel takes."""
 
-    bytes: float
-    products: float
-    compile: float = _COMPILE  # seconds
+    bytes: int  # of its largest task, at most
+    seconds: float
 
 
-def _linear(
-    cell: Cell, streams: int, inner: int, rows: int, dim: int, varies: bool, mixed: bool
-) -> _Work:
-    """Return the work of a linear model; ``inner`` are the cells that share a stream."""
-    weights = count_weights(cell.model, dim)
-    gram = not varies and weights <= 2 * rows
-    entries = weights * (weights + 3) // 2 if gram else rows * (weights + 1)
-    laws = inner if varies else 1
-    numbers = rows * (dim + 2) + 2 * dim + (_COMPONENTS * rows * laws if mixed else 0)
-    slots = 3 if kind_of("optimizer", cell.optimizer).is_linear else 5  # error, memory, solution
-    state = inner * (slots * weights + 3)
-    block = _BLOCK * (numbers + laws * (entries + (2 * dim if varies else 0)))
-    drawing = 20 * numbers + laws * rows * weights**2  # one number takes about 20 products
-    stepping = inner * ((weights**2 if gram else 2 * rows * weights) + 4 * slots * weights)
-    return _Work(
-        streams * (1.7 * state + block),
-        streams * (drawing + stepping),
-        _COMPILE + _COMPILE_ROW * rows * weights,
+def _estimate_panel(
+    sweep: Sweep, number: int, points: Mapping[str, np.ndarray], item: int
+) -> _Panel:
+    """Return what a panel takes whose numbers have so many bytes."""
+    cell, panel = resolve(sweep, number), sweep.panels[number]
+    first, second = (
+        int(((array >= low) & (array <= high)).sum())
+        for name, array in points.items()
+        for low, high in [panel.limits.get(name, (-np.inf, np.inf))]
     )
-
-
-def _network(cell: Cell, streams: int, inner: int, rows: int, dim: int, varies: bool) -> _Work:
-    """Return the work of a network."""
-    weights = count_weights(cell.model, dim)
-    hidden = sum(cell.model.get("hidden", (20, 20))) + 1
-    laws = inner if varies else 1
-    slots = 8 if kind_of("optimizer", cell.optimizer).is_linear else 10
-    state = inner * (slots * weights + 4 * rows * hidden)
-    drawn = 6 * _BLOCK * laws * (rows + _TEST_ROWS) * (dim + 2)
-    law = 2 * laws * (_BLOCK + _COMPONENTS // 2) * dim**2
-    products = inner * (6 * rows + slots) * weights + 20 * rows * (dim + 2)
-    if importlib.util.find_spec("numba") is not None:
-        products /= _NUMBA_SPEED
-    return _Work(streams * (state + drawn + law), streams * products)
-
-
-def _panel(sweep: Sweep, number: int, points: Mapping[str, np.ndarray], item: int) -> _Work:
-    """Return the bytes of a panel's largest task, and the products of all of them."""
-    cell = resolve(sweep, number)
-    first, _second = points
-    panel = sweep.panels[number]
-    lengths = []
-    for name, array in points.items():
-        low, high = panel.limits.get(name, (-np.inf, np.inf))
-        lengths.append(int(((array >= low) & (array <= high)).sum()))
-    chunk = min(task_points(sweep), lengths[1])
-    inner, columns = (lengths[0], chunk) if sweep.share else (1, lengths[0] * chunk)
-    streams = -(-columns * cell.run.runs // _LANES) * _LANES
-    own = (*kind_of("optimizer", cell.optimizer).varying, "start", "batch", "dim")
-    varies = sweep.share and first not in own
-    mixed = bool((points.get("period", np.ones(1)) == 0).any())
+    # Cells along the first axis share a stream of inputs, if these have the same law.
+    inner, columns = (first, second) if sweep.share else (1, first * second)
+    part = min(task_points(sweep), second) / max(second, 1)
+    streams = -(-int(columns * part) * cell.run.runs // _LANES) * _LANES
     rows, dim = rows_drawn(sweep, cell, points), cell.dim(points)
-    work = (
-        _network(cell, streams, inner, rows, dim, varies)
-        if cell.is_network
-        else _linear(cell, streams, inner, rows, dim, varies, mixed)
+    weights = count_weights(cell.model, dim)
+    if cell.is_network:
+        hidden = sum(cell.model.get("hidden", (20, 20))) + 1
+        state = inner * (_SLOTS * weights + 4 * rows * hidden)
+        drawn = 6 * _BLOCK * inner * (rows + _TEST_ROWS) * (dim + 2)
+        law = 2 * inner * (_BLOCK + _COMPONENTS // 2) * dim**2
+        held = state + drawn + law
+        stepping = (6 * rows + _SLOTS) * weights
+    else:
+        listed = _COMPONENTS * rows * inner if (points.get("period", np.ones(1)) == 0).any() else 0
+        block = rows * (dim + 2) + listed + inner * (rows * (weights + 1) + 2 * dim)
+        held = 2 * inner * (_SLOTS * weights + 3) + _BLOCK * block
+        stepping = 2 * (rows + _SLOTS) * weights
+    products = cell.run.steps * (columns * 20 * rows * (dim + 2) + first * second * stepping)
+    products *= cell.run.runs
+    if cell.is_network and importlib.util.find_spec("numba") is not None:
+        products /= _NUMBA_SPEED
+    return _Panel(
+        int(item * streams * held), products / _SPEED + _theory_seconds(sweep, number, points)
     )
-    tasks = lengths[1] / chunk
-    return _Work(item * work.bytes, tasks * work.products * cell.run.steps, work.compile)
-
-
-def _criterion_seconds(
-    sweep: Sweep, number: int, points: Mapping[str, np.ndarray], name: str
-) -> float:
-    """Return the time that a criterion of one panel takes."""
-    assert sweep.theory is not None
-    process = sweep.merged(sweep.panels[number], "process")
-    if not applies(name, process, sweep.theory.process):
-        return 0.0
-    cells = [len(array) for array in points.values()]
-    if name in COSTLY:
-        cells = [min(pair) for pair in zip(cells, sweep.theory.points, strict=True)]
-    # A period of more steps has more matrices to multiply.
-    slow = max(1.0, float(np.max(points.get("period", np.ones(1)))) / 1000)
-    return slow * _CRITERIA[name] * float(np.prod(cells))
-
-
-def criterion_seconds(sweep: Sweep, name: str, tasks: int) -> tuple[float, ...]:
-    """Return about how long a criterion takes in each of the tasks of a sweep."""
-    points, each = sweep.points(), tasks // len(sweep.panels)
-    panels = range(len(sweep.panels))
-    seconds = [_criterion_seconds(sweep, number, points, name) / each for number in panels]
-    return tuple(np.repeat(seconds, each).tolist())
 
 
 def _theory_seconds(sweep: Sweep, number: int, points: Mapping[str, np.ndarray]) -> float:
     """Return the time that the criteria of one panel take."""
-    names = sweep.theory.criteria if sweep.theory else ()
-    return sum(_criterion_seconds(sweep, number, points, name) for name in names)
-
-
-def task_seconds(sweep: Sweep, tasks: int) -> tuple[float, ...]:
-    """Return about how long each of the tasks of a sweep takes, which are parts of its panels."""
-    points, seconds = sweep.points(), []
-    each = tasks // len(sweep.panels)
-    for number in range(len(sweep.panels)):
-        simulation = _panel(sweep, number, points, 4).products / _SPEED
-        seconds += [(simulation + _theory_seconds(sweep, number, points)) / each] * each
-    return tuple(seconds)
+    if sweep.theory is None:
+        return 0.0
+    process, total = sweep.merged(sweep.panels[number], "process"), 0.0
+    cells = [len(array) for array in points.values()]
+    for name in sweep.theory.criteria:
+        if applies(name, process, sweep.theory.process):
+            pairs = zip(cells, sweep.theory.points, strict=True)
+            total += _CRITERIA[name] * np.prod(
+                [min(pair) for pair in pairs] if name in COSTLY else cells
+            )
+    # A period of more steps has more matrices to multiply.
+    return float(total) * max(1.0, float(np.max(points.get("period", np.ones(1)))) / 1000)
 
 
 def estimate_cost(sweep: Sweep, *, double: bool = False, streams: bool = False) -> Cost:
@@ -220,23 +213,17 @@ def estimate_cost(sweep: Sweep, *, double: bool = False, streams: bool = False) 
     >>> print(estimate_cost(sweep))
     4 cells, 10 runs of 10,000 steps each: about a few seconds and 0.5 GB of memory
     """
-    points = sweep.points()
-    panels = [
-        _panel(sweep, number, points, 8 if double else 4) for number in range(len(sweep.panels))
-    ]
+    points, numbers = sweep.points(), range(len(sweep.panels))
+    panels = [_estimate_panel(sweep, n, points, 8 if double else 4) for n in numbers]
     cells = int(np.prod([len(array) for array in points.values()])) * len(panels)
     criteria = len(sweep.theory.criteria) if sweep.theory else 0
     stored = 8 * cells * (8 + 2 * sweep.run.runs + 3 * criteria)
-    kinds = 1
-    if "batch" in points and not (sweep.share and next(iter(points)) == "batch"):
-        kinds = len(points["batch"])
     return Cost(
         cells=cells,
         runs=sweep.run.runs,
-        steps=max(resolve(sweep, number).run.steps for number in range(len(panels))),
-        seconds=sum(panel.products / _SPEED + kinds * panel.compile for panel in panels)
-        + sum(_theory_seconds(sweep, number, points) for number in range(len(panels))),
-        engine=int(max(panel.bytes for panel in panels)),
+        steps=max(resolve(sweep, number).run.steps for number in numbers),
+        seconds=sum(panel.seconds for panel in panels),
+        engine=max(panel.bytes for panel in panels),
         stored=stored,
         tasks=len(panels) * -(-len([*points.values()][1]) // task_points(sweep)),
         loaded=min(stored, _DRAWN) if streams else stored,
@@ -269,7 +256,7 @@ def check_cost(
         )
     if found.seconds > MOST_SECONDS * workers:
         raise ArgumentError(
-            f"{found}, and {_time(MOST_SECONDS)} of a worker are the most: use fewer points, runs "
-            "or steps"
+            f"{found}, and {describe_time(MOST_SECONDS)} of a worker are the most: use fewer "
+            "points, runs or steps"
         )
     return found

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 from resonax.core.errors import ArgumentError, suggest
 
-__all__ = ["check_device", "chosen_device", "describe_device", "find_device"]
+__all__ = ["check_device", "chosen_device", "describe_device"]
 
 
 def check_device(name: str | None) -> None:
@@ -32,20 +31,12 @@ def chosen_device(name: str | None) -> Iterator[tuple[str, str]]:
         yield kind, "CPU" if kind == "cpu" else str(device.device_kind)
 
 
-def describe_device(name: str | None) -> tuple[str, str]:
-    """Return the kind and the name of a device of this process, the default one if None."""
+def describe_device(name: str | None, *, is_elsewhere: bool = False) -> tuple[str, str]:
+    """Return the kind and the name of the device that computes, the default one if None.
+
+    Elsewhere, on the workers of a cluster, it is a CPU unless the user says otherwise.
+    """
+    if is_elsewhere:
+        return name or "cpu", (name or "cpu").upper()
     with chosen_device(name) as found:
         return found
-
-
-def find_device(executor: Any, name: str | None) -> tuple[str, str]:
-    """Return the kind and the name of the device on which an executor computes.
-
-    Where some of its processes have the GPU, these have said it: no other is to touch it. Workers
-    elsewhere have a CPU unless the user says otherwise.
-    """
-    if getattr(executor, "is_remote", False):
-        return name or "cpu", (name or "cpu").upper()
-    if getattr(executor, "owners", 0):
-        return executor.owned()
-    return describe_device(name)

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from resonax.core.algebra import on_the_cpu
-from resonax.run.executor import Advance
-from resonax.spec.sweep_checks import Sweep
+from resonax.run.executors import Advance
+from resonax.spec.sweeps import Sweep
 from resonax.store import Layout
-from resonax.sweeps.cost import criterion_seconds, task_seconds
-from resonax.sweeps.joining import joined_tasks
+from resonax.sweeps.cost import estimate_cost
 from resonax.sweeps.judgement import Claim
 from resonax.sweeps.sweep import (
     compute_sweep,
     compute_theory,
-    sweep_groups,
     sweep_layout,
     sweep_specification,
 )
@@ -34,7 +32,6 @@ __all__ = [
     "Datasets",
     "Experiment",
     "Judge",
-    "Part",
     "compute_at_once",
     "drawn_by",
     "from_sweep",
@@ -54,18 +51,6 @@ class Judge(NamedTuple):
     also: tuple[str, ...] = ()
 
 
-class Part(NamedTuple):
-    """Some of the variables of each task, and about how long they take on one core, task by task.
-
-    They are computed on a CPU whatever the device, such as most of theory, unless ``on_device``
-    says otherwise: where a GPU simulates, another process computes them at the same time.
-    """
-
-    compute: Compute
-    seconds: tuple[float, ...]
-    on_device: bool = False
-
-
 @dataclass(frozen=True)
 class Experiment:
     """All that is known of one figure; it can be sent to another process.
@@ -82,9 +67,7 @@ class Experiment:
         From the region of a task, the seed, whether in double precision, and a function that is
         told the share of the task just finished, to the variables of the task.
     also
-        What computes further variables of each task.
-    on_device
-        Whether ``compute`` uses the device that was chosen; if not, it is a CPU.
+        Functions like ``compute`` for further variables of each task.
     draw
         From the dataset to its figure; one of a sweep is drawn as such if this is not given.
     judges
@@ -101,13 +84,8 @@ class Experiment:
         Words of panels in figures, where they are not their names.
     networks
         Whether it trains networks, which takes long.
-    groups
-        The numbers of the tasks; those of one group run the same compiled programs.
-    joined
-        The same in groups that ``compute`` can compute as one, of the region that they make up;
-        each by itself if nothing is said.
     seconds
-        About how long each task takes on one core: those that take long are begun first.
+        About how long a task takes on one core: those that take long are begun first.
     sweep
         The sweep that it is, if it is one.
     """
@@ -118,8 +96,7 @@ class Experiment:
     specification: Mapping[str, Any]
     layout: Layout
     compute: Compute
-    also: tuple[Part, ...] = ()
-    on_device: bool = True
+    also: tuple[Compute, ...] = ()
     draw: Callable[[xr.Dataset], Figure] | None = None
     judges: tuple[Judge, ...] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -130,24 +107,13 @@ class Experiment:
     deviations: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     networks: bool = False
-    groups: tuple[tuple[int, ...], ...] = ((0,),)
-    joined: tuple[tuple[int, ...], ...] = ()
-    seconds: tuple[float, ...] = (1.0,)
+    seconds: float = 1.0
     sweep: Sweep | None = None
-
-    @property
-    def dims(self) -> dict[str, tuple[str, ...]]:
-        """The dimensions of each variable."""
-        return {name: variable.dims for name, variable in self.layout.variables.items()}
 
     @property
     def parts(self) -> tuple[Compute, ...]:
         """All that computes variables of a task."""
-        return self.compute, *(part.compute for part in self.also)
-
-    def uses_device(self, part: int) -> bool:
-        """Return whether one of its parts uses the device that was chosen."""
-        return self.also[part - 1].on_device if part else self.on_device
+        return self.compute, *self.also
 
 
 def drawn_by(name: str) -> Callable[[xr.Dataset], Figure]:
@@ -187,26 +153,19 @@ def _compute_theory(
     return compute_theory(sweep, region, criterion)
 
 
-def _theory_part(sweep: Sweep, criterion: str, tasks: int) -> Part:
-    """Return the part of a task that a criterion is; a GPU follows all sampled paths at once."""
-    seconds = criterion_seconds(sweep, criterion, tasks)
-    return Part(partial(_compute_theory, sweep, criterion), seconds, criterion == "lyapunov")
-
-
 def from_sweep(sweep: Sweep, judges: tuple[Judge, ...] = ()) -> Experiment:
     """Return the experiment that a sweep describes, with the judges of its claims."""
-    points = sweep.points()
+    points, cost = sweep.points(), estimate_cost(sweep)
     kinds = {sweep.merged(panel, "model").get("kind") for panel in sweep.panels}
-    layout, groups = sweep_layout(sweep), sweep_groups(sweep)
     return Experiment(
         id=sweep.id,
         title=sweep.title or sweep.id,
         caption=" ".join(sweep.caption.split()),
         specification=sweep_specification(sweep),
-        layout=layout,
+        layout=sweep_layout(sweep),
         compute=partial(_compute, sweep),
         also=tuple(
-            _theory_part(sweep, name, sum(map(len, groups)))
+            partial(_compute_theory, sweep, name)
             for name in (sweep.theory.criteria if sweep.theory else ())
         ),
         judges=judges,
@@ -217,8 +176,6 @@ def from_sweep(sweep: Sweep, judges: tuple[Judge, ...] = ()) -> Experiment:
         deviations=sweep.deviations,
         labels={panel.name: panel.label for panel in sweep.panels if panel.label},
         networks="network" in kinds,
-        groups=groups,
-        joined=joined_tasks(sweep, sum(map(len, groups))),
-        seconds=task_seconds(sweep, sum(map(len, groups))),
+        seconds=cost.seconds / cost.tasks,
         sweep=sweep,
     )

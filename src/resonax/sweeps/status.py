@@ -1,17 +1,19 @@
-"""How far results are: what is done, what is being computed, and what was lost on the way."""
+"""How far results are: which tasks are stored, and how long the rest takes."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from resonax.core.errors import StoreError
 from resonax.store import TASKS, Place, Remote, check_reachable, file_names, read_metadata
-from resonax.sweeps.heartbeat import Sign, read_signs
 
 __all__ = ["Status", "read_status"]
 
 _RECENT = 20  # tasks from which the pace is taken
+_LATE = 10.0  # a run has stopped if nothing was stored for as long as so many tasks take
+_PATIENCE = 60.0  # seconds that no run has to be late by
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,8 @@ class Status:
     tasks, done
         How many tasks there are, and are marked as stored. Their numbers are not read: the command
         that made them, run again, reads all and computes those anew that were damaged.
-    running, lost
-        Signs of the processes that compute a task of it; and of those that began one, do not say
-        anything any more, and have not stored it.
+    age
+        Seconds since the last task was stored, where files have times.
     pace
         Tasks a second of late, None where that is not known.
     trouble
@@ -37,15 +38,16 @@ class Status:
     id: str
     tasks: int = 0
     done: int = 0
-    running: tuple[Sign, ...] = ()
-    lost: tuple[Sign, ...] = ()
+    age: float | None = None
     pace: float | None = None
     trouble: str | None = None
 
     @property
     def seconds_left(self) -> float | None:
-        """About how long the rest takes at the pace of late, if anything runs."""
-        if not self.pace or not self.running:
+        """About how long the rest takes at the pace of late, if tasks are still being stored."""
+        if not self.pace or self.age is None or self.done == self.tasks:
+            return None
+        if self.age > max(_LATE / self.pace, _PATIENCE):
             return None
         return (self.tasks - self.done) / self.pace
 
@@ -57,37 +59,27 @@ def read_status(out: Place) -> list[Status]:
     names = sorted(name for name in file_names(out / "results") if name.endswith(".zarr"))
     if not names:
         raise StoreError(f"there are no results in {out}: name a folder or URL that --out wrote to")
-    signs = list(read_signs(out).values())
-    return [_status(out, name, signs) for name in names]
+    return [_status(out / "results" / name, name.removesuffix(".zarr")) for name in names]
 
 
-def _status(out: Place, name: str, signs: list[Sign]) -> Status:
-    store, own_id = out / "results" / name, name.removesuffix(".zarr")
+def _status(store: Place, name: str) -> Status:
     try:
         metadata = read_metadata(store)
     except StoreError as error:  # the others can be read
-        return Status(own_id, trouble=str(error))
-    done = metadata.finished
-    own = [sign for sign in signs if sign.id == own_id and sign.task not in done and sign.task >= 0]
-    own.sort(key=lambda sign: (sign.task, sign.age))
-    running = {sign.task: sign for sign in reversed(own) if not sign.is_lost}
-    lost = {sign.task: sign for sign in reversed(own) if sign.task not in running}
+        return Status(name, trouble=str(error))
+    times = _times(store)
     return Status(
-        own_id,
+        name,
         metadata.layout.count(),
-        len(done),
-        tuple(running[task] for task in sorted(running)),
-        tuple(lost[task] for task in sorted(lost)),
-        _pace(store),
+        len(metadata.finished),
+        age=max(time.time() - times[-1], 0.0) if times else None,
+        pace=(len(times) - 1) / (times[-1] - times[0]) if times and times[-1] > times[0] else None,
     )
 
 
-def _pace(store: Place) -> float | None:
-    """Return how many tasks a second were stored of late, where files have times."""
+def _times(store: Place) -> list[float]:
+    """Return when the last tasks were stored, where files have times."""
     if not isinstance(store, Path):
-        return None
+        return []
     markers = (store / TASKS).glob("[0-9]*.json")
-    times = sorted(marker.stat().st_mtime for marker in markers)[-_RECENT:]
-    if len(times) < 2 or times[-1] == times[0]:
-        return None
-    return (len(times) - 1) / (times[-1] - times[0])
+    return sorted(marker.stat().st_mtime for marker in markers)[-_RECENT:]

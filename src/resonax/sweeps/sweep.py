@@ -13,14 +13,12 @@ from resonax.spec.sweep_checks import resolve
 from resonax.spec.sweeps import COSTLY, Panel, Sweep
 from resonax.store import Layout, Variable
 from resonax.sweeps.build import build_training
-from resonax.sweeps.joining import differing, panel_words
-from resonax.sweeps.tasks import described_chunk, task_points
+from resonax.sweeps.cost import described_chunk, task_points
 from resonax.sweeps.theory import theory_rates
 
 __all__ = [
     "compute_sweep",
     "compute_theory",
-    "sweep_groups",
     "sweep_layout",
     "sweep_specification",
 ]
@@ -72,24 +70,6 @@ def sweep_layout(sweep: Sweep) -> Layout:
     )
 
 
-def sweep_groups(sweep: Sweep) -> tuple[tuple[int, ...], ...]:
-    """Return the tasks of a sweep in groups that are best made together.
-
-    Those of a group run the same compiled loop. It depends on words and whole numbers; fractions
-    are given to it, and so is whether a loss is summed. A panel that is one task with its theory
-    is a group of its own: theory takes longer than to compile.
-    """
-    count = sweep_layout(sweep).count()
-    each = count // len(sweep.panels)  # tasks of a panel, one after the other
-    if sweep.theory and each == 1:
-        return tuple((number,) for number in range(count))
-    groups: dict[str, list[int]] = {}
-    for start, panel in zip(range(0, count, each), sweep.panels, strict=True):
-        key = repr((panel_words(sweep, panel), panel.limits))
-        groups.setdefault(key, []).extend(range(start, start + each))
-    return tuple(tuple(numbers) for numbers in groups.values())
-
-
 def _label(name: str) -> dict[str, str]:
     meaning, symbol, unit = LABELS.get(name, (name, "", "1"))
     return {"long_name": meaning, "symbol": symbol, "units": unit}
@@ -111,28 +91,24 @@ def compute_sweep(
 ) -> dict[str, np.ndarray]:
     """Return what the runs of one task give; cells outside a panel's limits are nan.
 
-    The region may be of several tasks, as `joined_tasks` says. ``advance`` is told the share of it
-    just finished.
+    ``advance`` is told the share of it just finished.
     """
-    numbers = range(len(sweep.panels))[region.get("panel", slice(0, 1))]
-    panel = sweep.panels[numbers[0]]
+    number = _panel_number(region)
+    panel = sweep.panels[number]
     points = sweep.points()
     first, second = points
     part = points[second][region.get(second, slice(None))]
     offset = region[second].start if second in region else 0
     rows, columns = _inside(panel, first, points[first]), _inside(panel, second, part)
-    shape = (len(numbers), len(points[first]), len(part))
+    shape = (1, len(points[first]), len(part))
     runs = sweep.run.runs
     values = {name: np.full(shape, np.nan) for name in STATISTICS}
     values |= {name: np.full((*shape, runs), np.nan) for name in _RUN}
     if len(rows) and len(columns):
         inner = {first: points[first][rows], second: part[columns]}
-        labels = [
-            cell_labels(number, len(rows), columns + offset, share=sweep.share)
-            for number in numbers
-        ]
-        found = _simulate(sweep, numbers, inner, np.concatenate(labels), seed, double, advance)
-        place = np.ix_(np.arange(len(numbers)), rows, columns)
+        labels = cell_labels(number, len(rows), columns + offset, share=sweep.share)
+        found = _simulate(sweep, number, inner, labels, seed, double, advance)
+        place = 0, *np.ix_(rows, columns)
         for name, array in summarise(found).items():
             values[name][place] = array
         values["run_log_response"][place] = found.log_response
@@ -140,11 +116,16 @@ def compute_sweep(
     return values
 
 
+def _panel_number(region: Mapping[str, slice]) -> int:
+    """Return which panel a task is of."""
+    return region["panel"].start if "panel" in region else 0
+
+
 def compute_theory(
     sweep: Sweep, region: Mapping[str, slice], criterion: str
 ) -> dict[str, np.ndarray]:
     """Return what a criterion says of the cells of one task."""
-    number = region["panel"].start if "panel" in region else 0
+    number = _panel_number(region)
     _, (second, points) = sweep.points().items()
     columns = range(len(points))[region.get(second, slice(None))]
     found = theory_rates(sweep, number, criterion, columns)
@@ -174,34 +155,31 @@ def cell_labels(panel: int, rows: int, columns: np.ndarray, *, share: bool) -> n
 
 def _simulate(
     sweep: Sweep,
-    numbers: range,
+    number: int,
     points: Mapping[str, np.ndarray],
     labels: np.ndarray,
     seed: int,
     double: bool,
     advance: Callable[[float], None] | None,
 ) -> Responses:
-    """Return the responses of some panels, (panels, first axis, second axis, runs)."""
+    """Return the responses of a panel, (first axis, second axis, runs)."""
     first, second = points
     columns, shared = {second: points[second]}, {first: points[first]}
     if not sweep.share:
         grid = np.meshgrid(points[first], points[second], indexing="ij")
         columns, shared = {first: grid[0].ravel(), second: grid[1].ravel()}, {}
-    count = len(columns[second])
-    columns = {name: np.tile(array, len(numbers)) for name, array in columns.items()}
-    columns |= {name: np.repeat(array, count) for name, array in differing(sweep, numbers).items()}
     found = simulate(
-        build_training(sweep, numbers[0]),
+        build_training(sweep, number),
         columns,
         shared,
-        **resolve(sweep, numbers[0]).run.model_dump(),
+        **resolve(sweep, number).run.model_dump(),
         seed=seed,
         labels=labels,
         double=double,
         advance=advance,
     )
-    shape = (len(numbers), len(points[first]), len(points[second]), -1)
+    shape = len(points[first]), len(points[second]), -1
     if sweep.share:
-        turned = (len(numbers), len(points[second]), len(points[first]), -1)
-        return Responses(*(array.reshape(turned).swapaxes(1, 2) for array in found))
+        turned = len(points[second]), len(points[first]), -1
+        return Responses(*(array.reshape(turned).swapaxes(0, 1) for array in found))
     return Responses(*(array.reshape(shape) for array in found))
