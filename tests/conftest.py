@@ -32,21 +32,6 @@ def paper() -> Setting:
 
 
 @pytest.fixture
-def few_pixels(monkeypatch) -> None:
-    """Draw pictures that are not looked at in a quarter of their size."""
-    monkeypatch.setattr("resonax.figures.style._DPI", 40)
-
-
-@pytest.fixture
-def quick_pictures(monkeypatch, few_pixels) -> None:
-    """Make no room for words either: that a picture is there is all that is asked.
-
-    Tests of figures and of pages lay them out.
-    """
-    monkeypatch.setattr("matplotlib.layout_engine.ConstrainedLayoutEngine.execute", lambda *_: None)
-
-
-@pytest.fixture
 def cli(monkeypatch, capsys) -> Callable[[str], tuple[int, str, str]]:
     """Call the command inside this process: status, output and errors of a command line."""
 

@@ -62,7 +62,6 @@ def test_statuses_and_json(folder, capsys):
     assert json.loads(out)["cause"] == "none"
 
 
-@pytest.mark.usefixtures("quick_pictures")
 def test_what_is_printed_and_written(folder, tmp_path, capsys, monkeypatch):
     # The pictures of a page are drawn in the tests of pages.
     monkeypatch.setattr("resonax.reports.check.plot_panels", lambda *_: {})

@@ -69,7 +69,6 @@ def brief(monkeypatch):
 
 
 @pytest.mark.parametrize("command", [line for line in commands() if line not in ELSEWHERE])
-@pytest.mark.usefixtures("quick_pictures")
 def test_every_command_of_the_pages_runs(command, hourly, brief, tmp_path, cli, monkeypatch):
     # The pictures of a page are drawn in the tests of pages.
     monkeypatch.setattr("resonax.reports.check.plot_panels", lambda *_: {})

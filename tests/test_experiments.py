@@ -183,7 +183,6 @@ def test_any_optax_optimizer_sweeps():
 REPRODUCE = ["reproduce", "problem-setting", "--out", "out"]  # as in docs/reproduce.md
 
 
-@pytest.mark.usefixtures("quick_pictures")
 def test_reproduce_from_end_to_end(tmp_path, caplog):
     assert _run(REPRODUCE) == (0, "")
     out = tmp_path / "out"
@@ -213,7 +212,6 @@ def test_reproduce_from_end_to_end(tmp_path, caplog):
     assert "seed = 0, not 1" in words
 
 
-@pytest.mark.usefixtures("quick_pictures")
 def test_a_sweep_from_end_to_end(tmp_path):
     (tmp_path / "tiny.toml").write_text(TOML.replace("count = 16", "count = 4"))
     assert _run(["sweep", "tiny.toml"]) == (0, "")

@@ -191,7 +191,6 @@ def test_multipliers_leave_the_circle_where_the_rate_turns(paper, period):
         assert product == pytest.approx(momentum ** (2 * found.steps / found.turns), rel=1e-6)
 
 
-@pytest.mark.usefixtures("quick_pictures")
 def test_a_map_is_that_of_the_library_and_of_its_code(ask, cli, tmp_path):
     found = ask("map", setting=GOOD, **AXES)
     assert np.shape(found["rate"]) == (4, 4)  # rows along y

@@ -80,7 +80,6 @@ def sweep(first: str, count: int, title: str, panels: list[str]) -> xr.Dataset:
 
 
 @pytest.mark.parametrize("count", [3, 14])
-@pytest.mark.usefixtures("few_pixels")
 def test_foreign_names_are_shown_as_text(count, tmp_path):
     dataset = sweep("momentum", count, HOSTILE, [HOSTILE, "clear"])
     figure = plot_sweep(dataset)
@@ -179,7 +178,6 @@ def stability() -> xr.Dataset:
     return xr.Dataset({"rate": (("momentum", "lr"), rate)}, axes, attributes)
 
 
-@pytest.mark.usefixtures("few_pixels")
 def test_on_a_dark_page_words_and_marks_stand_out_and_maps_keep_their_colours():
     figure = new_figure(4, 3)
     axes = figure.add_subplot()
@@ -210,7 +208,6 @@ def test_a_notebook_shows_what_a_plot_returns():
     assert about["image/png"]["width"] == round(7.2 * 120)
 
 
-@pytest.mark.usefixtures("few_pixels")
 def test_the_same_numbers_give_the_same_bytes(tmp_path):
     for name in ("one", "two"):
         figure = plot_map(stability())

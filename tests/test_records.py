@@ -34,7 +34,6 @@ from resonax.sweeps.runner import run_experiments, shard_tasks
 from test_experiments import changed, tree
 
 
-@pytest.mark.usefixtures("quick_pictures")
 def test_a_figure_is_added_by_its_record_alone(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(EXPERIMENTS, "made-up", made_up)
     assert _run(["reproduce", "made-up", "--out", "out"]) == (0, "")

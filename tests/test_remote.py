@@ -157,7 +157,6 @@ def test_pages_and_pictures_go_to_a_url(place):
         page.with_suffix(".svg").read_bytes()
 
 
-@pytest.mark.usefixtures("quick_pictures")
 def test_a_reproduction_goes_to_a_url_and_is_finished_there(server, monkeypatch, capsys):
     monkeypatch.setitem(EXPERIMENTS, "made-up", made_up)
     place = as_place("s3://bucket/paper")

@@ -335,7 +335,6 @@ def test_a_table_is_stored_as_it_was_before_it_was_checked_by_kinds():
 # The command.
 
 
-@pytest.mark.usefixtures("quick_pictures")
 def test_a_refused_file_leaves_no_store_and_the_corrected_one_runs(tmp_path):
     large = {**TINY, "theory": {"criteria": ["mean_square"]}}
     large["process"] = {"kind": "sinusoid", "dim": 2}
@@ -360,7 +359,6 @@ def test_theory_that_cannot_be_computed_is_missing_and_said(caplog):
     assert "4 of 4 cells have no flow rate, as the flow is too stiff" in caplog.messages[0]
 
 
-@pytest.mark.usefixtures("few_pixels")
 def test_a_large_sweep_needs_a_yes(monkeypatch, capsys):
     names = [{"name": r"$\frac{$"}, {"name": "[red]$_$"}]  # drawn as they are, not as mathematics
     table = {**TINY, "title": r"$\frac{$ & [red]", "panels": names}
