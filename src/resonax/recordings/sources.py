@@ -68,19 +68,20 @@ def _check_torch(source: Any) -> None:
 
 def check_file(path: Path) -> None:
     """Raise `DataError` unless this is a file with one of the endings."""
-    if path.is_dir():
-        raise DataError(f"{plain(path)} is a folder: give a file, {', '.join(_ENDINGS)}")
-    if not path.exists():
-        raise DataError(f"there is no file {plain(path)}: check its name and folder")
-    if not path.is_file():  # a pipe would be waited for, and can be read only once
-        raise DataError(f"{plain(path)} is a pipe or a device: save the data as a file first")
-    if not path.name.lower().endswith(_ENDINGS):
-        raise DataError(f"{plain(path.name)} must end in one of {', '.join(_ENDINGS)}")
+    with reading(path):  # a name may be too long to look for
+        if path.is_dir():
+            raise DataError(f"{plain(path)} is a folder: give a file, {', '.join(_ENDINGS)}")
+        if not path.exists():
+            raise DataError(f"there is no file {plain(path)}: check its name and folder")
+        if not path.is_file():  # a pipe would be waited for, and can be read only once
+            raise DataError(f"{plain(path)} is a pipe or a device: save the data as a file first")
+        if not path.name.lower().endswith(_ENDINGS):
+            raise DataError(f"{plain(path.name)} must end in one of {', '.join(_ENDINGS)}")
 
 
 def _open_file(path: Path, separator: str | None, decimal: str | None) -> Table:
+    check_file(path)
     with reading(path):
-        check_file(path)
         name = path.name.lower()
         given = "separator" if separator is not None else "decimal" if decimal is not None else ""
         if given and name.endswith((".parquet", ".npy", ".npz")):
