@@ -1,4 +1,4 @@
-"""The log of a guard by replay: its decisions follow from it, and from no log that was changed."""
+"""The log of a guard: its decisions follow from it, and from no log that was changed."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import pytest
 
 from linear_learner import LinearLearner, switching_rows
 from resonax.core.errors import ArgumentError
-from resonax.guards import replay
+from resonax.guards import state as states
 from resonax.guards.decision_log import DecisionLog, record
 from resonax.guards.learner import default_candidates
-from resonax.guards.replay import ReplayConfig
+from resonax.guards.state import GuardConfig
 
 
 def run(steps: int = 700, period: float = 6, memory: int = 2**28, **changes) -> DecisionLog:
     """Return the log of a guarded run on a stream that resonates."""
-    config = ReplayConfig(default_candidates(0.95), reservoir=128, memory=memory, **changes)
+    config = GuardConfig(default_candidates(0.95), reservoir=128, memory=memory, **changes)
     learner = LinearLearner(lr=0.01, momentum=0.95)
-    state, judged, losses = replay.init(config), (), ()
+    state, judged, losses = states.init(config), (), ()
     for batch in switching_rows(steps, period=period, seed=1):
-        state = replay.before_step(state, config, learner, batch)
+        state = states.before_step(state, config, learner, batch)
         used = config.candidates[state.place]
         learner.set(used)
-        count = len(state.ladder.batches)
-        loss = learner.step(replay.trained_on(state, config, learner, used, count))
-        state = replay.count_steps(state, config, (loss,))
+        count = len(state.history.batches)
+        loss = learner.step(states.trained_on(state, config, learner, used, count))
+        state = states.count_step(state, config, loss)
         losses = losses if state.step % config.spacing else (*losses, state.recent[-1])
         state, found = record(state, config, learner)
         judged = (*judged, *found)

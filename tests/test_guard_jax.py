@@ -103,7 +103,7 @@ def network(widths=(64, 64, 64, 10)):
 
 @functools.cache
 def digits_guard():
-    return resonax.jax.guard(cross_entropy, adam(0.01), spacing=16, speak=False)
+    return resonax.jax.guard(cross_entropy, adam(0.01), spacing=16, log_changes=False)
 
 
 def outputs(params, x):
@@ -224,7 +224,7 @@ def noisy(params, model_state, batch, key):
 
 @functools.cache
 def noisy_guard():
-    guard = resonax.jax.guard(noisy, sgd(0.06), spacing=16, average=True, speak=False)
+    guard = resonax.jax.guard(noisy, sgd(0.06), spacing=16, average=True, log_changes=False)
     key = jax.random.key(0, impl="unsafe_rbg")  # the quickest to compile
     return guard, guard.init(start(), key=key, model_state={"mean": jnp.zeros(6)})
 
@@ -270,7 +270,7 @@ def test_a_replay_of_a_run_gives_its_bits_again():
     rows = list(switching_rows(40, period=6, seed=1))
     guard, state = noisy_guard()
     state, _ = train(guard, state, rows[:20])
-    kept = state.run.state.ladder
+    kept = state.run.state.history
     programs = compile_programs(noisy, noisy, optax.with_extra_args_support(sgd()), None)
     learner = JaxLearner(programs, kept.snapshots[0].saved)
     learner.set(state.setting)
@@ -282,22 +282,22 @@ def test_a_replay_of_a_run_gives_its_bits_again():
 
 def test_what_a_person_changes_in_the_state_is_replayed():
     rows = list(switching_rows(30, period=1, seed=1))
-    guard = resonax.jax.guard(squared, sgd(0.05, 0.5), speak=False)
+    guard = resonax.jax.guard(squared, sgd(0.05, 0.5), log_changes=False)
     state, _ = train(guard, guard.init(start()), rows[:10])
     changed = {**state.opt_state.hyperparams, "learning_rate": jnp.asarray(0.001)}
     state = state._replace(opt_state=state.opt_state._replace(hyperparams=changed))
     state, _ = train(guard, state, rows[10:])
-    ladder = state.run.state.ladder
+    history = state.run.state.history
     programs = compile_programs(squared, squared, optax.with_extra_args_support(sgd()), None)
-    learner = JaxLearner(programs, ladder.snapshots[0].saved)
-    for batch in ladder.batches:
+    learner = JaxLearner(programs, history.snapshots[0].saved)
+    for batch in history.batches:
         learner.step(batch)
     np.testing.assert_array_equal(learner.saved.params["w"], state.params["w"])
 
 
 def test_a_step_is_compiled_once_and_a_judgement_once():
     rows = list(switching_rows(120, period=6, seed=1))
-    guard = resonax.jax.guard(squared, sgd(0.06), spacing=16, speak=False)
+    guard = resonax.jax.guard(squared, sgd(0.06), spacing=16, log_changes=False)
     state = guard.init(start())
     compiled = []
     state, _ = train(guard, state, rows[:16])  # up to the first judgement
@@ -312,7 +312,7 @@ def test_a_step_is_compiled_once_and_a_judgement_once():
 
 def test_a_loader_may_fill_its_buffer_again():
     rows = list(switching_rows(40, period=1, seed=1))
-    guard = resonax.jax.guard(squared, sgd(0.01, 0.5), spacing=16, speak=False)
+    guard = resonax.jax.guard(squared, sgd(0.01, 0.5), spacing=16, log_changes=False)
     wanted, _ = train(guard, guard.init(start()), rows)
     x, y, state = np.zeros((1, 6)), np.zeros(1), guard.init(start())
     for batch in rows:

@@ -17,7 +17,10 @@ import resonax as rx
 from batteries import drawn, pass_battery
 from damage import damage
 from resonax.core.objects import Result
-from resonax.guards.report import Candidate, Event
+from resonax.guards.decision_log import DecisionLog, Judged
+from resonax.guards.learner import Candidate
+from resonax.guards.report import Event
+from resonax.guards.state import Decision, GuardConfig
 from resonax.store import saved
 from resonax.store.files import UNSEALED, seal
 from resonax.theory import Growth, Interval, MeanSquare
@@ -49,10 +52,15 @@ def made(kind: str) -> Any:
     if kind == "RowOrder":
         return rx.order(rows[:12], lr=0.1, momentum=0.5)
     if kind == "GuardReport":
-        known = Candidate(0.9, 0.01, 0.005, 0.015, "diverges")
-        unknown = Candidate(0.5, None, None, None, "unknown")
-        event = Event(7, "momentum", HOSTILE, 0.5, 21.0)
-        return rx.GuardReport(9, "safe", 0.5, 0.9, 5, 21.0, (known, unknown), (event,))
+        own, low, losses = Candidate(0.95), Candidate(0.85), (0.3, 0.4, 1.1, 0.2)
+        decision = Decision(96, "order", own, low, 64, 1.2, (0.2, 0.3), ((low, 0.24),), 0.001)
+        event = Event(96, "setting", HOSTILE, 0.85, 21.0)
+        judged = (Judged(64, 0, (0.4,)), Judged(96, 0, (1.2, 0.2, 0.3, 0.24)))
+        log = DecisionLog(GuardConfig((own, low)), 128, losses, judged, (decision,))
+        numbers = (low, 0.4, 2**20, 3, 21.0, 32, losses)
+        return rx.GuardReport(
+            128, "safe", str(low), str(own), *numbers, (decision,), (event,), log, 1
+        )
     if kind == "Response":
         quick = {"realisations": 4, "periods": 1, "length": 128, "burn_in": 128}
         return rx.response(rx.heavy_ball(0.05, 0.9), rows, rows[:, 0], sweep=[8.0], **quick)

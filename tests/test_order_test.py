@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from resonax.guards.order_test import harm_of_order, level_of, student_p
-from resonax.guards.replay import ReplayConfig, marks
+from resonax.guards.order_test import harm_of_order, significance_of, student_p
+from resonax.guards.state import GuardConfig, marks
 
-CONFIG = ReplayConfig(())
+CONFIG = GuardConfig(())
+
+
+def level(test):
+    return significance_of(test, CONFIG.significance)
 
 
 def test_p_is_uniform_under_the_null_and_small_for_an_effect():
@@ -42,7 +46,7 @@ def test_the_levels_of_a_run_leave_five_of_a_hundred_of_its_tests_nothing_to_fin
     rng, runs, tests, left_alone = np.random.default_rng(2), 1500, 10, 0
     for logs in 0.1 * rng.standard_t(5, (runs, tests, 13)):
         left_alone += all(
-            harm_of_order(own, mixed, level_of(test, CONFIG.level), beyond=CONFIG.beyond) is None
+            harm_of_order(own, mixed, level(test), beyond=CONFIG.beyond) is None
             for test, (own, *mixed) in enumerate(np.exp(logs).tolist(), 1)
         )
     assert left_alone > 0.95 * runs
@@ -80,8 +84,7 @@ def test_at_least_95_percent_of_runs_on_independent_rows_pass_their_first_tests(
     is_left_alone = np.ones(runs, bool)
     for test, steps in enumerate((32, 64, 128, 256), 1):
         for run, (own, *mixed) in enumerate(losses_of_stretch(steps, runs, rng).tolist()):
-            level = level_of(test, CONFIG.level)
-            found = harm_of_order(own, mixed, level, harm=CONFIG.harm, beyond=CONFIG.beyond)
+            found = harm_of_order(own, mixed, level(test), harm=CONFIG.harm, beyond=CONFIG.beyond)
             is_left_alone[run] &= found is None
     # A guard that leaves 90% alone would fail in all but 2 of 10,000 cases.
     assert is_left_alone.mean() > 0.95

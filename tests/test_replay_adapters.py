@@ -17,9 +17,9 @@ import torch
 import resonax.jax
 from linear_learner import LinearLearner, switching_rows
 from resonax import Guard
-from resonax.guards import replay_run
+from resonax.guards import guarded_run
 from resonax.guards.learner import default_candidates
-from resonax.guards.replay import ReplayConfig
+from resonax.guards.state import GuardConfig
 from resonax.torch.learner import TorchLearner
 
 LR, MOMENTUM = 0.03, 0.95
@@ -50,12 +50,9 @@ def by_hand():
 
 
 def guarded(learner, kept):
-    run = replay_run.sized(replay_run.init(ReplayConfig(default_candidates(MOMENTUM))), 1)
-    learner.summary, learner.saved_size = lambda _: np.zeros(1), lambda _: 0
-    learner.replay_size = lambda *_: 0
+    run = guarded_run.with_reservoir(guarded_run.init(GuardConfig(default_candidates(MOMENTUM))), 1)
     for batch in rows():
-        run, _ = replay_run.step(run, learner, kept(batch))
-        run = replay_run.finish(run, learner)
+        run, _ = guarded_run.update(run, learner, kept(batch))
     return run.state.decisions
 
 
@@ -82,7 +79,7 @@ def by_jax():
 
     with jax.enable_x64(True):
         optimizer = optax.inject_hyperparams(optax.sgd)(LR, momentum=MOMENTUM)
-        guard = resonax.jax.guard(loss_fn, optimizer, speak=False)
+        guard = resonax.jax.guard(loss_fn, optimizer, log_changes=False)
         state = guard.init(LinearLearner(LR, MOMENTUM).weights)
         for batch in rows():
             state, _ = guard.update(state, batch)

@@ -1,4 +1,4 @@
-r"""A log from which every decision of a guard by replay can be made again, without the run.
+r"""A log from which every decision of a guard can be made again, without the run.
 
 All that a guard decides follows from its configuration, from the mean losses of the run and from
 the losses on the reservoir that were judged, in their order. The log holds these. To check it, the
@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from resonax.core.errors import ArgumentError
-from resonax.guards import ladder as ladders
-from resonax.guards import replay
-from resonax.guards.learner import Candidate, Learner
-from resonax.guards.replay import Decision, ReplayConfig, ReplayState
-from resonax.guards.rewind import act
+from resonax.guards.decide import act, look
+from resonax.guards.learner import Candidate, Replayable
+from resonax.guards.state import Decision, GuardConfig, GuardState, before_step, count_step, init
 
 __all__ = ["DecisionLog", "Judged", "as_decision", "check_log", "plain_decision", "record"]
 
-_FORMAT = "resonax guard log 1"
+_FORMAT = "resonax guard log 2"
 
 
 class Judged(NamedTuple):
@@ -43,7 +41,7 @@ class Judged(NamedTuple):
 class _Recording:
     """A learner whose answers are written down."""
 
-    def __init__(self, learner: Learner):
+    def __init__(self, learner: Replayable):
         self._learner = learner
         self.losses: list[float] = []
 
@@ -56,17 +54,17 @@ class _Recording:
 
 
 def record(
-    state: ReplayState, config: ReplayConfig, learner: Learner
-) -> tuple[ReplayState, tuple[Judged, ...]]:
+    state: GuardState, config: GuardConfig, learner: Replayable
+) -> tuple[GuardState, tuple[Judged, ...]]:
     """Look at a run after a step and do what is due; the state, and what was judged if anything."""
     recording = _Recording(learner)
-    asked = cast(Learner, recording)
-    made, is_due = replay.look(state, config, asked)
+    asked = cast(Replayable, recording)
+    made, is_due = look(state, config, asked)
     if is_due:
         made = act(made, config, asked)
     if not recording.losses:
         return made, ()
-    oldest = state.ladder.snapshots[0].step
+    oldest = state.history.oldest
     return made, (Judged(state.step, oldest, tuple(recording.losses), state.lost),)
 
 
@@ -79,7 +77,7 @@ class DecisionLog:
     decisions again and returns in words where they differ, nothing if they agree.
     """
 
-    config: ReplayConfig
+    config: GuardConfig
     step: int
     losses: tuple[float, ...]
     judged: tuple[Judged, ...]
@@ -113,7 +111,7 @@ class DecisionLog:
             judged = [Judged(**_numbers(one["judged"])) for one in lines if "judged" in one]
             made = [as_decision(_numbers(one["decision"])) for one in lines if "decision" in one]
             return cls(
-                ReplayConfig(**config),
+                GuardConfig(**config),
                 head["step"],
                 tuple(_numbers(losses["losses"])),
                 tuple(
@@ -122,7 +120,7 @@ class DecisionLog:
                 tuple(made),
             )
         except (ValueError, KeyError, TypeError):
-            raise ArgumentError(f"{path} is not the log of a guard by replay") from None
+            raise ArgumentError(f"{path} is not the log of a guard") from None
 
 
 def _words(value: Any) -> Any:
@@ -196,13 +194,13 @@ class _Logged:
 def check_log(log: DecisionLog) -> tuple[str, ...]:
     """Make the decisions of a log again; where they differ, in words."""
     learner = _Logged(log)
-    asked, config = cast(Learner, learner), log.config
+    asked, config = cast(Replayable, learner), log.config
     judged = {one.step: one for one in log.judged}
-    state = replay.init(config)
+    state = init(config)
     for step in range(log.step):
         is_lost = state.is_lost
-        state = replay.before_step(state, config, asked, step)
-        state = replay.count_steps(state, config, (learner.step(step),))
+        state = before_step(state, config, asked, step)
+        state = count_step(state, config, learner.step(step))
         entry = judged.get(step + 1)
         if entry is None:
             state = replace(state, lost=(), is_lost=is_lost)
@@ -210,7 +208,7 @@ def check_log(log: DecisionLog) -> tuple[str, ...]:
             state = replace(state, lost=entry.lost)
         if entry is not None:
             learner.answers = list(entry.losses)
-            state = replace(state, ladder=ladders.from_step(state.ladder, entry.oldest))
+            state = replace(state, history=state.history.from_step(entry.oldest))
         try:
             state, _ = record(state, config, asked)
             if learner.answers:
@@ -220,7 +218,7 @@ def check_log(log: DecisionLog) -> tuple[str, ...]:
     return _differences(log, state)
 
 
-def _differences(log: DecisionLog, state: ReplayState) -> tuple[str, ...]:
+def _differences(log: DecisionLog, state: GuardState) -> tuple[str, ...]:
     logged = [one for one in log.decisions if one.step <= state.step]
     found: Iterable[str] = (
         f"step {one.step}: {name} is {getattr(one, name)} in the log, and "

@@ -1,14 +1,22 @@
-"""What a guard by replay asks of a learner: copies, steps and losses."""
+"""What a guard trains: settings to choose from, and what it asks of a learner."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-__all__ = ["MOST_COPIES", "Candidate", "Learner", "default_candidates", "mean_loss"]
+__all__ = [
+    "MOST_COPIES",
+    "Candidate",
+    "Replayable",
+    "as_candidates",
+    "default_candidates",
+    "mean_loss",
+    "mixed_places",
+]
 
 MOST_COPIES = 4  # of a learner that a replay holds, beyond those of the snapshots
 _MOMENTA = (0.99, 0.98, 0.95, 0.9, 0.85, 0.75, 0.5, 0.0)
@@ -33,8 +41,8 @@ class Candidate(NamedTuple):
         return ", ".join(parts) + (", recent rows mixed" if self.is_mixed else "")
 
 
-class Learner(Protocol):
-    """A model with its optimizer, of which copies can be made."""
+class Replayable(Protocol):
+    """A model with its optimizer that can be copied, set back and trained again."""
 
     def save(self) -> Any:
         """Return a copy of all that a step changes, random state included."""
@@ -74,6 +82,21 @@ class Learner(Protocol):
         """Return the bytes that a batch takes."""
         ...
 
+    def saved_size(self, saved: Any) -> int:
+        """Return the bytes that a copy takes."""
+        ...
+
+    def replay_size(self, saved: Sequence[Any], batches: Sequence[Any]) -> int:
+        """Return the bytes that a replay takes beyond the copies of snapshots.
+
+        ``batches`` are those that it is judged on.
+        """
+        ...
+
+    def summary(self, batch: Any) -> np.ndarray:
+        """Return a few numbers of a batch, in which a rhythm is looked for."""
+        ...
+
 
 def mean_loss(losses: Sequence[float]) -> float:
     """Return the mean of losses; infinity if it is not finite.
@@ -85,6 +108,36 @@ def mean_loss(losses: Sequence[float]) -> float:
     """
     mean = sum(losses) / len(losses)
     return mean if math.isfinite(mean) else math.inf
+
+
+def mixed_places(
+    rows: Sequence[int], wanted: Sequence[int], rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Return places of rows in random order, none twice, in pieces of the wanted sizes.
+
+    Parameters
+    ----------
+    rows
+        The number of rows of each batch, which follow one another.
+    wanted
+        The size of each piece.
+    rng
+        Draws the order.
+
+    Examples
+    --------
+    >>> pieces = mixed_places([2, 2], [3, 1], np.random.default_rng(0))
+    >>> [len(piece) for piece in pieces], sorted(np.concatenate(pieces).tolist())
+    ([3, 1], [0, 1, 2, 3])
+    """
+    ends = np.cumsum(wanted)
+    order = rng.permutation(sum(rows))[: ends[-1]]
+    return np.split(order, ends[:-1])
+
+
+def as_candidates(given: Iterable[float | Candidate]) -> tuple[Candidate, ...]:
+    """Return candidates, where a number is a momentum."""
+    return tuple(one if isinstance(one, Candidate) else Candidate(float(one)) for one in given)
 
 
 def default_candidates(momentum: float, *, mix: bool = True) -> tuple[Candidate, ...]:

@@ -30,10 +30,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-__all__ = ["geometric_mean", "harm_of_order", "level_of", "student_p"]
+__all__ = ["geometric_mean", "harm_of_order", "significance_of", "student_p"]
 
 _LEAST = 1e-9  # least spread of log losses
-_EQUAL = 5  # tests of a run that have the same level
+_EQUAL = 5  # tests of a run that have the same significance level
 
 
 def _log(loss: float) -> float:
@@ -54,19 +54,21 @@ def geometric_mean(losses: Sequence[float]) -> float:
     return math.exp(mean) if mean < 700 else math.inf
 
 
-def level_of(test: int, level: float) -> float:
-    """Return the level of a test of a run, the first being 1; all add up to ``level``.
+def significance_of(test: int, significance: float) -> float:
+    """Return the significance level of a test of a run, the first being 1.
+
+    All of them add up to ``significance``.
 
     Examples
     --------
-    >>> round(level_of(1, 0.05), 4), round(level_of(6, 0.05), 4)
+    >>> round(significance_of(1, 0.05), 4), round(significance_of(6, 0.05), 4)
     (0.008, 0.005)
-    >>> round(sum(level_of(test, 0.05) for test in range(1, 10**5)), 4)
+    >>> round(sum(significance_of(test, 0.05) for test in range(1, 10**5)), 4)
     0.05
     """
     later = test - _EQUAL
     share = 0.8 / _EQUAL if later <= 0 else 0.2 / (later * (later + 1))
-    return level * share
+    return significance * share
 
 
 def student_p(own: float, mixed: Sequence[float]) -> float:
@@ -91,7 +93,12 @@ def student_p(own: float, mixed: Sequence[float]) -> float:
 
 
 def harm_of_order(
-    own: float, mixed: Iterable[float], level: float, *, harm: float = 1.0, beyond: float = math.inf
+    own: float,
+    mixed: Iterable[float],
+    significance: float,
+    *,
+    harm: float = 1.0,
+    beyond: float = math.inf,
 ) -> tuple[tuple[float, ...], float] | None:
     """Return the losses on mixed rows and p if the order harms, None if not.
 
@@ -101,7 +108,7 @@ def harm_of_order(
         Loss of the run.
     mixed
         Losses of mixed runs, which are asked for only until they settle the test.
-    level
+    significance
         Largest p at which the order is found to harm, at most 0.005.
     harm
         Times the usual loss on mixed rows that the run has at least.
@@ -122,4 +129,4 @@ def harm_of_order(
         if not own > max(harm * geometric_mean(seen), *seen):
             return None
     p = student_p(own, seen)
-    return (tuple(seen), p) if p <= level or own > beyond * max(seen) else None
+    return (tuple(seen), p) if p <= significance or own > beyond * max(seen) else None

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from resonax.core.errors import ArgumentError
-from resonax.guards.rows import mixed_places, row_summary
+from resonax.guards.learner import mixed_places
+from resonax.guards.rhythm import row_summary
 from resonax.jax.hyperparameters import Hyperparameters
 
 __all__ = [

@@ -12,14 +12,12 @@ import optax
 from jax import Array
 
 from resonax.core.errors import ArgumentError
-from resonax.guards import replay_run
+from resonax.guards import guarded_run
 from resonax.guards.averaging import LEAST, STRIDE, preferred, share
-from resonax.guards.learner import Candidate, default_candidates, mean_loss
-from resonax.guards.replay import ReplayConfig, ReplayState, has_judged
-from resonax.guards.replay_report import ReplayReport
-from resonax.guards.replay_run import ReplayRun, announce, as_candidates
-from resonax.guards.report import Event
-from resonax.guards.window import Parts, Window
+from resonax.guards.guarded_run import GuardedRun
+from resonax.guards.learner import Candidate, as_candidates, default_candidates, mean_loss
+from resonax.guards.report import Event, GuardReport, announce
+from resonax.guards.state import GuardConfig, GuardState, has_judged
 from resonax.jax import hyperparameters
 from resonax.jax.batches import KeptBatch, checked_like, copied, count_rows
 from resonax.jax.learner import JaxLearner, Saved, compile_programs
@@ -33,13 +31,8 @@ def _register(kind: type, data: tuple[str, ...]) -> None:
     jax.tree_util.register_dataclass(kind, data_fields=list(data), meta_fields=others)
 
 
-_register(ReplayState, ("ladder", "reservoir", "partial"))
-_register(ReplayRun, ("state",))
-jax.tree_util.register_pytree_node(
-    Window,
-    lambda one: (one.parts[:2], one.parts.gone),
-    lambda gone, parts: Window(Parts(*parts, gone)),
-)
+_register(GuardState, ("history", "reservoir", "partial"))
+_register(GuardedRun, ("state",))
 
 
 class Offered(NamedTuple):
@@ -71,7 +64,7 @@ class TrainState(NamedTuple):
     opt_state: Any
     model_state: Any
     key: Any
-    run: ReplayRun
+    run: GuardedRun
     average: Average | None = None
 
     @property
@@ -92,7 +85,7 @@ class Guard(NamedTuple):
 
     init: Callable[..., TrainState]
     update: Callable[[TrainState, Any], tuple[TrainState, UpdateInfo]]
-    report: Callable[[TrainState], ReplayReport]
+    report: Callable[[TrainState], GuardReport]
     offered: Callable[[TrainState], tuple[TrainState, Offered]]
 
 
@@ -109,7 +102,7 @@ def guard(
     memory: int = 2**28,
     spacing: int = 32,
     average: bool = False,
-    speak: bool = True,
+    log_changes: bool = True,
     seed: int = 0,
 ) -> Guard:
     r"""Return a guard that tests whether the order of the rows harms, and undoes that harm.
@@ -157,7 +150,7 @@ def guard(
         Whether to average the parameters since the last change. Then ``offered`` is the average,
         the parameters, or what was offered before: one gives way to the next only if that is better
         on past data by more than a standard error.
-    speak
+    log_changes
         Whether an event is a line of the logger ``resonax``, or under ``watch`` a warning.
     seed
         Of the random orders in which rows are mixed.
@@ -190,33 +183,32 @@ def guard(
         names = hyperparameters.momentum_names(opt_state, knob)
         own = hyperparameters.largest_momentum(opt_state, names)
         made = default_candidates(own, mix=mix) if given is None else (Candidate(own), *given)
-        config = ReplayConfig(
+        config = GuardConfig(
             made, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed
         )
         model_state = None if model_state is None else _as_arrays(model_state)
         averaged = Average(params) if average else None
-        return TrainState(params, opt_state, model_state, key, replay_run.init(config), averaged)
+        return TrainState(params, opt_state, model_state, key, guarded_run.init(config), averaged)
 
     def update(state: TrainState, batch: Any) -> tuple[TrainState, UpdateInfo]:
-        run = replay_run.sized(state.run, count_rows(batch))
+        run = guarded_run.with_reservoir(state.run, count_rows(batch))
         data = copied(batch)
-        if run.state.ladder.batches:
-            checked_like(data, run.state.ladder.batches[-1].data)
+        if run.state.history.batches:
+            checked_like(data, run.state.history.batches[-1].data)
         own = hyperparameters.read(state.opt_state)
         learner = JaxLearner(programs, Saved(*state[:3]), run.config.reservoir)
         kept = KeptBatch(data, state.key, run.state.step, own)
-        run, loss = replay_run.step(run, learner, kept)
-        run = replay_run.finish(run, learner)
+        run, loss = guarded_run.update(run, learner, kept)
         events = run.events[len(state.run.events) :]
-        if speak:
+        if log_changes:
             announce(events)
         averaged = state.average
         if averaged is not None:
             averaged = _averaged(averaged, learner, state.run, run)
         return TrainState(*learner.saved, state.key, run, averaged), UpdateInfo(loss, events)
 
-    def report(state: TrainState) -> ReplayReport:
-        return replay_run.report(state.run, JaxLearner(programs, Saved(*state[:3])))
+    def report(state: TrainState) -> GuardReport:
+        return guarded_run.report(state.run, JaxLearner(programs, Saved(*state[:3])))
 
     def offered(state: TrainState) -> tuple[TrainState, Offered]:
         if state.average is None:
@@ -229,7 +221,7 @@ def guard(
 
 
 def _averaged(
-    average: Average, learner: JaxLearner, before: ReplayRun, after: ReplayRun
+    average: Average, learner: JaxLearner, before: GuardedRun, after: GuardedRun
 ) -> Average:
     """Return the average after a step; after a test or a change, what predicts best is compared."""
     state, params = after.state, learner.saved.params

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from resonax.guards.rows import mixed_places, row_summary
+from resonax.guards.learner import mixed_places
+from resonax.guards.rhythm import row_summary
 
 __all__ = ["Call", "byte_size", "copied", "count_rows", "join", "mix_rows", "summary"]
 

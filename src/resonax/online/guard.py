@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from resonax.core.errors import ArgumentError, check_whole
-from resonax.guards import replay_run
+from resonax.guards import guarded_run
 from resonax.guards.averaging import preferred
-from resonax.guards.learner import Candidate, default_candidates
-from resonax.guards.replay import ReplayConfig, has_judged
-from resonax.guards.replay_report import ReplayReport
-from resonax.guards.replay_run import ReplayRun, announce, as_candidates
+from resonax.guards.guarded_run import GuardedRun
+from resonax.guards.learner import Candidate, as_candidates, default_candidates
+from resonax.guards.report import GuardReport, announce
+from resonax.guards.state import GuardConfig, has_judged
 from resonax.online.calls import Call, count_rows
 from resonax.online.learner import CopiedLearner, RowGroup
 from resonax.online.libraries import Knobs, Library, find_library
@@ -102,11 +102,11 @@ class Guard:
         knobs = library.knobs.checked(model)
         own = knobs.largest_momentum(model)
         made = _candidates(knobs, own, candidates, mix)
-        config = ReplayConfig(
+        config = GuardConfig(
             made, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed
         )
         self._learner = CopiedLearner(model, library)
-        self._run = replay_run.init(config)
+        self._run = guarded_run.init(config)
         self._group: RowGroup | None = None
         self._rows, self._is_pending = rows, False
         self._best: Any = None  # the copy that predicted best when that was last compared
@@ -145,7 +145,7 @@ class Guard:
             loss = self._learn_row(batch, options)
         else:
             self._end_group()
-            self._run = replay_run.sized(self._run, rows)
+            self._run = guarded_run.with_reservoir(self._run, rows)
             loss = self._step(self._learner.call(batch, options))
         announce(self._run.events[known:])
         return loss
@@ -155,7 +155,8 @@ class Guard:
         if self._group is not None and self._group.start.options != options:
             self._end_group()
         if self._group is None:
-            self._run = replay_run.begin(replay_run.sized(self._run, self._rows), learner)
+            run = guarded_run.with_reservoir(self._run, self._rows)
+            self._run = guarded_run.begin(run, learner)
             self._group = RowGroup(learner.call((), options))
         loss = self._group.learn(learner, row, self.setting)
         self._raise_watched()
@@ -174,16 +175,16 @@ class Guard:
         self._count(self._run, call, loss)
 
     def _step(self, call: Call) -> float:
-        run = replay_run.begin(self._run, self._learner)
+        run = guarded_run.begin(self._run, self._learner)
         loss = self._train(run, call)
         self._count(run, call, loss)
         return loss
 
-    def _train(self, run: ReplayRun, call: Call) -> float:
-        return self._learner.step(replay_run.trained_on(run, self._learner, call))
+    def _train(self, run: GuardedRun, call: Call) -> float:
+        return self._learner.step(guarded_run.trained_on(run, self._learner, call))
 
-    def _count(self, run: ReplayRun, call: Call, loss: float) -> None:
-        self._run = replay_run.count(run, self._learner, (call,), (loss,))
+    def _count(self, run: GuardedRun, call: Call, loss: float) -> None:
+        self._run = guarded_run.count_step(run, self._learner, call, loss)
         self._raise_watched()
         self._is_pending = True
         self._finish()
@@ -200,7 +201,7 @@ class Guard:
         learner, before = self._learner, self._run
         random = learner.random_state()
         try:
-            self._run = replay_run.finish(before, learner)
+            self._run = guarded_run.finish(before, learner)
         finally:
             learner.set_random_state(random)  # the user's own random numbers are not disturbed
         self._is_pending = False
@@ -242,9 +243,9 @@ class Guard:
             if guard is self:
                 del _guards[known]
 
-    def report(self) -> ReplayReport:
+    def report(self) -> GuardReport:
         """Return what is known of the run; print it, plot it, or take ``to_dict()``."""
-        return replay_run.report(self._run, self._learner)
+        return guarded_run.report(self._run, self._learner)
 
 
 def _check_kind(*given: Any) -> None:

@@ -1,56 +1,59 @@
-r"""A guard by replay, without a framework: rewind a run, train it again, and compare.
+r"""The state of a guard between two steps, and when something is to be done.
 
-It needs copies of the learner, no derivatives and no linearity. Kept are snapshots (`ladder`), the
-batches since the oldest of them, and a reservoir, a uniform sample of all batches so far. A state
-is judged by its loss on the reservoir: the next batch of ordered data prefers what forgets most.
+A guard needs copies of a learner, no derivatives and no linearity: it goes back to a snapshot,
+trains again from there, and compares. It keeps snapshots, the batches since the oldest of them, and
+a reservoir, a uniform sample of all batches so far (`history`). A state is judged by its loss on
+the reservoir, not on the next batch: on ordered data that prefers what forgets most.
 
 A loss that is not finite has one of two causes. Either the batch has no finite loss even at the
 weights of a snapshot that gives others one: then the *batch is set aside*, and the run is trained
 again from the snapshot as if it had not come. Or the run has diverged: that is an alarm.
 
 An *alarm* is a run that has diverged, or a reservoir loss far above that of the snapshots: the
-run goes back to the best snapshot and on from there with a safer candidate. A *test* comes from
-time to time, and after a rise of the loss: is it the order? See `order_test`. If so, the candidates
-are trained again on the batches as they came, and the run goes on from the state of the mildest
-that does as well as mixed rows do with the setting in use; if none does, from the mixed run, and
-recent rows stay mixed. So harm is undone, and smaller steps are not preferred for what they win in
-a short look. After a waiting time, which doubles with each change, the candidate before is tried
-again; if it is kept, it is tested as from the start of a run.
+run goes back to the best snapshot and on from there with a safer candidate. A *test* is made at
+growing intervals, and after a rise of the loss: does the order of the rows harm? See `order_test`.
+If so, the candidates are trained again on the batches as they came, and the run continues from the
+state of the mildest that does as well as mixed rows do with the setting in use; if none does, from
+the mixed run, and recent rows stay mixed. So harm is undone, and smaller steps are not preferred
+for what they win in a short look. After a waiting time, which doubles with each change, the
+candidate before is tried again; if it is kept, it is tested as from the start of a run.
 
 The policy ``fastest`` tests nothing: it takes whatever candidate ends lowest on the reservoir.
+
+This module holds what is decided without training; `decide` trains and chooses.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from resonax.core.errors import ArgumentError, suggest
-from resonax.guards import ladder as ladders
-from resonax.guards.ladder import Ladder, Snapshot
-from resonax.guards.learner import Candidate, Learner
-from resonax.guards.reservoir import sampled
+from resonax.guards import history as histories
+from resonax.guards.history import History, Snapshot, sampled
+from resonax.guards.learner import Candidate, Replayable
 
 __all__ = [
+    "POLICIES",
     "Decision",
-    "ReplayConfig",
-    "ReplayState",
-    "after_step",
+    "GuardConfig",
+    "GuardState",
     "before_step",
-    "count_steps",
+    "checked_policy",
+    "count_step",
     "has_judged",
+    "has_risen",
     "init",
     "is_due",
     "is_marked",
-    "look",
     "marks",
-    "needs_snapshot",
+    "may_return",
+    "next_test",
     "trained_on",
-    "with_batches",
+    "with_batch",
     "with_snapshot",
 ]
 
@@ -59,9 +62,16 @@ _MARKS = 4  # moments of a stretch at which a run is judged
 _DRAWN = 16  # recent batches whose rows a mixed batch is drawn from
 
 
+def checked_policy(name: object) -> str:
+    """Return the name of a policy, or raise the error that lists them."""
+    if name not in POLICIES:
+        raise suggest("policy", str(name), POLICIES)
+    return str(name)
+
+
 @dataclass(frozen=True)
-class ReplayConfig:
-    """What a guard by replay may do; see `resonax.torch.Guard`.
+class GuardConfig:
+    """What a guard may do, and its thresholds; see `resonax.torch.Guard`.
 
     ``explodes`` times the median reservoir loss of the snapshots is an alarm, and so is ``spoils``
     times that of the start of the run while it is among them; a mean loss of ``rises`` times the
@@ -74,11 +84,11 @@ class ReplayConfig:
     candidates: tuple[Candidate, ...]
     policy: str = "safe"
     spacing: int = 32
-    rungs: int = 4
+    doublings: int = 4
     reservoir: int = 16
     memory: int = 2**28
     budget: float = 0.01
-    level: float = 0.01
+    significance: float = 0.01
     beyond: float = 3.0
     explodes: float = 10.0
     spoils: float = 5.0
@@ -89,10 +99,9 @@ class ReplayConfig:
     wait: int = 1024
     seed: int = 0
 
-    def checked(self) -> ReplayConfig:
+    def checked(self) -> GuardConfig:
         """Return it, or raise `ArgumentError` for what cannot be."""
-        if self.policy not in POLICIES:
-            raise suggest("policy", str(self.policy), POLICIES)
+        checked_policy(self.policy)
         if not self.spacing >= 8:
             raise ArgumentError(f"spacing must be at least 8 steps, got {self.spacing}")
         if not self.budget > 0:
@@ -123,41 +132,29 @@ class Decision(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ReplayState:
-    """State of a guard by replay between two steps.
-
-    ``places`` are those of the candidates taken up so far and not left, the one in use last.
-    ``recent`` are mean losses of whole spacings, ``partial`` are the losses of the one that
-    goes on, None for those that are not finite and were looked into. ``lost`` are the steps
-    whose loss is not finite and was not looked into yet, ``aside`` those whose batch was set
-    aside, as far as the ladder reaches, and ``set_aside`` is the number of all such batches.
-    ``is_lost`` says that a run which is only watched has no finite loss any more. ``marked``
-    are reservoir losses of the run at the marks before ``next_test``. ``rose`` is the step at
-    which the loss last began to rise, ``least`` the least loss of the run in a test.
-    ``returned`` is the step of the last return, ``earlier`` the tests until then. ``work`` is
-    all extra work so far, in steps.
-    """
+class GuardState:
+    """State of a guard between two steps; losses are on the reservoir but for the first three."""
 
     step: int = 0
-    places: tuple[int, ...] = (0,)
-    ladder: Ladder = ladders.EMPTY
+    recent: tuple[float, ...] = ()  # mean losses of whole spacings
+    partial: tuple[Any, ...] = ()  # losses of the spacing so far; None: not finite, and examined
+    lost: tuple[int, ...] = ()  # steps whose loss is not finite and was not examined yet
+    is_lost: bool = False  # a run that is only watched has no finite loss any more
+    aside: tuple[int, ...] = ()  # steps whose batch was set aside, as far as the history goes back
+    set_aside: int = 0  # all batches that were set aside
+    history: History = histories.EMPTY
     reservoir: tuple[Any, ...] = ()
-    recent: tuple[float, ...] = ()
-    partial: tuple[Any, ...] = ()
-    lost: tuple[int, ...] = ()
-    aside: tuple[int, ...] = ()
-    set_aside: int = 0
-    is_lost: bool = False
-    marked: tuple[float, ...] = ()
+    places: tuple[int, ...] = (0,)  # of the candidates taken up and not left, the last in use
     next_test: int = 0
-    rose: int = 0
-    least: float = math.inf
     tests: int = 0
-    returned: int = 0
-    earlier: int = 0
-    wait: int = 0
-    hold: int = 0
-    work: float = 0.0
+    marked: tuple[float, ...] = ()  # losses of the run at the marks before the next test
+    least: float = math.inf  # loss of the run in a test
+    rose: int = 0  # step at which the loss last began to rise
+    returned: int = 0  # step of the last return to a candidate before
+    earlier: int = 0  # tests until then
+    wait: int = 0  # steps from a change until the candidate before is tried again
+    hold: int = 0  # step at which that is
+    work: float = 0.0  # all extra work so far, in steps
     decisions: tuple[Decision, ...] = ()
 
     @property
@@ -166,9 +163,9 @@ class ReplayState:
         return self.places[-1]
 
 
-def init(config: ReplayConfig) -> ReplayState:
+def init(config: GuardConfig) -> GuardState:
     """Return the state of a run that begins."""
-    return ReplayState(next_test=config.spacing, wait=config.wait)
+    return GuardState(next_test=config.spacing, wait=config.wait)
 
 
 def marks(test: int, spacing: int) -> range:
@@ -183,56 +180,50 @@ def marks(test: int, spacing: int) -> range:
     return range(test - (_MARKS - 1) * apart, test + 1, apart)
 
 
-def is_marked(state: ReplayState, config: ReplayConfig) -> bool:
+def is_marked(state: GuardState, config: GuardConfig) -> bool:
     """Return whether the run is judged after this step."""
     if config.candidates[state.place].is_mixed or not _can_judge(state):
         return False
     return state.step in marks(state.next_test, config.spacing)
 
 
-def _can_judge(state: ReplayState) -> bool:
+def _can_judge(state: GuardState) -> bool:
     """Return whether the loss of the run on the reservoir says something."""
     return bool(state.reservoir) and not state.lost and not state.is_lost
 
 
-def needs_snapshot(state: ReplayState, config: ReplayConfig) -> bool:
-    """Return whether a copy of the learner is made before the next step."""
-    return state.step % config.spacing == 0 or not state.ladder.snapshots
-
-
 def before_step(
-    state: ReplayState, config: ReplayConfig, learner: Learner, batch: Any
-) -> ReplayState:
+    state: GuardState, config: GuardConfig, learner: Replayable, batch: Any
+) -> GuardState:
     """Return the state with the batch of the next step, and a snapshot if it is time for one."""
-    return with_batches(with_snapshot(state, config, learner), config, learner, (batch,))
+    return with_batch(with_snapshot(state, config, learner), config, learner, batch)
 
 
-def with_snapshot(state: ReplayState, config: ReplayConfig, learner: Learner) -> ReplayState:
+def with_snapshot(state: GuardState, config: GuardConfig, learner: Replayable) -> GuardState:
     """Return the state with a snapshot of the learner, if it is time for one."""
-    if not needs_snapshot(state, config):
+    if state.step % config.spacing and state.history.snapshots:
         return state
     snapshot = Snapshot(state.step, learner.save())
-    ladder = ladders.push(state.ladder, snapshot, config.spacing, config.rungs)
-    return replace(state, ladder=ladder)
+    history = state.history.with_snapshot(snapshot, config.spacing, config.doublings)
+    return replace(state, history=history)
 
 
-def with_batches(
-    state: ReplayState, config: ReplayConfig, learner: Learner, batches: Sequence[Any]
-) -> ReplayState:
-    """Return the state with the batches of the next steps, after `with_snapshot`."""
-    sizes = [learner.size(one) for one in batches]
-    ladder = ladders.with_batches(state.ladder, batches, sizes, config.memory)
+def with_batch(
+    state: GuardState, config: GuardConfig, learner: Replayable, batch: Any
+) -> GuardState:
+    """Return the state with the batch of the next step, after `with_snapshot`."""
+    history = state.history.with_batch(batch, learner.size(batch), config.memory)
     # From the first mark to the test none is replaced: losses are compared on the same batches.
     seed = None if state.marked else config.seed
-    kept = sampled(state.reservoir, config.reservoir, batches, state.step, seed)
-    return replace(state, ladder=ladder, reservoir=kept)
+    reservoir = sampled(state.reservoir, config.reservoir, batch, state.step, seed)
+    return replace(state, history=history, reservoir=reservoir)
 
 
 def trained_on(
-    state: ReplayState, config: ReplayConfig, learner: Learner, candidate: Candidate, count: int
+    state: GuardState, config: GuardConfig, learner: Replayable, candidate: Candidate, count: int
 ) -> Any:
-    """Return what a candidate trains on when ``count`` batches of the ladder have come."""
-    batches, first = state.ladder.batches, state.ladder.snapshots[0].step
+    """Return what a candidate trains on when ``count`` batches of the history have come."""
+    batches, first = state.history.batches, state.history.oldest
     usable = [place for place in range(count) if place + first not in state.aside]
     if not candidate.is_mixed or not usable:
         return batches[count - 1]
@@ -242,23 +233,12 @@ def trained_on(
     return learner.mix([batches[place] for place in chosen], rng, [batches[count - 1]])[0]
 
 
-def after_step(
-    state: ReplayState, config: ReplayConfig, learner: Learner, loss: Any
-) -> tuple[ReplayState, bool]:
-    """Return the state after a step with its loss, and whether something is to be done now.
+def count_step(state: GuardState, config: GuardConfig, loss: Any) -> GuardState:
+    """Return the state after a step with its loss, which may be lazy.
 
-    The loss may be lazy, such as a tensor on a device: it is looked at in the first step, and then
-    once in a spacing.
+    A loss such as a tensor on a device is read in the first step, and then once in a spacing.
     """
-    return look(count_steps(state, config, (loss,)), config, learner)
-
-
-def count_steps(state: ReplayState, config: ReplayConfig, losses: Sequence[Any]) -> ReplayState:
-    """Return the state after steps with their losses, not looked at yet.
-
-    Only the last of them may complete a spacing.
-    """
-    step, partial = state.step + len(losses), (*state.partial, *losses)
+    step, partial = state.step + 1, (*state.partial, loss)
     state = replace(state, step=step, partial=partial)
     is_full = step % config.spacing == 0
     if is_full or step == 1 or isinstance(partial[-1], float):
@@ -268,11 +248,11 @@ def count_steps(state: ReplayState, config: ReplayConfig, losses: Sequence[Any])
     finite = [one for one in state.partial if one is not None and math.isfinite(one)]
     if not finite:
         return replace(state, partial=())
-    recent = (*state.recent, math.fsum(finite) / len(finite))[-(2**config.rungs) :]
+    recent = (*state.recent, math.fsum(finite) / len(finite))[-(2**config.doublings) :]
     return replace(state, partial=(), recent=recent)
 
 
-def _with_lost(state: ReplayState) -> ReplayState:
+def _with_lost(state: GuardState) -> GuardState:
     """Return the state with its losses as numbers, and the steps at which they are not finite."""
     partial = tuple(None if one is None else float(one) for one in state.partial)
     first = state.step - len(partial)
@@ -285,16 +265,7 @@ def _with_lost(state: ReplayState) -> ReplayState:
     return replace(state, partial=partial, lost=() if is_lost else lost, is_lost=is_lost)
 
 
-def look(state: ReplayState, config: ReplayConfig, learner: Learner) -> tuple[ReplayState, bool]:
-    """Judge a run where that is due; the state, and whether something is to be done now."""
-    if is_marked(state, config):
-        judged = learner.loss(state.reservoir)
-        work = state.work + len(state.reservoir) / 3
-        state = replace(state, marked=(*state.marked, judged), work=work)
-    return state, is_due(state, config)
-
-
-def is_due(state: ReplayState, config: ReplayConfig) -> bool:
+def is_due(state: GuardState, config: GuardConfig) -> bool:
     """Return whether something is to be done after this step."""
     if state.lost:
         return True
@@ -305,17 +276,17 @@ def is_due(state: ReplayState, config: ReplayConfig) -> bool:
     return returns or tests or has_risen(state, config)
 
 
-def has_judged(before: ReplayState, after: ReplayState) -> bool:
+def has_judged(before: GuardState, after: GuardState) -> bool:
     """Return whether there was a test or a change between two states."""
     return (before.tests, len(before.decisions)) != (after.tests, len(after.decisions))
 
 
-def may_return(state: ReplayState, config: ReplayConfig) -> bool:
+def may_return(state: GuardState, config: GuardConfig) -> bool:
     """Return whether it is time to try the candidate before; ``fastest`` always tries them all."""
     return config.policy != "fastest" and state.place > 0 and state.step >= state.hold
 
 
-def has_risen(state: ReplayState, config: ReplayConfig) -> bool:
+def has_risen(state: GuardState, config: GuardConfig) -> bool:
     """Return whether the mean loss of the last spacing is far above those before."""
     if state.step % config.spacing or not state.recent:
         return False
@@ -325,8 +296,8 @@ def has_risen(state: ReplayState, config: ReplayConfig) -> bool:
     return last > config.rises * float(np.median(before))
 
 
-def next_test(state: ReplayState, config: ReplayConfig, stretch: int) -> int:
-    """Return the step of the next test: twice as late, and then within the budget."""
+def next_test(state: GuardState, config: GuardConfig, stretch: int) -> int:
+    """Return the step of the next test: each twice as late, and later on within the budget."""
     cost = stretch + 2 * _MARKS * config.reservoir / 3
     gap = min(state.step - state.returned, math.ceil(cost / config.budget))
     return state.step + max(gap, config.spacing)
