@@ -1,4 +1,4 @@
-"""Batches of JAX as a guard by replay keeps them: any pytree of arrays with rows."""
+"""Batches of JAX as a guard keeps them: any pytree of arrays with rows."""
 
 from __future__ import annotations
 
