@@ -53,6 +53,15 @@ class LinearLearner:
     def size(self, batch: Any) -> int:
         return sum(part.nbytes for part in batch)
 
+    def saved_size(self, saved: Any) -> int:
+        return sum(part.nbytes for part in saved)
+
+    def replay_size(self, saved: Any, batches: Any) -> int:
+        return 0
+
+    def summary(self, batch: Any) -> np.ndarray:
+        return batch[0].mean(axis=0)
+
 
 def switching_rows(steps: int, period: int, seed: int):
     """Five inputs with a mean that is drawn anew every ``period`` steps, a constant, and noise."""

@@ -27,7 +27,6 @@ from torch.nn.functional import cross_entropy
 import resonax.torch.lightning
 import resonax.torch.transformers
 from resonax import ArgumentError
-from resonax.guards.ladder import since
 from resonax.torch import Guard
 from resonax.torch.trainers import guard_of
 
@@ -272,12 +271,12 @@ def test_a_watched_trainer_is_left_alone_and_a_replay_is_what_it_did(trained, tm
         if guard.report().step != 11:
             return
         training = guard.driven
-        learner, ladder = training.learner, training.run.state.ladder
+        learner, history = training.learner, training.run.state.history
         now, random = learner.save(), learner.random_state()
         weights = flat(learner.model)
-        learner.load(ladder.snapshots[0].saved)
+        learner.load(history.snapshots[0].saved)
         with training.making_steps():
-            for batch in since(ladder, ladder.snapshots[0]):
+            for batch in history.since(history.snapshots[0]):
                 learner.step(batch)
         apart.append(float((flat(learner.model) - weights).abs().max()))
         learner.load(now)

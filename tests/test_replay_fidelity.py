@@ -100,16 +100,16 @@ def assert_same(one: list[Tensor], two: list[Tensor]) -> None:
 
 def assert_replayed(guard: Guard) -> None:
     """Train again from the oldest snapshot: the end is where the run is, in every bit."""
-    learner, ladder = guard._training.learner, guard._training.run.state.ladder
+    learner, history = guard._training.learner, guard._training.run.state.history
     ends = all_of(guard.model, guard.optimizer)
     scale = None if learner.scaler is None else learner.scaler.state_dict()
-    assert len(ladder.batches) > 8
-    learner.load(ladder.snapshots[0].saved)
+    assert len(history.batches) > 8
+    learner.load(history.snapshots[0].saved)
     assert any(
         not torch.equal(one, end) for one, end in zip(guard.model.parameters(), ends, strict=False)
     )
     with guard._training.making_steps():
-        for batch in ladder.batches:
+        for batch in history.batches:
             learner.step(batch)
     assert_same(all_of(guard.model, guard.optimizer), ends)
     assert scale is None or learner.scaler.state_dict() == scale
@@ -222,9 +222,9 @@ def test_batches_beyond_the_limit_shorten_the_look_back():
     guard = Guard(model, optimizer, memory=300_000, spacing=16, budget=10.0)
     for x, y in rows(80):
         guard.step(lambda x, y: mse_loss(model(x), y), x, y)
-    ladder = guard._training.run.state.ladder
-    assert ladder.size <= 300_000
-    assert 16 <= len(ladder.batches) < 48  # of 10.2 kB each, with the states of random numbers
+    history = guard._training.run.state.history
+    assert history.size <= 300_000
+    assert 16 <= len(history.batches) < 48  # of 10.2 kB each, with the states of random numbers
     assert guard.report().memory < 600_000
     assert guard.report().log.check() == ()
     assert_replayed(guard)

@@ -10,8 +10,7 @@ except ModuleNotFoundError as error:
     text = 'resonax.torch needs PyTorch: pip install "resonax[torch]"'
     raise ModuleNotFoundError(text, name="torch") from None
 
-from resonax.guards.replay_report import ReplayReport as GuardReport
-from resonax.guards.report import ResonanceWarning
+from resonax.guards.report import GuardReport, ResonanceWarning
 from resonax.torch.guard import Guard
 
 __all__ = ["Guard", "GuardReport", "ResonanceWarning"]

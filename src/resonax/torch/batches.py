@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from resonax.guards.rows import mixed_places
+from resonax.guards.learner import mixed_places
 
 __all__ = [
     "KeptBatch",

@@ -11,11 +11,10 @@ from torch import Tensor
 
 from resonax.core.errors import ArgumentError
 from resonax.guards.decision_log import Judged, as_decision, plain_decision
-from resonax.guards.ladder import Ladder, Snapshot
-from resonax.guards.replay import ReplayConfig, ReplayState
-from resonax.guards.replay_run import ReplayRun
+from resonax.guards.guarded_run import GuardedRun
+from resonax.guards.history import History, Snapshot
 from resonax.guards.report import Event
-from resonax.guards.window import window_of
+from resonax.guards.state import GuardConfig, GuardState
 from resonax.torch.batches import KeptBatch, byte_count
 from resonax.torch.learner import TorchLearner
 from resonax.torch.random_state import RandomState
@@ -30,20 +29,20 @@ def _no_loss(*_: Any) -> Any:
     raise ArgumentError("this guard was loaded; call step once before anything is replayed")
 
 
-def save_run(run: ReplayRun) -> dict[str, Any]:
+def save_run(run: GuardedRun) -> dict[str, Any]:
     """Return a run as plain values and tensors, without its loss functions."""
     state = run.state
     plain = {one.name: getattr(state, one.name) for one in fields(state)}
     plain["partial"] = [None if one is None else float(one) for one in state.partial]
-    ladder = state.ladder
-    places = {id(one): place for place, one in enumerate(ladder.batches)}
+    history = state.history
+    places = {id(one): place for place, one in enumerate(history.batches)}
     plain["reservoir"] = [
         places[id(one)] if id(one) in places else _batch(one) for one in state.reservoir
     ]
-    plain["ladder"] = {
-        "snapshots": [(one.step, _snapshot(one.saved)) for one in ladder.snapshots],
-        "batches": [_batch(one) for one in ladder.batches],
-        "sizes": list(ladder.sizes),
+    plain["history"] = {
+        "snapshots": [(one.step, _snapshot(one.saved)) for one in history.snapshots],
+        "batches": [_batch(one) for one in history.batches],
+        "sizes": list(history.sizes),
     }
     plain["decisions"] = [plain_decision(one) for one in state.decisions]
     events = [(one.step, one.kind, one.text, one.momentum, one.period) for one in run.events]
@@ -103,7 +102,7 @@ def _batch(batch: KeptBatch) -> tuple[Any, ...]:
     return batch.parts, batch.own, tuple(batch.random)
 
 
-def load_run(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearner) -> ReplayRun:
+def load_run(saved: dict[str, Any], config: GuardConfig, learner: TorchLearner) -> GuardedRun:
     """Return the run that `save_run` took apart; `ArgumentError` if it does not fit."""
     if not isinstance(saved, dict) or saved.get("format") != _FORMAT:
         raise ArgumentError("this is no state of a guard of this version of resonax")
@@ -114,9 +113,9 @@ def load_run(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearner)
             "checkpoint, or begin with a new guard"
         )
     plain = dict(saved["state"])
-    ladder = plain["ladder"]
+    history = plain["history"]
     shapes = [tuple(one.shape) for one in learner.tensors()]
-    for _, (tensors, states, _) in ladder["snapshots"]:
+    for _, (tensors, states, _) in history["snapshots"]:
         if [tuple(one.shape) for one in tensors] != shapes:
             raise ArgumentError("this state is of another model: its tensors have other shapes")
         if len(states) != len(learner.groups.weights()):
@@ -124,20 +123,20 @@ def load_run(saved: dict[str, Any], config: ReplayConfig, learner: TorchLearner)
     if max(plain["places"]) >= len(config.candidates):
         raise ArgumentError("this state is of a guard with other candidates")
     names = [sorted(one) for one in learner.groups.own()]
-    if any([sorted(one) for one in own] != names for _, own, _ in ladder["batches"]):
+    if any([sorted(one) for one in own] != names for _, own, _ in history["batches"]):
         raise ArgumentError("this state is of another optimizer: its groups hold other numbers")
-    snapshots = tuple(Snapshot(step, Saved(*kept)) for step, kept in ladder["snapshots"])
-    batches, sizes = [_loaded(one) for one in ladder["batches"]], ladder["sizes"]
-    plain["ladder"] = Ladder(snapshots, window_of(batches), window_of(sizes), sum(sizes))
+    snapshots = tuple(Snapshot(step, Saved(*kept)) for step, kept in history["snapshots"])
+    batches, sizes = [_loaded(one) for one in history["batches"]], history["sizes"]
+    plain["history"] = History(snapshots, tuple(batches), tuple(sizes), sum(sizes))
     plain["reservoir"] = tuple(
         batches[one] if isinstance(one, int) else _loaded(one) for one in plain["reservoir"]
     )
     plain["decisions"] = tuple(as_decision(one) for one in plain["decisions"])
     for name in ("places", "recent", "marked", "partial", "lost", "aside"):
         plain[name] = tuple(plain[name])
-    return ReplayRun(
+    return GuardedRun(
         replace(config, reservoir=saved["reservoir"]),
-        ReplayState(**plain),
+        GuardState(**plain),
         losses=tuple(saved["losses"]),
         events=tuple(Event(*one) for one in saved["events"]),
         judged=tuple(Judged(*one) for one in saved["judged"]),
@@ -151,9 +150,9 @@ def _loaded(kept: Any) -> KeptBatch:
     return KeptBatch(_no_loss, parts, own, random, byte_count(parts) + random.size)
 
 
-def with_loss(run: ReplayRun, loss_fn: Any) -> ReplayRun:
+def with_loss(run: GuardedRun, loss_fn: Any) -> GuardedRun:
     """Give the batches of a loaded run their loss function."""
-    made: dict[int, KeptBatch] = {}  # a batch in ladder and reservoir stays one object
+    made: dict[int, KeptBatch] = {}  # a batch in history and reservoir stays one object
 
     def completed(batch: KeptBatch) -> KeptBatch:
         if batch.loss_fn is not _no_loss:
@@ -161,6 +160,6 @@ def with_loss(run: ReplayRun, loss_fn: Any) -> ReplayRun:
         return made.setdefault(id(batch), batch._replace(loss_fn=loss_fn))
 
     state = run.state
-    ladder = state.ladder._replace(batches=window_of(map(completed, state.ladder.batches)))
+    history = state.history._replace(batches=tuple(map(completed, state.history.batches)))
     reservoir = tuple(map(completed, state.reservoir))
-    return replace(run, state=replace(state, ladder=ladder, reservoir=reservoir))
+    return replace(run, state=replace(state, history=history, reservoir=reservoir))

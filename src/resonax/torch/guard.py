@@ -13,7 +13,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from resonax.core.errors import ArgumentError
 from resonax.guards.learner import Candidate
-from resonax.guards.replay_report import ReplayReport
+from resonax.guards.report import GuardReport
 from resonax.torch.batches import copied
 from resonax.torch.refusals import (
     check_alone,
@@ -198,7 +198,7 @@ class Guard:
         self._check_open()
         self._parts = (*self._parts, copied(batch))
 
-    def report(self) -> ReplayReport:
+    def report(self) -> GuardReport:
         """Return what is known of the run; print it, plot it, or take ``to_dict()``."""
         return self._training.report()
 

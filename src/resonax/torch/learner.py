@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from resonax.guards.learner import MOST_COPIES, Candidate, mean_loss
-from resonax.guards.rows import row_summary
+from resonax.guards.rhythm import row_summary
 from resonax.torch.batches import KeptBatch, byte_count, can_mix, mix_rows, tensors_of, with_tensors
 from resonax.torch.groups import Groups, find_knob
 from resonax.torch.random_state import (

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from resonax.core.errors import ArgumentError
-from resonax.guards import replay_run
-from resonax.guards.replay import ReplayConfig
+from resonax.guards import guarded_run
+from resonax.guards.state import GuardConfig
 from resonax.torch.batches import KeptBatch, byte_count, copied
 from resonax.torch.guard import Guard
 from resonax.torch.training import GuardedTraining, GuardOptions, check_options
@@ -39,7 +39,7 @@ class DrivenTraining(GuardedTraining):
         """Keep what a step begins with; the update of some trainers begins before its loss."""
         if self._batch is None:
             self._batch = self.learner.keep(_no_batch, ())
-            self.run = replay_run.begin(self.run, self.learner)
+            self.run = guarded_run.begin(self.run, self.learner)
         return self._batch
 
     def begin(self, loss_fn: Callable[..., Tensor], *part: Any) -> tuple[Any, ...]:
@@ -55,7 +55,7 @@ class DrivenTraining(GuardedTraining):
         # Each part draws its own rows; the first draws those of a step of one part.
         config = replace(self.run.config, seed=self.run.config.seed + (number << 32))
         run = replace(self.run, config=config)
-        return replay_run.trained_on(run, self.learner, batch).parts[0]
+        return guarded_run.trained_on(run, self.learner, batch).parts[0]
 
     def add(self, loss: Tensor) -> None:
         """Add the loss of a part, as it is differentiated."""
@@ -113,7 +113,7 @@ def check_trainer_options(policy: str, options: GuardOptions) -> None:
     Traceback (most recent call last):
     resonax.ArgumentError: transform is the trainer's own: leave it out
     """
-    ReplayConfig((), policy=policy).checked()
+    GuardConfig((), policy=policy).checked()
     check_options(options)
     for name in ("scaler", "transform"):
         if name in options:

@@ -12,14 +12,12 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
 from resonax.core.errors import ArgumentError, suggest
-from resonax.guards import ladder as ladders
-from resonax.guards import replay_run
+from resonax.guards import guarded_run
 from resonax.guards.averaging import STRIDE
-from resonax.guards.learner import Candidate, default_candidates
-from resonax.guards.replay import ReplayConfig, has_judged
-from resonax.guards.replay_report import ReplayReport
-from resonax.guards.replay_run import as_candidates
-from resonax.guards.report import WARNED, Event
+from resonax.guards.history import EMPTY
+from resonax.guards.learner import Candidate, as_candidates, default_candidates
+from resonax.guards.report import WARNED, Event, GuardReport
+from resonax.guards.state import GuardConfig, has_judged
 from resonax.torch.average import Offer
 from resonax.torch.batches import can_mix, copied, form_of, tensors_of
 from resonax.torch.checkpoint import digest_of, load_run, save_run, with_loss
@@ -112,8 +110,8 @@ class GuardedTraining:
             tried = default_candidates(own, mix=mix)
         else:
             tried = (Candidate(own), *as_candidates(candidates))
-        self.run = replay_run.init(
-            ReplayConfig(
+        self.run = guarded_run.init(
+            GuardConfig(
                 tried, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed
             )
         )
@@ -124,7 +122,7 @@ class GuardedTraining:
         self._is_stepping = False
         self._is_pending = False  # whether the run is still to be looked at after the last step
         self._acted: tuple[bool, bool] | None = None  # what `_act` did, until all is finished
-        self._ended: ReplayReport | None = None
+        self._ended: GuardReport | None = None
 
     @property
     def setting(self) -> Candidate:
@@ -156,8 +154,8 @@ class GuardedTraining:
             self._check_batch(loss_fn, parts)
             self._resume(loss_fn)
             batch = self.learner.keep(loss_fn, (*parts[:-1], copied(parts[-1])))
-            run = replay_run.begin(self.run, self.learner)
-            loss = self.learner.step(replay_run.trained_on(run, self.learner, batch))
+            run = guarded_run.begin(self.run, self.learner)
+            loss = self.learner.step(guarded_run.trained_on(run, self.learner, batch))
             self.run = run
             self._count(batch, loss)
             return loss
@@ -191,14 +189,15 @@ class GuardedTraining:
                 "the rows of this batch cannot be told apart, as its tensors differ in length; "
                 "give tensors of one row for each example, padded to one shape"
             )
-        last = self.run.state.ladder.batches[-1:]
+        last = self.run.state.history.batches[-1:]
         if not can_mix([*parts, *(part for batch in last for part in batch.parts)]):
             raise ArgumentError(
                 "the rows of this batch have another shape than those before and cannot be mixed; "
                 "give tensors of one row for each example, padded to one shape"
             )
         self._form = form
-        self.run = replay_run.sized(self.run, sum(len(tensors_of(part)[0]) for part in parts))
+        rows = sum(len(tensors_of(part)[0]) for part in parts)
+        self.run = guarded_run.with_reservoir(self.run, rows)
 
     def _resume(self, loss_fn: Callable[..., Tensor]) -> None:
         """Give the batches of a loaded state their loss function; finish what was interrupted."""
@@ -209,7 +208,7 @@ class GuardedTraining:
     def _count(self, batch: Any, loss: Tensor) -> None:
         """Count a step that was made, and do what is due; losses on a device are not waited for."""
         number = loss.item() if loss.device.type == "cpu" else loss
-        self.run = replay_run.count(self.run, self.learner, (batch,), (number,))
+        self.run = guarded_run.count_step(self.run, self.learner, batch, number)
         self._is_pending = True
         self._finish()
 
@@ -230,10 +229,10 @@ class GuardedTraining:
     def _act(self) -> tuple[bool, bool]:
         """Do what is due; whether there was a test or a change, and whether the setting changed."""
         before = self.run
-        if replay_run.is_pending(before):
+        if guarded_run.is_pending(before):
             random = self.learner.random_state()
             try:
-                self.run = replay_run.finish(before, self.learner)
+                self.run = guarded_run.finish(before, self.learner)
             finally:
                 # A replay draws random numbers again; those of the user go on as they were.
                 self.learner.set_random_state(random)
@@ -262,11 +261,11 @@ class GuardedTraining:
         """Return the average, or what was offered before, if it predicts better than the model."""
         return None if self._offer is None else self._offer.choose(self.run.state.reservoir)[0]
 
-    def report(self) -> ReplayReport:
+    def report(self) -> GuardReport:
         """Return what is known of the run."""
         if self._ended is not None:
             return self._ended
-        made = replay_run.report(self.run, self.learner)
+        made = guarded_run.report(self.run, self.learner)
         more = 0 if self._offer is None else self._offer.size
         return replace(made, memory=made.memory + more)
 
@@ -302,5 +301,5 @@ class GuardedTraining:
         if not quiet:
             self.offered()
         self._ended = self.report()
-        emptied = replace(self.run.state, ladder=ladders.EMPTY, reservoir=(), marked=())
+        emptied = replace(self.run.state, history=EMPTY, reservoir=(), marked=())
         self.run = replace(self.run, state=emptied)
