@@ -247,14 +247,3 @@ def test_a_map_of_a_recording_has_the_line_and_the_figure_names_it():
     assert float(found.rate.where(found.momentum < found.order_proof).max()) <= 0
     gaussian = rx.Setting(rx.Sinusoid(period=22), rx.heavy_ball(0.05, 0.9))
     assert "order_proof" not in rx.stability_map(gaussian, momentum=[0.3], lr=[0.01])
-
-
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_the_momentum_that_needs_no_watching_is_that_of_the_criterion(name):
-    from resonax.guards.order_proof import unwatched_momentum
-
-    for step in (0.01, 0.3, 1.0, 1.9):
-        found = unwatched_momentum(step, nesterov=name == "nesterov")
-        judged = order_proof(OPTIMIZERS[name](step, 0.9), 1.0).momentum
-        assert found == pytest.approx(judged, abs=1e-6)
-    assert unwatched_momentum(2.1) is None
