@@ -27,7 +27,7 @@ import resonax as rx
 from resonax.rows.beam import beam_search, repeating_parts
 from resonax.rows.order_search import search_permutation, search_words
 from resonax.rows.row_updates import RowUpdates
-from resonax.theory.circle import circle_norm
+from resonax.theory.order_proof import circle_norm
 
 OPTIMIZERS = {"heavy_ball": rx.heavy_ball, "nesterov": rx.nesterov}
 LENGTHS = (8, 16, 32, 64, 128, 256)

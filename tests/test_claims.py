@@ -42,7 +42,7 @@ from resonax.paper.theory_maps import BEST_STEP, LR, RESONANT, _best_momentum, t
 from resonax.paper.trajectories import Drive, curvature, flow_sizes, stable_sizes
 from resonax.reports.claims import claims_table, plain_claims
 from resonax.sweeps.judgement import Case, Claim
-from resonax.theory.criteria import rates
+from resonax.theory.verdict import rates
 
 Data = Mapping[str, xr.Dataset]
 RUNS = 10

@@ -652,7 +652,7 @@ def test_help_is_there_before_the_heavy_libraries(tmp_path):
     code = (
         "import sys, resonax\n"
         "from resonax.cli.app import main\n"
-        "heavy = {'jax', 'xarray', 'matplotlib', 'scipy', 'diffrax'}\n"
+        "heavy = {'jax', 'xarray', 'matplotlib', 'scipy'}\n"
         "loaded = [sorted(heavy & set(sys.modules))]\n"
         "sys.argv = ['resonax', '--help']\n"
         "status = 0\n"

@@ -28,8 +28,8 @@ from resonax.explore.work import Threads
 from resonax.simulation.trajectories import _follow
 from resonax.spec.kinds import KINDS
 from resonax.spec.settings import check_setting
-from resonax.theory.multipliers import multipliers
-from resonax.theory.nearest import nearest_safe
+from resonax.theory.map import multipliers
+from resonax.theory.search import nearest_safe
 
 
 @pytest.fixture(scope="module")

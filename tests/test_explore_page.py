@@ -22,8 +22,8 @@ from resonax.reports import check as reports
 from resonax.simulation import Training
 from resonax.simulation.trajectories import Trajectories, trajectories
 from resonax.theory import verdict
-from resonax.theory.cells import Advance
 from resonax.theory.maps import map_arrays
+from resonax.theory.period import Advance
 
 PAGE = Path(__file__).parent.parent / "src" / "resonax" / "explore" / "page"
 AXES = "&x=period:12:60&y=momentum:0.95:0.999"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import diffrax  # noqa: F401, here, so that copies of the tests' process do not each load it
 import jax
 import numpy as np
 import pytest
@@ -10,18 +9,16 @@ import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
-from scipy.interpolate import BarycentricInterpolator
 
 import resonax as rx
 from oracles import numpy_radius, sinusoid_curvature
-from resonax.theory import interpolation
-from resonax.theory.floquet import flow_monodromy
-from resonax.theory.interpolation import (
-    _column_logs,
+from resonax.theory.flow import (
     _matrix,
     _nodes,
     _resolved,
+    collocation,
     flow_grid_rates,
+    flow_monodromy,
 )
 
 
@@ -30,8 +27,10 @@ def rate(setting: rx.Setting) -> float:
 
 
 def monodromy(setting: rx.Setting) -> np.ndarray:
-    product = flow_monodromy(setting, {"momentum": [setting.optimizer.momentum]})
-    return np.ldexp(np.asarray(product.matrix)[0], int(product.exponent[0]))
+    values = {"momentum": np.array([setting.optimizer.momentum])}
+    with jax.enable_x64(True):
+        product = flow_monodromy(setting, values, np.array([4 * setting.process.pieces]))
+    return np.ldexp(product.matrix[0], product.exponent[0])
 
 
 def oracle(curvature, periods: np.ndarray, lr: np.ndarray, momentum: np.ndarray) -> np.ndarray:
@@ -177,28 +176,39 @@ def test_interpolated_maps_equal_direct_integration(paper, axes):
     assert np.abs(rx.rates(paper, values, "flow") - grid.ravel()[random]).max() < 1e-9
 
 
-def test_the_interpolant_is_that_of_scipy_and_passes_through_its_nodes():
+def test_the_interpolant_passes_through_its_nodes_and_is_exact_for_polynomials():
     axis = np.random.default_rng(3).uniform(10, 60, 50)
     nodes = _nodes(axis, 24)
-    oracle = BarycentricInterpolator(nodes, np.eye(25), wi=(-1.0) ** np.arange(25))
-    oracle.wi[[0, -1]] /= 2
-    np.testing.assert_array_equal(_matrix(nodes, axis), oracle(axis))
     np.testing.assert_array_equal(_matrix(nodes, nodes), np.eye(25))
+    for power in (0, 1, 7, 24):
+        exact = ((axis - 35) / 25) ** power
+        np.testing.assert_allclose(
+            _matrix(nodes, axis) @ ((nodes - 35) / 25) ** power, exact, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize(("low", "last"), [(0.95, 2000.0), (0.0, 500.0)])
-def test_long_periods_are_interpolated_along_the_momentum_alone(paper, low, last, monkeypatch):
+def test_maps_of_long_periods_are_integrated_cell_by_cell(paper, low, last):
     axes = {"momentum": np.linspace(low, 0.999, 40), "period": np.linspace(20, last, 4)}
-    seen = []
-
-    def column_logs(*given):
-        seen.append(_column_logs(*given))
-        return seen[-1]
-
-    monkeypatch.setattr(interpolation, "_column_logs", column_logs)
     grid = flow_grid_rates(paper, axes)
-    np.testing.assert_array_equal(grid, seen[0] / axes["period"])  # this map goes by it
     first, second = (axis.ravel() for axis in np.meshgrid(*axes.values(), indexing="ij"))
-    some = np.random.default_rng(2).choice(first.size, 24, replace=False)
-    direct = rx.rates(paper, {"momentum": first[some], "period": second[some]}, "flow")
-    assert np.abs(direct - grid.ravel()[some]).max() < 1e-9
+    some = np.random.default_rng(2).choice(first.size, 5, replace=False)
+    for cell in some:
+        process = rx.Sinusoid(period=float(second[cell]))
+        direct = rate(rx.Setting(process, rx.heavy_ball(0.01, float(first[cell])), batch=20))
+        assert abs(direct - grid.ravel()[cell]) < 1e-9
+
+
+def test_collocation_integrates_polynomials_exactly():
+    nodes, weights, coefficients = collocation()
+    for power in range(8):
+        np.testing.assert_allclose(
+            coefficients @ nodes**power, nodes ** (power + 1) / (power + 1), atol=1e-14
+        )
+    for power in range(16):
+        assert weights @ nodes**power == pytest.approx(1 / (power + 1), rel=1e-13)
+
+
+def test_a_flow_too_stiff_to_integrate_has_no_rate():
+    setting = rx.Setting(rx.Sinusoid(period=1e4, amplitude=1e6), rx.heavy_ball(1.0, 0.9))
+    assert np.isnan(rate(setting))

@@ -26,13 +26,11 @@ from resonax import (
 from resonax.core.errors import ArgumentError
 from resonax.learners import Linear, Transform
 from resonax.learners.adaptive import adaptive_form
-from resonax.theory.closure import solve
-from resonax.theory.coordinates import Coordinates, Layout
-from resonax.theory.cycle import at_rest, distances
+from resonax.theory.closure import plan, solve
 from resonax.theory.far_field import drift, find_escape
 from resonax.theory.level import Branch, Level, _band, _notes, level, levels
 from resonax.theory.mean_square import noise_floor
-from resonax.theory.plan import plan
+from resonax.theory.second_moment import Coordinates, Layout, at_rest, distances
 
 NOISE, LR = 0.3, 0.05
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from statistics import NormalDist
 
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import pytest
 from scipy import integrate, stats
 
 import resonax as rx
-from resonax.theory.paths import RESOLUTION, Interval, lyapunov_rates
+from resonax.theory.lyapunov import RESOLUTION, Interval, lyapunov_rates
 
 
 def scalar_rate(process: rx.Sinusoid, lr: float) -> float:
@@ -155,7 +156,7 @@ def test_paths_are_as_long_as_the_slowest_motion_needs(monkeypatch, lr, momentum
         asked.append(more["steps"])
         return [Interval(0.0, 0.0, 0.0)]
 
-    monkeypatch.setattr("resonax.theory.paths.lyapunov_rates", noting)
+    monkeypatch.setattr(sys.modules["resonax.theory.lyapunov"], "lyapunov_rates", noting)
     rx.lyapunov(rx.Setting(rx.Iid(), rx.heavy_ball(lr, momentum), rx.Linear(bias=False)))
     assert asked == [pytest.approx(steps, abs=1)]
 
@@ -168,7 +169,7 @@ def test_paths_that_are_followed_together_fit_into_memory(monkeypatch):
         sizes.append(len(values["period"]) * sampling.paths * 1.5 * sampling.steps * 16)
         return [Interval(0.0, 0.0, 0.0)] * len(values["period"])
 
-    monkeypatch.setattr("resonax.theory.paths._sampled", sampled)
+    monkeypatch.setattr(sys.modules["resonax.theory.lyapunov"], "_sampled", sampled)
     for longest, most in ((100, 1), (1e5, 13)):
         values = {"period": np.linspace(5, longest, 1000), "lr": np.full(1000, 0.01)}
         assert len(lyapunov_rates(SHORT, values)) == 1000

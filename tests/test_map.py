@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 
 import resonax as rx
 from oracles import heavy_ball_matrix, numpy_radius, sinusoid_curvature
-from resonax.theory.discrete import rational_period
+from resonax.theory.period import rational_period
 
 
 @jax.jit

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import resonax as rx
-from resonax.theory.criteria import MeanSquare, _word
-from resonax.theory.paths import Interval
+from resonax.theory.lyapunov import Interval
+from resonax.theory.verdict import MeanSquare, _word
 
 VALUES = {
     "momentum": [0.9, 0.97],

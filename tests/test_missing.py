@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from rich.console import Console
 
 import resonax as rx
 from resonax.cli.show import show_map
-from resonax.theory import Interval, criteria, floquet, interpolation, search
-from resonax.theory.interpolation import flow_grid_rates
-from resonax.theory.missing import REASONS
+from resonax.theory import Interval, flow, search
+from resonax.theory.period import REASONS, Product
+
+VERDICT = sys.modules["resonax.theory.verdict"]  # the function has the name of its module
 
 SETTING = rx.Setting(rx.Sinusoid(period=22), rx.heavy_ball(lr=0.01, momentum=0.97))
 AMPLITUDES = [0.5, 1.0, 1e6]  # the last one is too much for the flow
@@ -74,23 +76,15 @@ def test_a_map_of_nothing_can_be_drawn_and_told():
     assert printed(none).startswith("4 of 4 cells could not be computed")
 
 
-def test_a_large_map_is_computed_around_what_is_missing(monkeypatch, holed):
-    axes = {"momentum": np.array([0.9, 0.99]), "amplitude": np.array(AMPLITUDES)}
-    monkeypatch.setattr(interpolation, "_SPLIT", 1)  # halves down to single cells
-    told = []
-    found = flow_grid_rates(SETTING, axes, told.append)
-    np.testing.assert_allclose(found, holed.rate.values, rtol=1e-7)
-    assert sum(told) == found.size
-
-
 def test_an_integration_that_fails_takes_its_own_cell_alone(monkeypatch, whole):
-    real = floquet._segments
+    real = flow.flow_monodromy
 
-    def failing(setting, values, segment, count):
-        ends, done = real(setting, values, segment, count)
-        return ends, done and not (np.asarray(values["amplitude"]) == 1.0).any()
+    def failing(setting, values, counts):
+        matrix, exponent = real(setting, values, counts)
+        matrix[np.asarray(values["amplitude"]) == 1.0] = np.nan
+        return Product(matrix, exponent)
 
-    monkeypatch.setattr(floquet, "_segments", failing)
+    monkeypatch.setattr(flow, "flow_monodromy", failing)
     found = rx.stability_map(SETTING, "flow", momentum=[0.9, 0.99], amplitude=AMPLITUDES[:2])
     assert found.missing.values.tolist() == [[0, 2], [0, 2]]
     np.testing.assert_allclose(found.rate.values[:, 0], whole.rate.values[:, 0], rtol=1e-7)
@@ -98,10 +92,10 @@ def test_an_integration_that_fails_takes_its_own_cell_alone(monkeypatch, whole):
 
 
 def test_a_verdict_keeps_the_reason_as_a_note(monkeypatch):
-    monkeypatch.setattr(criteria, "lyapunov", lambda *_, **__: Interval(-0.1, -0.2, -0.05))
-    monkeypatch.setattr(criteria, "noise_floor", lambda _: None)
+    monkeypatch.setattr(VERDICT, "lyapunov", lambda *_, **__: Interval(-0.1, -0.2, -0.05))
+    monkeypatch.setattr(VERDICT, "noise_floor", lambda _: None)
     known = {"flow": math.nan, "map": -0.1, "mean_square": -0.1}
-    monkeypatch.setattr(criteria, "rates", lambda *given: np.array([known[given[2]]]))
+    monkeypatch.setattr(VERDICT, "rates", lambda *given: np.array([known[given[2]]]))
     huge = rx.Setting(rx.Sinusoid(period=22, amplitude=1e6), rx.heavy_ball(lr=1e6, momentum=0.9))
     found = rx.verdict(huge)
     assert found.flow is None

@@ -23,7 +23,6 @@ from resonax.rows.order_search import (
 )
 from resonax.rows.row_updates import RowUpdates
 from resonax.rows.safe_orders import herded, pairwise_balanced, stratified
-from resonax.theory.circle import circle_norm
 from resonax.theory.common_norm import (
     growth_in,
     lifted,
@@ -31,6 +30,7 @@ from resonax.theory.common_norm import (
     quadratic_bound,
     symmetric_power,
 )
+from resonax.theory.order_proof import circle_norm
 
 OPTIMIZERS = {
     "heavy_ball": rx.heavy_ball(0.2, 0.7),

@@ -208,7 +208,7 @@ def test_gaussian_inputs_have_none_and_a_chance_to_exceed_what_is_tolerated():
 
 
 def test_a_bias_without_momentum_needs_its_own_step_size():
-    from resonax.theory.circle import judge_every_order
+    from resonax.theory.order_proof import judge_every_order
 
     small, large = (judge_every_order(rx.heavy_ball(0.01, 0.9), 10.0, lr) for lr in (0.19, 0.21))
     assert small.momentum == order_proof(rx.heavy_ball(0.01, 0.9), 10.0).momentum
@@ -219,8 +219,8 @@ def test_a_bias_without_momentum_needs_its_own_step_size():
 @pytest.mark.parametrize("decay", [0.0, 0.02])
 def test_the_norm_of_the_criterion_holds_for_any_row(name, decay):
     from resonax.rows.row_updates import RowUpdates
-    from resonax.theory.circle import circle_norm
     from resonax.theory.common_norm import growth_in
+    from resonax.theory.order_proof import circle_norm
 
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(300, 3))

@@ -1,19 +1,40 @@
-"""Products over a period in tiles, against Kronecker matrices in NumPy, and how cells are tiled."""
+"""Products over a period, of one setting and of many cells, against Kronecker matrices in NumPy."""
 
 from __future__ import annotations
+
+import math
 
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import resonax as rx
 from oracles import numpy_radius
-from resonax.theory.cells import tiles
-from resonax.theory.discrete import discrete_rates
+from resonax.theory.map import map_rates
 from resonax.theory.mean_square import mean_square_rates
+from resonax.theory.period import multiply
+from resonax.theory.verdict import rates
 
+ROWS = np.random.default_rng(0).normal(size=(24, 2))
+SETTINGS = {
+    "sinusoid": rx.Setting(rx.Sinusoid(period=40), rx.heavy_ball(0.01, 0.95)),
+    "swing": rx.Setting(
+        rx.Sinusoid(period=22.37, phase=1.0, swing=0.5), rx.heavy_ball(0.01, 0.97), batch=20
+    ),
+    "square": rx.Setting(
+        rx.Square(period=30.5, dim=2, direction=np.array([0.6, 0.8])),
+        rx.nesterov(0.02, 0.9, weight_decay=0.1),
+        batch=3,
+    ),
+    "iid": rx.Setting(rx.Iid(amplitude=0.2), rx.heavy_ball(0.01, 0.9), rx.Linear(bias=False)),
+    "recorded": rx.Setting(
+        rx.Recorded.of(ROWS, repeat=True),
+        rx.heavy_ball(0.01, 0.9),
+        batch=2,
+        reduction="sum",
+    ),
+    "growing": rx.Setting(rx.Sinusoid(period=200, amplitude=30), rx.heavy_ball(0.02, 0.95)),
+}
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(8)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
 
@@ -55,7 +76,7 @@ OPTIMIZERS = {
 @pytest.mark.parametrize(
     ("name", "bias"), [*((name, True) for name in OPTIMIZERS), ("heavy ball", False)]
 )
-def test_tiles_agree_with_kronecker_matrices(name, bias):
+def test_rates_agree_with_kronecker_matrices(name, bias):
     process = rx.Sinusoid(period=9, amplitude=0.6, variance=0.8, phase=0.3)
     setting = rx.Setting(process, OPTIMIZERS[name], model=rx.Linear(bias=bias), batch=3)
     values = {"momentum": np.array([0.0, 0.5, 0.95, 0.95]), "period": np.array([9.0, 7, 7, 12])}
@@ -63,7 +84,7 @@ def test_tiles_agree_with_kronecker_matrices(name, bias):
         numpy_rates(setting.at({key: float(array[cell]) for key, array in values.items()}))
         for cell in range(4)
     ]
-    found = [discrete_rates(setting, values), mean_square_rates(setting, values)]
+    found = [map_rates(setting, values), mean_square_rates(setting, values)]
     np.testing.assert_allclose(np.transpose(found), expected, rtol=1e-11, atol=1e-13)
 
 
@@ -72,14 +93,13 @@ def test_radius_zero_and_a_defective_matrix():
     flat = rx.Setting(rx.Iid(), rx.heavy_ball(0.5, 0.0), model=rx.Linear(bias=False))
     momentum = 0.81
     values = {"momentum": np.array([0.0, momentum]), "lr": np.array([0.5, 0.005])}
-    rates = discrete_rates(flat, values)
+    rates = map_rates(flat, values)
     assert np.isfinite(rates[0])
     assert rates[0] < -700
     assert rates[1] == pytest.approx(np.log(momentum) / 2, abs=1e-7)  # a root is known to 1e-8
 
 
-def test_steps_too_large_for_a_tile_are_taken_one_by_one():
-    """Where the state overflows between two scalings, the product is scaled step by step."""
+def test_large_steps_do_not_overflow():
     setting = rx.Setting(rx.Sinusoid(period=40, amplitude=1e6), rx.heavy_ball(1e6, 0.5), batch=2)
     values = {"momentum": np.array([0.5, 0.5]), "period": np.array([2.0, 40.0])}  # 2: a mean of 0
     found = mean_square_rates(setting, values)
@@ -87,28 +107,6 @@ def test_steps_too_large_for_a_tile_are_taken_one_by_one():
     alone = [mean_square_rates(setting, cell)[0] for cell in cells]
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found, alone, rtol=1e-12)
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.integers(1, 60), st.integers(1, 12), st.sampled_from([40, 256]), st.integers(0, 99))
-def test_every_cell_is_in_a_row_of_its_own_law(count, laws, size, seed):
-    rng = np.random.default_rng(seed)
-    setting = rx.Setting(rx.Sinusoid(period=9), rx.heavy_ball(0.1, 0.9))
-    period = rng.choice(np.arange(2.0, 2.0 + laws), count)
-    values = {"period": period, "momentum": rng.uniform(0, 1, count)}
-    steps = (3 * period).astype(int)
-    made = list(tiles(setting, values, steps, size))
-    assert {tile.places.shape for tile in made} <= {(size // 20, 20), (size, 1)}
-    assert len({tile.places.shape for tile in made}) == 1
-    np.testing.assert_array_equal(
-        np.unique(np.concatenate([tile.places.ravel() for tile in made])), np.arange(count)
-    )
-    for tile in made:
-        law = tile.laws["period"][:, None]
-        np.testing.assert_array_equal(values["period"][tile.places], law + 0 * tile.places)
-        np.testing.assert_array_equal(values["momentum"][tile.places], tile.numbers["momentum"])
-        np.testing.assert_array_equal(tile.steps, steps[tile.places[:, 0]])
-    assert (np.diff(np.concatenate([tile.steps for tile in made])) >= 0).all()
 
 
 def test_rates_do_not_depend_on_the_number_of_threads(monkeypatch):
@@ -120,7 +118,7 @@ def test_rates_do_not_depend_on_the_number_of_threads(monkeypatch):
         found.append(mean_square_rates(setting, values, told.append))
     np.testing.assert_array_equal(*found)
     assert sum(told) == 2 * 1200
-    assert len(told) > 2 * 3  # tiles, more than one for each thread
+    assert len(told) > 2 * 3  # blocks, more than one for each thread
 
 
 def test_maps_of_other_numbers_compile_nothing(caplog):
@@ -136,3 +134,37 @@ def test_maps_of_other_numbers_compile_nothing(caplog):
         assert not [record for record in caplog.records if "Compiling" in record.getMessage()]
         jax.jit(lambda number: number + 1)(1.0)  # which shows that a compilation is seen
     assert [record for record in caplog.records if "Compiling" in record.getMessage()]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_cell_has_the_rates_that_it_has_alone(name):
+    """Also beside cells of other periods and momenta."""
+    setting = SETTINGS[name].grouped
+    momentum = float(setting.optimizer.momentum)
+    values = {"momentum": np.array([0.5, momentum, 0.99])}
+    if "period" in setting.process.axes:
+        values["period"] = np.array([3.0, float(setting.process.period), 7.5])
+    for criterion, tolerance in (("flow", 1e-10), ("map", 1e-14), ("mean_square", 1e-14)):
+        together = rates(setting, values, criterion)[1]
+        alone = rates(setting, {"momentum": [momentum]}, criterion)[0]
+        assert together == pytest.approx(alone, abs=tolerance)
+
+
+def test_products_of_any_length_neither_overflow_nor_vanish():
+    turn = np.array([[0.0, -1.0], [1.0, 0.0]])
+    for size in (1e-3, 1.0, 1e3):
+        for count in (1, 2, 7, 64, 1001):
+            found = multiply(np.repeat(size * turn[None, None], count, axis=1))
+            assert found.log_radii()[0] == pytest.approx(count * math.log(size), rel=1e-12)
+
+
+def test_a_verdict_of_other_numbers_compiles_nothing(caplog):
+    def judge(period, lr, momentum):
+        setting = rx.Setting(rx.Sinusoid(period=period), rx.heavy_ball(lr, momentum))
+        rx.verdict(setting, paths=8)  # as many as in tests/test_cli.py, whose programs these are
+
+    judge(20.0, 0.01, 0.9)
+    with jax.log_compiles():
+        judge(33.3, 0.02, 0.5)
+        judge(501.0, 0.01, 0.99)
+    assert not [line for line in caplog.messages if "ompil" in line]

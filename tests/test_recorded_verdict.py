@@ -9,7 +9,7 @@ import pytest
 
 import resonax as rx
 from recordings import RECORDINGS
-from resonax.theory.paths import lyapunov_rates
+from resonax.theory.lyapunov import lyapunov_rates
 
 HOURS = np.arange(1000)
 RNG = np.random.default_rng(5)

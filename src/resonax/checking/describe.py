@@ -272,7 +272,7 @@ def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
     """
     from resonax.dynamics import Setting
     from resonax.streams import Sinusoid
-    from resonax.theory.discrete import discrete_rates
+    from resonax.theory.map import map_rates
     from resonax.theory.search import growing_bands
 
     rows = part.recording.inputs.astype(float)
@@ -292,7 +292,7 @@ def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
         low, high = max(2.0, math.floor(period / 4) / 2), math.ceil(period * 16) / 2
         periods = np.arange(low, high + 0.5, max(0.5, round((high - low) / 240) / 2))
         # Not by `rates`, which refuses periods longer than a process may have.
-        grown = discrete_rates(setting.grouped, {"period": periods})
+        grown = map_rates(setting.grouped, {"period": periods})
     except ArgumentError:
         return []
     if not np.isfinite(grown).all():

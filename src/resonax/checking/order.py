@@ -27,8 +27,8 @@ from resonax.rows.row_updates import RowUpdates
 from resonax.rows.safe_orders import herded, pairwise_balanced, stratified
 from resonax.spec.checks import check_numbers
 from resonax.theory import OrderProof
-from resonax.theory.circle import circle_norm, judge_every_order
 from resonax.theory.common_norm import lifted_norm, quadratic_bound
+from resonax.theory.order_proof import circle_norm, judge_every_order
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,9 +25,8 @@ from resonax.rows.intervals import BURST, LEAST_STEPS, Measured
 from resonax.rows.logistic import BOUND
 from resonax.rows.subject import Advance, Subject
 from resonax.rows.surrogates import buffered
-from resonax.theory.circle import OrderProof, judge_every_order
 from resonax.theory.circle_criterion import holds, largest_momentum
-from resonax.theory.curvature import longest_row
+from resonax.theory.order_proof import OrderProof, judge_every_order, longest_row
 
 __all__ = [
     "Remedy",

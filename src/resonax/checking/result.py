@@ -10,7 +10,7 @@ from resonax.checking.remedies import Remedy
 from resonax.core.objects import Result, deferred, is_deferred
 from resonax.rows.answers import OnMore, OnTheseRows, factor, number, pace
 from resonax.rows.intervals import BURST
-from resonax.theory.circle import OrderProof
+from resonax.theory.order_proof import OrderProof
 
 if TYPE_CHECKING:
     import xarray as xr

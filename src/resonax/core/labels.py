@@ -79,7 +79,7 @@ def plain(text: object, limit: int = 200) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions that a result depends on."""
-    return {package: _version(package) for package in ("resonax", "jax", "diffrax", "numpy")}
+    return {package: _version(package) for package in ("resonax", "jax", "numpy")}
 
 
 @functools.cache

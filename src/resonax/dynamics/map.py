@@ -88,18 +88,17 @@ class Map:
 
         return propagate
 
-    def gradient(self, moments: Moments) -> tuple[Callable[[Array], Array], Array]:
-        r"""Return :math:`E[gg^\top]` of a batch: what the error adds, and what the noise does.
+    def covariance(self, moments: Moments) -> tuple[Callable[[Array], Array], Array]:
+        r"""Return the covariance of a drawn gradient around the expected one, in two parts.
 
-        .. math:: E[gg^\top] = \bar BS\bar B + \tfrac1n\bigl(4F(S) - \bar BS\bar B\bigr)
-                  + \tfrac4n\sigma^2 R, \qquad S = E[(\theta-\theta^*)(\theta-\theta^*)^\top]
+        What the error :math:`S = E[(\theta-\theta^*)(\theta-\theta^*)^\top]` adds, as a map, and
+        what the observation noise does:
+
+        .. math:: \tfrac1n\bigl(4F(S) - \bar BS\bar B\bigr) \quad\text{and}\quad
+                  \tfrac4n\sigma^2 R .
         """
-        curvature = self.setting.curvature(moments)
         noise = self._gradient_noise(moments)
-        if not moments.is_sampled:
-            return lambda error: curvature @ error @ curvature, noise
-        sampling = self._sampling(moments)
-        return lambda error: curvature @ error @ curvature + sampling(error), noise
+        return (self._sampling(moments) if moments.is_sampled else jnp.zeros_like), noise
 
     def _sampling(self, moments: Moments) -> Callable[[Array], Array]:
         """Return the covariance of a drawn gradient around the expected one, given the error."""

@@ -25,8 +25,7 @@ from resonax.simulation.trajectories import trajectories
 from resonax.spec.settings import check_setting
 from resonax.streams import Iid, Sinusoid, Switching
 from resonax.theory import rates
-from resonax.theory.nearest import Nearest, nearest_safe
-from resonax.theory.search import growing_bands
+from resonax.theory.search import Nearest, growing_bands, nearest_safe
 
 __all__ = ["find_safe", "find_spectrum", "follow_runs", "warm_beside"]
 

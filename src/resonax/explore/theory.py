@@ -21,10 +21,10 @@ from resonax.explore.schema import DEFAULT
 from resonax.rows.answers import pace
 from resonax.spec.settings import check_setting, is_adaptive
 from resonax.theory import Level, Verdict, level, verdict
-from resonax.theory.criteria import MARGIN
+from resonax.theory.map import multipliers
 from resonax.theory.maps import map_arrays, proof_line
-from resonax.theory.missing import REASONS
-from resonax.theory.multipliers import multipliers
+from resonax.theory.period import REASONS
+from resonax.theory.verdict import MARGIN
 
 __all__ = ["judge", "load", "make_map", "warm_judge", "warm_map"]
 

@@ -26,7 +26,7 @@ from resonax.paper.propositions_judges import (
 from resonax.store import Layout, Variable
 from resonax.streams import AR2, Sinusoid, Square, Switching
 from resonax.sweeps.experiment import Experiment, Judge, compute_at_once, drawn_by
-from resonax.theory.criteria import rates
+from resonax.theory.verdict import rates
 
 __all__ = ["compute_propositions", "propositions"]
 

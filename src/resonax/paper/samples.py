@@ -39,7 +39,8 @@ from resonax.sweeps.build import build_setting
 from resonax.sweeps.experiment import Datasets, Experiment, Judge, from_sweep
 from resonax.sweeps.judgement import Case, Claim
 from resonax.sweeps.panels import read_panels, select_panel
-from resonax.theory.single import mean_square_level, mean_square_rate
+from resonax.theory.mean_square import mean_square_rates, noise_floor
+from resonax.theory.period import own_values
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -331,8 +332,8 @@ def _predict(
 
 def _log_distance(setting: Setting, steps: int) -> float:
     """Return the logarithm of the root mean square distance: where it settles, or has grown to."""
-    rate = mean_square_rate(setting)
-    level = mean_square_level(setting) if rate < 0 else None
+    rate = float(mean_square_rates(setting, own_values(setting))[0])
+    level = noise_floor(setting) if rate < 0 else None
     return steps * max(rate, 0.0) if level is None else float(np.log(level))
 
 

@@ -22,7 +22,7 @@ from resonax.streams import Sinusoid, shuffled
 from resonax.sweeps.experiment import Arrays, Datasets, Experiment, Judge, drawn_by
 from resonax.sweeps.judgement import Case, Claim
 from resonax.theory import stability_map
-from resonax.theory.paths import lyapunov_rates
+from resonax.theory.lyapunov import lyapunov_rates
 
 __all__ = ["BEST_STEP", "LR", "RESONANT", "theory_layout", "theory_maps"]
 

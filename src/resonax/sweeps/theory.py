@@ -13,7 +13,7 @@ from resonax.spec.sweeps import COSTLY, Sweep
 from resonax.sweeps.build import build_setting
 from resonax.sweeps.panels import applies
 from resonax.theory.maps import map_arrays
-from resonax.theory.missing import REASONS
+from resonax.theory.period import REASONS
 
 __all__ = ["theory_rates"]
 

@@ -1,11 +1,9 @@
 """Stability criteria: flow, map, mean square, Lyapunov, level; verdicts, maps and searches."""
 
-from resonax.theory.circle import OrderProof
-from resonax.theory.criteria import Growth, MeanSquare, Verdict, rates, verdict
 from resonax.theory.level import Branch, Level, level
+from resonax.theory.lyapunov import Interval, lyapunov
 from resonax.theory.maps import stability_map
-from resonax.theory.order_proof import order_proof
-from resonax.theory.paths import Interval, lyapunov
+from resonax.theory.order_proof import OrderProof, order_proof
 from resonax.theory.search import (
     Best,
     Tongue,
@@ -14,6 +12,7 @@ from resonax.theory.search import (
     critical_momentum,
     tongues,
 )
+from resonax.theory.verdict import Growth, MeanSquare, Verdict, rates, verdict
 
 __all__ = [
     "Best",

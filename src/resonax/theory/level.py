@@ -31,10 +31,9 @@ from resonax.dynamics import Problem, check_problem
 from resonax.learners import Features
 from resonax.learners.adaptive import Adaptive, adaptive_form
 from resonax.streams import Recorded, Switching, shuffled
-from resonax.theory.cells import Advance, Values
-from resonax.theory.closure import solve
+from resonax.theory.closure import plan, solve
 from resonax.theory.far_field import find_escape
-from resonax.theory.plan import plan
+from resonax.theory.period import Advance, Values
 
 __all__ = ["Branch", "Level", "check_adaptive", "level", "levels"]
 

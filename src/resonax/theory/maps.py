@@ -13,13 +13,12 @@ from numpy.typing import ArrayLike
 from resonax.core.errors import RANGES, ArgumentError, suggest
 from resonax.core.labels import LABELS, versions
 from resonax.dynamics import Setting
-from resonax.theory.cells import Advance, check_values
-from resonax.theory.criteria import check_criterion, rates
-from resonax.theory.interpolation import flow_grid_rates
+from resonax.theory.flow import flow_grid_rates, missing_flags
 from resonax.theory.level import check_adaptive, levels
-from resonax.theory.missing import REASONS, missing_flags
+from resonax.theory.lyapunov import MAP_PATHS, MAP_STEPS, lyapunov_rates
 from resonax.theory.order_proof import order_proof
-from resonax.theory.paths import MAP_PATHS, MAP_STEPS, lyapunov_rates
+from resonax.theory.period import REASONS, Advance, check_values
+from resonax.theory.verdict import check_criterion, rates
 
 if TYPE_CHECKING:
     import xarray as xr

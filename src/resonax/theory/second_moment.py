@@ -1,4 +1,10 @@
-"""The second moment at rest over one cycle of the law, exact, for steps of any size per weight."""
+r"""Second moments of errors and velocities: coordinates, one step, and the moment at rest.
+
+A second moment is a symmetric matrix. Its coordinates are its entries on and above the diagonal,
+or fewer where the law treats some weights alike. On these coordinates, with a 1 behind them for
+what does not depend on the error, a step of the optimizer is one matrix, exact for steps of any
+size per weight.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +17,113 @@ from jax import Array
 
 from resonax.core.moments import Moments
 from resonax.dynamics import Map, Setting
-from resonax.theory.coordinates import Coordinates, Layout
-from resonax.theory.plan import Plan
 
-__all__ = ["Distances", "Rest", "at_rest", "distances"]
+__all__ = [
+    "Coordinates",
+    "Distances",
+    "Frame",
+    "Law",
+    "Layout",
+    "Plan",
+    "Rest",
+    "at_rest",
+    "distances",
+    "law_of",
+    "step_of",
+    "symmetric_basis",
+]
+
+
+def symmetric_basis(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a basis of the symmetric matrices, and the rows and columns of its coordinates."""
+    row, column = np.triu_indices(size)
+    basis = np.zeros((len(row), size, size))
+    basis[np.arange(len(row)), row, column] = 1.0
+    basis[np.arange(len(row)), column, row] = 1.0
+    return basis, row, column
+
+
+class Layout(NamedTuple):
+    """Which weights a law treats alike.
+
+    The law may be turned in the weights of ``turned`` without any change: the second moment is
+    then a multiple of the identity there, without correlation to the weights of ``single``. Over
+    a whole cycle that may hold for more of them, ``turned_over_cycle``.
+    """
+
+    single: tuple[int, ...]
+    turned: tuple[int, ...] = ()
+    turned_over_cycle: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of weights."""
+        return len(self.single) + len(self.turned)
+
+    @property
+    def groups(self) -> np.ndarray:
+        """For each weight, the number of those that share its mean square, (size,)."""
+        together = self.turned_over_cycle or self.turned
+        heads = [min(together) if i in together else i for i in range(self.size)]
+        return np.unique(heads, return_inverse=True)[1]
+
+
+class Coordinates(NamedTuple):
+    """A basis of the second moments of errors and velocities that a layout allows."""
+
+    basis: np.ndarray  # (n, 2 size, 2 size)
+    row: np.ndarray  # with `column`: where each coordinate is read
+    column: np.ndarray
+    cycle_basis: np.ndarray  # (m, 2 size, 2 size), of those at the end of a cycle
+    enter: np.ndarray  # (n, m): from the end of a cycle to the coordinates within
+    leave: np.ndarray  # (m, n): the average over all that a cycle treats alike
+
+    @classmethod
+    def of(cls, layout: Layout) -> Coordinates:
+        """Return the coordinates of a layout.
+
+        Examples
+        --------
+        >>> Coordinates.of(Layout(single=(0, 5), turned=(1, 2, 3, 4))).basis.shape
+        (13, 12, 12)
+        """
+        basis, row, column = _basis(layout.size, layout.single, layout.turned)
+        ends = basis
+        if layout.turned_over_cycle:
+            left = tuple(i for i in range(layout.size) if i not in layout.turned_over_cycle)
+            ends = _basis(layout.size, left, layout.turned_over_cycle)[0]
+        inner = np.einsum("mij,nij->mn", ends, basis)
+        norms = np.einsum("mij,mij->m", ends, ends)
+        return cls(basis, row, column, ends, ends[:, row, column].T, inner / norms[:, None])
+
+
+def _basis(
+    size: int, single: tuple[int, ...], turned: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    places = np.array([*single, *(size + i for i in single)], dtype=int)
+    small, row, column = symmetric_basis(len(places))
+    parts = np.zeros((len(small), 2 * size, 2 * size))
+    parts[np.ix_(np.arange(len(small)), places, places)] = small
+    if not turned:
+        return parts, places[row], places[column]
+    alike = np.zeros((3, 2 * size, 2 * size))
+    halves = ((0, 0), (0, 1), (1, 1))  # error with error, error with velocity, velocity
+    for matrix, (left, right) in zip(alike, halves, strict=True):
+        for i in turned:
+            matrix[left * size + i, right * size + i] = 1.0
+            matrix[right * size + i, left * size + i] = 1.0
+    rows = [left * size + turned[0] for left, _ in halves]
+    columns = [right * size + turned[0] for _, right in halves]
+    basis = np.concatenate([parts, alike])
+    return basis, np.append(places[row], rows), np.append(places[column], columns)
+
+
+class Plan(NamedTuple):
+    """How a cycle is computed: symmetry, and the means that a switching process may draw."""
+
+    layout: Layout
+    states: tuple[tuple[float, ...], ...] = ()  # standard normal states of a switching process
+    weights: tuple[float, ...] = ()
 
 
 class Rest(NamedTuple):
@@ -32,7 +141,7 @@ class Distances(NamedTuple):
     mean: Array
 
 
-class _Frame(NamedTuple):
+class Frame(NamedTuple):
     """The coordinates of a plan, with a 1 behind them for what does not depend on the error."""
 
     coordinates: Coordinates
@@ -41,7 +150,7 @@ class _Frame(NamedTuple):
     averaging: np.ndarray  # (groups, size): mean over the weights of a group
 
     @classmethod
-    def of(cls, layout: Layout) -> _Frame:
+    def of(cls, layout: Layout) -> Frame:
         found = Coordinates.of(layout)
         members = np.eye(layout.groups.max() + 1)[layout.groups].T
         enter, leave = (np.pad(part, ((0, 1), (0, 1))) for part in (found.enter, found.leave))
@@ -49,7 +158,7 @@ class _Frame(NamedTuple):
         return cls(found, enter, leave, members / members.sum(axis=1, keepdims=True))
 
 
-class _Law(NamedTuple):
+class Law(NamedTuple):
     """What a law does, whatever the steps: in coordinates with a 1 behind them for the noise."""
 
     curvature: Array  # of the expected gradient
@@ -57,21 +166,29 @@ class _Law(NamedTuple):
     squares: Array  # (groups, n + 1): mean square of the gradient in each group
 
 
-def _law(setting: Setting, frame: _Frame, moments: Moments) -> _Law:
-    discrete, size, found = Map(setting), setting.size, frame.coordinates
+def law_of(setting: Setting, frame: Frame, moments: Moments) -> Law:
+    """Return what a law does to the second moment of the gradient."""
+    size, found = setting.size, frame.coordinates
     curvature = setting.curvature(moments)
-    of_error, of_noise = discrete.gradient(moments)
-    errors = jnp.asarray(found.basis[:, :size, :size])
-    whole = jnp.concatenate([jax.vmap(of_error)(errors), of_noise[None]])
-    steady = jax.vmap(lambda error: curvature @ error @ curvature)(errors)
-    around = whole - jnp.pad(steady, ((0, 1), (0, 0), (0, 0)))
+    of_error, of_noise = Map(setting).covariance(moments)
+    errors = found.basis[:, :size, :size]
+    own = np.flatnonzero(errors.any(axis=(1, 2)))  # a gradient depends on no velocity
+    given = jnp.asarray(errors[own])
+    around = jnp.concatenate([jax.vmap(of_error)(given), of_noise[None]])
+    steady = jax.vmap(lambda error: curvature @ error @ curvature)(given)
+    whole = around + jnp.pad(steady, ((0, 1), (0, 0), (0, 0)))
+    places, count = np.append(own, len(errors)), len(errors)
     spread = around[:, found.row % size, found.column % size].T
     squares = jnp.asarray(frame.averaging) @ jnp.diagonal(whole, axis1=1, axis2=2).T
-    return _Law(curvature, spread, squares)
+    return Law(
+        curvature,
+        jnp.zeros((count, count + 1)).at[:, places].set(spread),
+        jnp.zeros((len(squares), count + 1)).at[:, places].set(squares),
+    )
 
 
-def _step(setting: Setting, frame: _Frame, law: _Law) -> Array:
-    r"""Return one step on (coordinates, 1).
+def step_of(setting: Setting, frame: Frame, law: Law) -> Array:
+    r"""Return one step from (coordinates, 1) to coordinates.
 
     A coordinate is an entry of the second moment, and :math:`M` does not mix weights that may be
     turned with others: entry rc of :math:`M\Sigma M^\top` takes :math:`M_{ra}M_{cb} +
@@ -83,8 +200,13 @@ def _step(setting: Setting, frame: _Frame, law: _Law) -> Array:
     linear = left[:, row] * right[:, column]
     linear += jnp.where(row != column, left[:, column] * right[:, row], 0.0)
     gain = discrete.gain().ravel()
-    step = jnp.pad(linear, ((0, 0), (0, 1))) + (gain[row] * gain[column])[:, None] * law.spread
-    return jnp.concatenate([step, jnp.zeros((1, len(row) + 1)).at[0, -1].set(1.0)])
+    return jnp.pad(linear, ((0, 0), (0, 1))) + (gain[row] * gain[column])[:, None] * law.spread
+
+
+def _whole_step(setting: Setting, frame: Frame, law: Law) -> Array:
+    """Return one step on (coordinates, 1)."""
+    step = step_of(setting, frame, law)
+    return jnp.concatenate([step, jnp.zeros((1, step.shape[1])).at[0, -1].set(1.0)])
 
 
 def _held(step: Array, squares: Array, start: Array, steps: Array, bits: Array) -> tuple:
@@ -104,7 +226,7 @@ def _held(step: Array, squares: Array, start: Array, steps: Array, bits: Array) 
     return jax.lax.fori_loop(0, bits, body, (step, squares, start, start_total))[2:]
 
 
-def _switching(setting: Setting, frame: _Frame, given: Plan, limit: Array) -> tuple:
+def _switching(setting: Setting, frame: Frame, given: Plan, limit: Array) -> tuple:
     """Return the mean over drawn means of what a block does, and of its mean squares."""
     period = jnp.asarray(setting.process.period)  # pyrefly: ignore[missing-attribute]
     steps = jnp.floor(period).astype(int)
@@ -113,8 +235,8 @@ def _switching(setting: Setting, frame: _Frame, given: Plan, limit: Array) -> tu
     start = jnp.asarray(frame.enter)
 
     def block(state: Array) -> tuple[Array, Array]:
-        law = _law(setting, frame, setting.process.given(state))  # pyrefly: ignore[missing-attribute]
-        step, squares = _step(setting, frame, law), law.squares
+        law = law_of(setting, frame, setting.process.given(state))  # pyrefly: ignore[missing-attribute]
+        step, squares = _whole_step(setting, frame, law), law.squares
         after, total = _held(step, squares, start, steps, bits)
         longer, more = step @ after, total + squares @ after
         return after + rest * (longer - after), total + rest * (more - total)
@@ -124,13 +246,13 @@ def _switching(setting: Setting, frame: _Frame, given: Plan, limit: Array) -> tu
     return jnp.tensordot(weights, after, 1), jnp.tensordot(weights, total, 1) / period
 
 
-def _sequence(setting: Setting, frame: _Frame, steps: Array, limit: Array) -> tuple:
+def _sequence(setting: Setting, frame: Frame, steps: Array, limit: Array) -> tuple:
     """Return what one period of a law known in advance does, and its mean squares."""
 
     def body(index: Array, carry: tuple) -> tuple:
         state, total = carry
-        law = _law(setting, frame, setting.process.moments(index))
-        after = _step(setting, frame, law) @ state, total + law.squares @ state
+        law = law_of(setting, frame, setting.process.moments(index))
+        after = _whole_step(setting, frame, law) @ state, total + law.squares @ state
         return jax.tree.map(lambda new, old: jnp.where(index < steps, new, old), after, carry)
 
     start = jnp.asarray(frame.enter)
@@ -157,7 +279,7 @@ def at_rest(setting: Setting, given: Plan, steps: Array, limit: Array) -> Rest:
     limit
         Largest number of steps of all cells that are computed together.
     """
-    frame = _Frame.of(given.layout)
+    frame = Frame.of(given.layout)
     if given.states:
         state, square = _switching(setting, frame, given, limit)
     else:
@@ -181,7 +303,7 @@ def distances(setting: Setting, given: Plan, rest: Rest, steps: Array, limit: Ar
     2\,\mathrm{tr}\,S^2/\mathrm{tr}\,S`. That is exact for one weight and for equal variances, and
     within 4% for any.
     """
-    frame, size = _Frame.of(given.layout), setting.size
+    frame, size = Frame.of(given.layout), setting.size
     errors = frame.coordinates.basis[:, :size, :size]
     trace = jnp.asarray(np.append(np.einsum("nii->n", errors), 0.0))
     overlap = jnp.asarray(np.pad(np.einsum("mij,nij->mn", errors, errors), ((0, 1), (0, 1))))
@@ -207,8 +329,8 @@ def distances(setting: Setting, given: Plan, rest: Rest, steps: Array, limit: Ar
         period = jnp.asarray(setting.process.period)  # pyrefly: ignore[missing-attribute]
 
         def block(state: Array) -> Distances:
-            law = _law(setting, frame, setting.process.given(state))  # pyrefly: ignore[missing-attribute]
-            step = _step(setting, frame, law)
+            law = law_of(setting, frame, setting.process.given(state))  # pyrefly: ignore[missing-attribute]
+            step = _whole_step(setting, frame, law)
             return along(lambda _, moment: step @ moment, period)
 
         each = jax.vmap(block)(jnp.asarray(given.states))
@@ -218,7 +340,8 @@ def distances(setting: Setting, given: Plan, rest: Rest, steps: Array, limit: Ar
 
         def advance(index: Array, moment: Array) -> Array:
             return (
-                _step(setting, frame, _law(setting, frame, setting.process.moments(index))) @ moment
+                _whole_step(setting, frame, law_of(setting, frame, setting.process.moments(index)))
+                @ moment
             )
 
         square, length = along(advance, steps.astype(float))

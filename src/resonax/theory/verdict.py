@@ -17,16 +17,18 @@ from resonax.core.objects import Result
 from resonax.dynamics import Setting, check_problem
 from resonax.rows.answers import OnTheseRows
 from resonax.streams import Recorded
-from resonax.theory.cells import Advance, Values, check_values
-from resonax.theory.circle import OrderProof
-from resonax.theory.discrete import discrete_rates
-from resonax.theory.floquet import flow_rates
+from resonax.theory.flow import flow_rates, why_missing
+from resonax.theory.lyapunov import (
+    Interval,
+    check_reach,
+    judge_recording,
+    lyapunov,
+    lyapunov_rates,
+)
+from resonax.theory.map import map_rates
 from resonax.theory.mean_square import mean_square_rates, noise_floor
-from resonax.theory.missing import why_missing
-from resonax.theory.order_proof import order_proof
-from resonax.theory.paths import check_reach, lyapunov, lyapunov_rates
-from resonax.theory.recorded import Interval, judge_recording
-from resonax.theory.single import RATES, is_small, mean_square_level
+from resonax.theory.order_proof import OrderProof, order_proof
+from resonax.theory.period import Advance, Values, check_values, own_values
 
 __all__ = ["Growth", "MeanSquare", "Verdict", "check_criterion", "rates", "verdict"]
 
@@ -138,7 +140,7 @@ def rates(
     check_values(setting, arrays)
     if criterion == "lyapunov":
         return np.array([interval.rate for interval in lyapunov_rates(setting, values, advance)])
-    every = {"flow": flow_rates, "map": discrete_rates, "mean_square": mean_square_rates}
+    every = {"flow": flow_rates, "map": map_rates, "mean_square": mean_square_rates}
     return every[criterion](setting.grouped, values, advance)
 
 
@@ -158,15 +160,12 @@ def _word(mean_square: MeanSquare | None, lyapunov: Interval) -> str:
 
 def _exact_rates(setting: Setting) -> tuple[dict[str, float], list[str]]:
     """Return the rate by each criterion that has one, and why others have none."""
-    own = {"momentum": np.array([setting.optimizer.momentum], dtype=float)}
+    own = own_values(setting)
     found: dict[str, float] = {}
     notes = []
     for criterion in ("flow", "map", "mean_square"):
         try:
-            if is_small(setting):
-                rate = np.array([RATES[criterion](setting.grouped)])
-            else:
-                rate = rates(setting, own, criterion)
+            rate = rates(setting, own, criterion)
         except ArgumentError as error:  # one criterion out of reach does not silence the others
             notes.append(f"{criterion}: {error}")
             continue
@@ -229,8 +228,7 @@ def verdict(
     mean_square = None
     if "mean_square" in found:
         square = found["mean_square"]
-        settle = mean_square_level if is_small(grouped) else noise_floor
-        floor = settle(grouped) if square < -MARGIN else None
+        floor = noise_floor(grouped) if square < -MARGIN else None
         mean_square = MeanSquare(square, radius(2 * square, cycle), floor)
     flow, exact = (
         Growth(found[name], radius(found[name], cycle)) if name in found else None

@@ -1,51 +1,96 @@
-"""The almost-sure criterion: growth along sampled paths, by products of random matrices."""
+"""The almost-sure criterion: growth along sampled paths, by products of random matrices.
+
+A recording that is trained on once is its own path: the same engine, interval and words as those of
+`resonax.check`.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy  # its parts are loaded where they are used
 from jax import Array
 
-from resonax.core.algebra import double_precision, multiply
+from resonax.core.algebra import double_precision
 from resonax.core.errors import ArgumentError, check_number, check_whole
 from resonax.core.intervals import mean_interval, tail_of
 from resonax.core.keys import seed_key, split_keys
 from resonax.dynamics import Map, Setting, check_problem
 from resonax.learners import Linear
+from resonax.recordings.recording import Recording
+from resonax.rows.answers import OnTheseRows, judge
+from resonax.rows.intervals import measure
+from resonax.rows.subject import Subject, prepare
 from resonax.streams import Recorded
-from resonax.theory.cells import Advance, Values, chunks, take
-from resonax.theory.discrete import monodromy, rational_period
-from resonax.theory.missing import REASONS
-from resonax.theory.recorded import RESOLUTION, Interval, judge_recording, recorded_rates
-from resonax.theory.windows import windows
+from resonax.theory.map import map_product, map_rates
+from resonax.theory.period import (
+    REASONS,
+    Advance,
+    Values,
+    chunks,
+    over_cells,
+    own_values,
+    rational_period,
+    take,
+)
 
-__all__ = ["MAP_PATHS", "MAP_STEPS", "Interval", "check_reach", "lyapunov", "lyapunov_rates"]
+__all__ = [
+    "MAP_PATHS",
+    "MAP_STEPS",
+    "RESOLUTION",
+    "Interval",
+    "check_reach",
+    "judge_recording",
+    "lyapunov",
+    "lyapunov_rates",
+]
 
+RESOLUTION = 1e-7  # no interval is claimed to be narrower than this, on either side
 MAP_PATHS, MAP_STEPS = 32, 2048  # for each cell of a map
 _CHUNK, _RECORDED_CHUNK = 512, 1024  # cells that are followed together
 _LEAST_STEPS, _MAX_STEPS = 4096, 2**17
+_DOUBLINGS = 30
 _MAX_DRAWS = 2**33  # paths x steps x weights^2, above which a call would take hours
 _MAX_KEPT, _MAX_TOGETHER = 2**28, 3 * 2**28  # paths x steps of a cell, of many: 16 bytes or more
 
 
-def _start(setting: Setting, key: Array, cycle: Array, limit: Array) -> Array:
-    """Return a random tangent vector, turned where it can be into the slowest direction.
+class Interval(NamedTuple):
+    """A rate per step with its confidence interval."""
 
-    For a periodic law that is the dominant space of the expected monodromy matrix, by repeated
-    squaring: a start in it needs no time to forget the other directions.
-    """
-    vector = jax.random.normal(key, (2, setting.size))
-    if setting.process.periodic:
-        product = monodromy(setting, cycle, limit)
-        power = jax.lax.fori_loop(0, 30, lambda _, p: multiply(p.matrix, p), product)
-        turned = (power.matrix @ vector.ravel()).reshape(vector.shape)
-        vector = jnp.where(jnp.linalg.norm(turned) > 1e-6, turned, vector)
+    rate: float
+    low: float
+    high: float
+
+
+def _start(key: Array, slowest: Array) -> Array:
+    """Return a random tangent vector, turned where it can be into the slowest direction."""
+    size = len(slowest) // 2
+    vector = jax.random.normal(key, (2, size))
+    turned = (slowest @ vector.ravel()).reshape(vector.shape)
+    vector = jnp.where(jnp.linalg.norm(turned) > 1e-6, turned, vector)
     return vector / jnp.linalg.norm(vector)
+
+
+def _slowest(setting: Setting, values: dict[str, np.ndarray], cycles: np.ndarray) -> np.ndarray:
+    """Return for each cell a matrix that turns vectors into the slowest direction.
+
+    For a periodic law that is a high power of the expected monodromy matrix: a start in its
+    dominant space needs no time to forget the other directions.
+    """
+    size = 2 * setting.size
+    if not setting.process.periodic:
+        return np.broadcast_to(np.eye(size), (len(cycles), size, size))
+
+    def power(values: dict[str, np.ndarray], counts: np.ndarray) -> np.ndarray:
+        return map_product(setting, values, counts).power(_DOUBLINGS)
+
+    return over_cells(power, values, cycles, size)
 
 
 def _growth(setting: Setting, keys: Array, batch: int, steps: int, start: Array) -> Array:
@@ -72,7 +117,7 @@ def _growth(setting: Setting, keys: Array, batch: int, steps: int, start: Array)
 def _averages(
     setting: Setting,
     values: dict[str, Array],
-    cycles: Array,
+    slowest: Array,
     windows: Array,
     keys: Array,
     *,
@@ -82,16 +127,36 @@ def _averages(
 
     A path has three keys: of its state, of its walk (and of its start), of its batches.
     """
-    limit = jnp.max(cycles)
 
-    def path(values: dict[str, Array], cycle: Array, window: Array, data: Array) -> Array:
+    def path(values: dict[str, Array], slowest: Array, window: Array, data: Array) -> Array:
         cell, keys = setting.at(values), jax.random.wrap_key_data(data)
-        start = _start(cell, keys[1], cycle, limit)
-        growth = _growth(cell, keys, batch, window.shape[1], start)
+        growth = _growth(cell, keys, batch, window.shape[1], _start(keys[1], slowest))
         return jnp.sum(window * growth, axis=1)  # a product would round by the number of threads
 
     over_paths = jax.vmap(path, in_axes=(None, None, None, 0))
-    return jax.vmap(over_paths, in_axes=(0, 0, 0, None))(values, cycles, windows, keys)
+    return jax.vmap(over_paths, in_axes=(0, 0, 0, None))(values, slowest, windows, keys)
+
+
+def _window(steps: int, cycle: int) -> np.ndarray:
+    r"""Return weights for the steps of a path, which sum to 1.
+
+    They are :math:`\propto e^{-1/(t(1-t))}`: with them averages of a quasi-periodic signal
+    converge faster than any power of the length (Das et al., Nonlinearity 30, 2017), where the
+    plain mean leaves an error of order 1/steps. Smeared over one cycle, they see every part of it
+    equally often, however few cycles there are.
+    """
+    time = (np.arange(steps - cycle + 1) + 0.5) / (steps - cycle + 1)
+    weight = np.exp(-1.0 / (time * (1.0 - time)))
+    smeared = scipy.signal.fftconvolve(weight, np.ones(cycle)).clip(0.0)
+    return smeared / smeared.sum()
+
+
+def _windows(steps: int, cycle: int) -> np.ndarray:
+    """Return weights over all measured steps and over the later half, after an unmeasured start."""
+    half, burn = steps // 2, steps // 2
+    weights = np.zeros((2, burn + steps))
+    weights[0, burn:], weights[1, -half:] = _window(steps, cycle), _window(half, cycle)
+    return weights
 
 
 class _Sampling(NamedTuple):
@@ -135,12 +200,12 @@ def _sampled(
     smears = {
         period: cycle if 2 * cycle <= steps else round(period) for period, cycle in cycles.items()
     }
-    weights = {smear: windows(steps, smear) for smear in set(smears.values())}
+    weights = {smear: _windows(steps, smear) for smear in set(smears.values())}
     each = np.array([weights[smears[period]] for period in periods])
     averages = _averages(
         setting,
         values,
-        np.array([cycles[period] for period in periods]),
+        _slowest(setting, values, np.array([cycles[period] for period in periods])),
         np.pad(each, ((0, 0), (0, 0), (0, _room(steps) - each.shape[-1]))),
         split_keys(split_keys(seed_key(seed), paths), 3),
         batch=batch,
@@ -191,6 +256,49 @@ def check_reach(setting: Setting, paths: int, steps: int | None, level: float, s
     _check_sampling(setting, paths, least, level, seed)
     _whole_cycles(setting, {}, paths, least)
     _check_batch(setting, int(setting.batch))
+
+
+def _subject(setting: Setting, level: float, seed: int) -> Subject:
+    """Return the problem that a check of the same rows, as they are, would be about."""
+    assert isinstance(setting.process, Recorded)
+    check_number("level", level, low=0, high=1, open_low=True, open_high=True)
+    check_whole("seed", seed, low=0, high=2**63 - 1)
+    rows = np.asarray(setting.process.data).reshape(-1, setting.process.dim)
+    recording = Recording(rows, None, (), None, "the recording", ())
+    # The sum of gradients is their mean with a larger step, to which the decay is the smaller.
+    scale, optimizer = float(setting.gradient_scale), setting.optimizer
+    optimizer = replace(
+        optimizer, lr=scale * optimizer.lr, weight_decay=optimizer.weight_decay / scale
+    )
+    made = prepare(recording, setting.model, optimizer, int(setting.batch))
+    return replace(made, level=level, seed=seed)
+
+
+def judge_recording(setting: Setting, level: float, seed: int) -> tuple[OnTheseRows, Interval]:
+    """Return what these rows do in one pass, exactly, and the rate on more of the same."""
+    _, rows, more = judge(_subject(setting, level, seed))
+    return rows, Interval(more.rate, more.low, more.high)
+
+
+def recorded_rates(
+    setting: Setting, values: dict[str, np.ndarray], level: float, seed: int
+) -> list[Interval]:
+    """Return the rates of many cells along a recording, each from one random start.
+
+    If it is replayed again and again nothing is random: the growth of a pass is exact.
+    """
+    assert isinstance(setting.process, Recorded)
+    if setting.process.repeat:
+        rates = map_rates(setting, values)
+        return [Interval(float(r), float(r) - RESOLUTION, float(r) + RESOLUTION) for r in rates]
+    scale = float(setting.gradient_scale)
+    scaled = {"lr": scale, "weight_decay": 1 / scale}
+    subject = _subject(setting, level, seed)
+    cells = subject.at({name: scaled.get(name, 1.0) * array for name, array in values.items()})
+    found = measure(cells.follow(cells.feed()), level)
+    return [
+        Interval(*map(float, ends)) for ends in zip(found.rate, found.low, found.high, strict=True)
+    ]
 
 
 @double_precision
@@ -292,8 +400,9 @@ def lyapunov(
     if steps is None:
         check_reach(setting, paths, steps, level, seed)
         steps = _natural_steps(setting)
-    values = {"momentum": np.array([setting.optimizer.momentum], dtype=float)}
-    found = lyapunov_rates(setting, values, paths=paths, steps=steps, level=level, seed=seed)[0]
+    found = lyapunov_rates(
+        setting, own_values(setting), paths=paths, steps=steps, level=level, seed=seed
+    )[0]
     if math.isnan(found.rate):
         raise ArgumentError(REASONS["overflow"])
     return found
