@@ -161,8 +161,8 @@ def multiply(matrices: np.ndarray, exponent: ArrayLike = 0) -> Product:
     Examples
     --------
     >>> found = multiply(np.full((1, 1000, 1, 1), 8.0))
-    >>> round(found.log_radii()[0] / math.log(2), 9)
-    3000.0
+    >>> print(f"{found.log_radii()[0] / math.log(2):.6f}")
+    3000.000000
     """
     total = np.broadcast_to(np.asarray(exponent), len(matrices))
     while True:
