@@ -17,8 +17,7 @@ from resonax.core.objects import is_deferred
 from resonax.learners import Linear, Momentum
 from resonax.recordings.recording import Recording
 from resonax.rows.feed import principal_axes
-from resonax.rows.growth import Pass
-from resonax.rows.intervals import TRANSIENT, measure
+from resonax.rows.intervals import TRANSIENT, Pass, measure
 from resonax.rows.subject import Subject
 from resonax.rows.surrogates import (
     buffered,
@@ -163,22 +162,6 @@ def test_a_compiled_pass_is_the_product_of_its_matrices(name):
     ended = energies(X, optimizer, intercept_lr, np.stack([last, state]))[0]
     total = 0.5 * math.log(ended[0] / begun[0])
     assert asked.measure().total[0] == pytest.approx(total, abs=2e-3)
-
-
-def test_long_passes_are_compiled_and_the_same(monkeypatch):
-    """Beyond 2^10 steps a compiled loop takes over, whatever is left of a block or of a chunk."""
-    asked = [
-        subject(data(rows, columns=2)[0], None, rx.nesterov(0.01, 0.9, weight_decay=0.01))
-        for rows in (1025, 2048, 2050)
-    ]
-    compiled = [one.follow_exactly() for one in asked]
-    monkeypatch.setattr("resonax.rows.exact._PLAIN_STEPS", 10**9)
-    for one, other in zip(asked, compiled, strict=True):
-        plain = one.follow_exactly()
-        assert len(other.path) == one.rows
-        np.testing.assert_allclose(other.path, plain.path, rtol=1e-9, atol=1e-9)
-        assert other.passes == pytest.approx(plain.passes, rel=1e-9)
-        assert other.log_rise == pytest.approx(plain.log_rise, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", VARIANTS)

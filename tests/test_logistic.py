@@ -16,8 +16,8 @@ from resonax.cli.app import _run
 from resonax.learners import Linear, Momentum, from_torch, heavy_ball
 from resonax.recordings.recording import Recording
 from resonax.rows.feed import principal_axes
+from resonax.rows.recursion import energy
 from resonax.rows.subject import Subject
-from resonax.rows.update import energy
 
 
 def subject(optimizer: Momentum, rows: int = 2100, batch: int = 1, epochs: int = 1) -> Subject:

@@ -85,9 +85,10 @@ def test_a_replayed_recording_has_the_radius_of_a_pass():
 
 def test_the_growth_is_that_of_a_plain_product_of_matrices():
     """Against a loop over all starts at rest, by the energy that the check measures."""
-    rows, lr, momentum = WAVE[:300], 0.02, 0.9
-    phi = np.column_stack([rows, np.ones(300)])
-    curvature, axes = np.linalg.eigh(2 * phi.T @ phi / 300)
+    count = 1100  # more than the steps of a chunk
+    rows, lr, momentum = np.resize(WAVE, count), 0.02, 0.9
+    phi = np.column_stack([rows, np.ones(count)])
+    curvature, axes = np.linalg.eigh(2 * phi.T @ phi / count)
     weights, velocity = axes.copy(), np.zeros((2, 2))
     before = weights
     for row in phi:

@@ -13,7 +13,7 @@ import scipy  # its parts are loaded where they are used
 
 from resonax.checking.rhythms import find_peaks
 from resonax.core.intervals import mean_interval, plain_quantile, tail_of
-from resonax.rows.growth import Pass
+from resonax.rows.intervals import Pass
 from resonax.rows.subject import Advance, Subject
 from resonax.rows.surrogates import (
     phase_randomised,

@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # its parts are loaded where they are used
 
 from resonax.core.algebra import double_precision
 from resonax.learners import Momentum
-from resonax.rows.blocks import Numbers, follow_blocks, numbers_of, update
 from resonax.rows.feed import Feed
-from resonax.rows.growth import SEGMENTS, Pass, log_sum_exp
-from resonax.rows.update import Weights, energy, pull, residuals, sizes_along
+from resonax.rows.intervals import SEGMENTS, Pass
+from resonax.rows.recursion import Numbers, Run, Weights, energy, follow, linear_step, numbers_of
 
 __all__ = ["PASSES", "STILL", "Exact", "follow_rows"]
 
 PASSES = 20  # over which an error must not grow where something is called safe
-_PLAIN_STEPS = 2**10  # up to here compiling takes longer than a plain loop
 _MOST_WORK = 1e10  # steps x weights^2 up to which runs from all starts are followed
 _SOME = 8  # runs that are followed otherwise
 STILL = 1e-6  # of a pass: weights that nothing moves have a radius of 1, up to rounding
@@ -74,41 +72,16 @@ class Exact:
         return Pass(growth[:, None], np.array([rise]), np.diff(edges).astype(float))
 
 
-class _Run(NamedTuple):
-    """Runs side by side, (size, runs): weights, velocity, and the weights one step before."""
-
-    here: Any
-    velocity: Any
-    before: Any
-
-
-def _steps(run: _Run, rows: Any, numbers: Numbers, xp: Any) -> tuple[_Run, tuple[Any, ...]]:
-    """Make a few updates and rescale.
-
-    Returned with the runs is the logarithm of their size after each update, (steps, runs), over
-    that before the first; the last is what the runs were divided by.
-    """
-    here, velocity, _ = run
-    trail = [here]
-    for factor in rows:
-        gradient = pull(factor, residuals(factor, here))
-        here, velocity = update(here, velocity, gradient, numbers)
-        trail.append(here)
-    sizes = sizes_along(trail, velocity, numbers["curvature"], numbers["gain"], xp)
-    size = sizes[-1]
-    return _Run(here / size, velocity / size, trail[-2] / size), (xp.log(sizes),)
-
-
 def _follow(
-    run: _Run, scale: np.ndarray, rest: int, feed: Feed, numbers: Numbers
-) -> tuple[_Run, np.ndarray, np.ndarray]:
+    run: Run, scale: np.ndarray, rest: int, feed: Feed, numbers: Numbers
+) -> tuple[Run, np.ndarray, np.ndarray]:
     """Follow runs over one pass; return them, their scale, and the log energy of the first ones."""
     energies = []
-    for state, grown in follow_blocks(_steps, run, feed, numbers, _PLAIN_STEPS):
+    for state, grown in follow(linear_step, run, feed, numbers):
         path = scale + np.cumsum(grown, axis=0)
-        energies.append(log_sum_exp(2 * path[:, :rest]))
+        energies.append(scipy.special.logsumexp(2 * path[:, :rest], axis=-1))
         run, scale = state, path[-1]
-    return _Run(*(np.asarray(part) for part in run)), scale, np.concatenate(energies)
+    return Run(*(np.asarray(part) for part in run)), scale, np.concatenate(energies)
 
 
 @double_precision
@@ -133,7 +106,7 @@ def follow_rows(
     here[:, :rest] = starts
     velocity = np.zeros((size, columns))
     velocity[:, rest:] = np.eye(size)[:, : columns - rest]
-    run, scale = _Run(here, velocity, here), np.zeros(columns)
+    run, scale = Run(here, velocity, here), np.zeros(columns)
     begun = math.log(float(np.sum(numbers["curvature"] * starts**2)))
 
     paths, matrix = [], None

@@ -18,15 +18,27 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import scipy  # its parts are loaded where they are used
 
 from resonax.core.algebra import double_precision
 from resonax.learners import Momentum
-from resonax.rows.blocks import Numbers, follow_blocks, numbers_of, update
 from resonax.rows.exact import Exact
 from resonax.rows.feed import Feed
-from resonax.rows.growth import SEGMENTS, Pass, Tally, log_sum_exp
-from resonax.rows.update import Weights, energy, pull, residuals, sizes_along
+from resonax.rows.intervals import Pass, gather
+from resonax.rows.recursion import (
+    Numbers,
+    Weights,
+    energy,
+    follow,
+    numbers_of,
+    pull,
+    residuals,
+    size_of,
+    update,
+)
 
 __all__ = ["BOUND", "follow_rows_logistic", "walk_logistic"]
 
@@ -43,24 +55,20 @@ class _Run(NamedTuple):
     before: Any
 
 
-def _steps(run: _Run, rows: Any, numbers: Numbers, xp: Any) -> tuple[_Run, tuple[Any, ...]]:
-    """Make a few updates of the model and of the difference, and rescale the latter."""
-    model, speed, here, velocity, _ = run
-    loss, trail = 0.0, [here]
-    for row in rows:
-        phi, target = row[:, :-1], -row[:, -1]
-        z = residuals(phi, model)
-        chance = 0.5 * (1.0 + xp.tanh(0.5 * z))
-        loss = loss + (xp.logaddexp(0.0, z) - target * z).mean(axis=0)
-        bend = chance * (1.0 - chance) * residuals(phi, here)
-        here, velocity = update(here, velocity, pull(phi, bend / len(row)), numbers)
-        model, speed = update(model, speed, pull(phi, (chance - target) / len(row)), numbers)
-        trail.append(here)
-    sizes = sizes_along(trail, velocity, numbers["curvature"], numbers["gain"], xp)
-    size = sizes[-1]
-    norm = xp.sqrt((model * model).sum(axis=0))
-    found = (xp.log(sizes), loss / len(rows), norm)
-    return _Run(model, speed, here / size, velocity / size, trail[-2] / size), found
+def _step(run: _Run, rows: Any, numbers: Numbers) -> tuple[_Run, tuple[Any, ...]]:
+    """Make one update of the model and of the difference, and divide the latter by its size."""
+    phi, target = rows[:, :-1], -rows[:, -1]
+    z, count = residuals(phi, run.model), len(rows)
+    chance = jax.nn.sigmoid(z)
+    loss = (jnp.logaddexp(0.0, z) - target * z).mean(axis=0)
+    bend = chance * (1.0 - chance) * residuals(phi, run.here)
+    here, velocity = update(run.here, run.velocity, pull(phi, bend / count), numbers)
+    model, speed = update(run.model, run.speed, pull(phi, (chance - target) / count), numbers)
+    size = size_of(here, run.here, velocity, numbers)
+    norm = jnp.sqrt((model * model).sum(axis=0))
+    tiny = jnp.finfo(size.dtype).tiny
+    found = jnp.log(size), *(jnp.log(jnp.maximum(part, tiny)) for part in (loss, norm))
+    return _Run(model, speed, here / size, velocity / size, run.here / size), found
 
 
 def _start(differences: np.ndarray) -> _Run:
@@ -92,28 +100,8 @@ def walk_logistic(
     start = np.random.default_rng(seed).normal(size=size)
     here = np.repeat(start[:, None], lanes, axis=1)
     here = here / np.sqrt(energy(here, here, numbers["curvature"], numbers["gain"], np))
-    each = max(1, math.ceil(feed.steps / SEGMENTS))  # steps of a segment
-    count = math.ceil(feed.steps / each)
-    tally, lengths = Tally(count, lanes), np.zeros(count)
-    losses, sizes, done = [], [], 0
-    for _, grown, loss, norms in follow_blocks(_steps, _start(here), feed, numbers):
-        place = (done + np.arange(len(grown))) // each
-        tally.add(place, grown)
-        np.add.at(lengths, place, 1.0)
-        losses.append(loss)
-        sizes.append(norms)
-        done += len(grown)
-        if advance:
-            advance(len(grown))
-    kept = lengths > 0
-    tiny = np.finfo(float).tiny
-    return Pass(
-        tally.growth[kept],
-        tally.rise,
-        lengths[kept],
-        np.log(np.maximum(np.concatenate(losses), tiny)),
-        np.log(np.maximum(np.concatenate(sizes), tiny)),
-    )
+    found = follow(_step, _start(here), feed, numbers)
+    return gather((parts for _, *parts in found), feed.steps, lanes, advance)
 
 
 @double_precision
@@ -130,9 +118,9 @@ def follow_rows_logistic(
     begun = math.log(float(np.sum(numbers["curvature"] * np.eye(size))))
     scale, paths, ends = np.zeros(size), [], []
     for _ in range(epochs):
-        for reached, grown, *_ in follow_blocks(_steps, run, feed, numbers):
+        for reached, grown, *_ in follow(_step, run, feed, numbers):
             path = scale + np.cumsum(grown, axis=0)
             run, scale = reached, path[-1]
-            paths.append((log_sum_exp(2 * path) - begun) / 2)
+            paths.append((scipy.special.logsumexp(2 * path, axis=-1) - begun) / 2)
         ends.append(paths[-1][-1])
     return Exact(np.concatenate(paths), np.array(ends), epochs, None)

@@ -1,20 +1,20 @@
-r"""One compiled pass over the rows: many optimizers at once, on several sequences of rows.
+r"""The one recursion along rows: many optimizers at once, on several sequences of rows.
 
-With the decayed gradient :math:`h_k = F_k^\top F_k\,u_k + \lambda u_k` of a difference :math:`u`
-of two runs, the canonical recursion of `resonax.learners.optimizers` reads, without its velocity,
+With the gradient :math:`g_k = F_k^\top F_k\,u_k` of a difference :math:`u` of two runs and the
+decayed gradient :math:`h_k = g_k + \lambda u_k`, an update is that of
+`resonax.learners.optimizers`,
 
-.. math:: u_{k+1} = u_k + \mu\,(u_k - u_{k-1}) - (\kappa\alpha+\beta)\,h_k + \mu\beta\,h_{k-1} .
+.. math:: v_{k+1} = \mu v_k - \alpha h_k, \qquad u_{k+1} = u_k + \kappa v_{k+1} - \beta h_k ,
 
-The pair :math:`(u_k, u_{k-1})` is rescaled every few steps and the logarithm of its size kept, so
-that nothing overflows. Its size is that of `resonax.rows.update.energy`.
+in 64 bits. After each update a run is divided by its size and the logarithm of the size is kept, so
+that nothing overflows. The size is the root of an `energy`.
 """
 
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -22,109 +22,222 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from resonax.core.algebra import double_precision
 from resonax.core.errors import ArgumentError
 from resonax.learners import Momentum
 from resonax.rows.feed import Feed
-from resonax.rows.growth import SEGMENTS, Pass, Tally
-from resonax.rows.update import Weights, energy, pull, residuals
+from resonax.rows.intervals import Pass, gather
 
-__all__ = ["is_small", "walk"]
+__all__ = [
+    "Numbers",
+    "Run",
+    "Weights",
+    "energy",
+    "follow",
+    "is_small",
+    "linear_step",
+    "numbers_of",
+    "pull",
+    "residuals",
+    "size_of",
+    "update",
+    "walk",
+]
 
-# The weights, those one step before, the residuals and the factor of that step. A lane is a cell
-# of a grid or a sequence of rows; there is one sequence, or one cell.
-State = tuple[Array, Array, Array, Array]
-
-_CHUNKS = (256, 2048)  # steps handed to the compiled loop at once
-# Growth without rescaling whose energy is still a number of 32 and of 64 bits.
-_LARGEST = {np.float32: 1e15, np.float64: 1e120}
+_CHUNK = 1024  # steps handed to the compiled loop at once
+_LARGEST = 1e120  # growth in one step whose energy is still a number
 _FEW = 96  # cells of a pass, of which there are at least as many if the model is small
 _TRAINED = 16  # and of a pass that trains a learner, which nobody asks for in more cells
 _SMALL = 64  # numbers in the rows of a step
-_BLOCKS = (8, 2, 1)  # steps between two rescalings
+
+Numbers = dict[str, Any]
+# run, rows of a step, numbers -> run, (logarithm of the growth, what else was found)
+Step = Callable[[Any, Array, Numbers], tuple[Any, tuple[Array, ...]]]
 
 
-class Terms(NamedTuple):
-    """Which terms an update has, which shapes the compiled code."""
+@dataclass(frozen=True)
+class Weights:
+    """How each weight moves: ``moved`` with the momentum, ``plain`` by a step size of its own."""
 
-    lookahead: bool
-    decays: bool
-    alike: bool  # whether all weights move alike
+    moved: np.ndarray  # (size,) 1 or 0
+    plain: np.ndarray  # (size,)
+    curvature: np.ndarray  # (size,) of the loss, by which a difference is measured
 
     @classmethod
-    def of(cls, optimizer: Momentum, weights: Weights) -> Terms:
-        """Return the terms that are not zero."""
-        decays = bool(np.any(np.asarray(optimizer.weight_decay) > 0))
-        alike = bool(weights.moved.all() and not weights.plain.any())
-        return cls(optimizer.lookahead, decays, alike)
+    def of(
+        cls, curvature: np.ndarray, intercept_lr: float | None = None, *, target: bool = False
+    ) -> Weights:
+        """Return the weights of a model; the one of a target never moves."""
+        size = len(curvature) + target
+        moved, plain = np.ones(size), np.zeros(size)
+        if target:
+            moved[-1] = 0.0
+        if intercept_lr is not None:
+            place = size - 1 - target
+            moved[place], plain[place] = 0.0, intercept_lr
+        return cls(moved, plain, np.append(curvature, np.ones(int(target))))
 
 
-@functools.partial(jax.jit, static_argnames=("terms", "block", "record"))
-def _run_blocks(
-    state: State,
-    factors: Array,
-    live: Array,
-    gains: tuple[Array, ...],
-    moved: Array,
-    plain: Array,
-    curvature: Array,
-    *,
-    terms: Terms,
-    block: int,
-    record: bool,
-) -> tuple[State, tuple[Array, ...]]:
-    momentum, gradient_gain, last_gain, decay = gains
-    # Kept as a column and a row: their outer product would be read from memory in each step.
-    share = 1.0 if terms.alike else moved
-
-    def size_of(here: Array, before: Array) -> Array:
-        if record:  # a learner, with the constant beneath its weights
-            return jnp.sqrt(jnp.sum(here * here + before * before, axis=0))
-        stiff = curvature + share * decay if terms.decays else curvature
-        gain = gradient_gain if terms.alike else moved * gradient_gain + plain
-        return jnp.sqrt(energy(here, before, stiff, gain))
-
-    def steps(state: State, given: tuple[Array, Array]) -> tuple[State, tuple[Array, ...]]:
-        here, before, errors, last = state
-        squares = jnp.zeros_like(here[0])
-        for factor, (now, earlier) in zip(*given, strict=True):
-            new = residuals(factor, here)
-            if record:
-                squares = squares + jnp.sum(new * new, axis=0)
-            ahead = here + (share * momentum) * (here - before)
-            # The gain goes with the residuals, of which there are fewer than weights.
-            ahead = ahead - share * pull(factor, gradient_gain * new)
-            if not terms.alike:
-                ahead = ahead - plain * pull(factor, new)
-            if terms.decays:
-                ahead = ahead - (share * gradient_gain * decay * now) * here
-            if terms.lookahead:
-                pulled = pull(last, errors)
-                pulled = pulled + decay * earlier * before if terms.decays else pulled
-                ahead = ahead + (share * last_gain) * pulled
-            here, before, errors, last = ahead, here, new, factor
-        size = jnp.maximum(size_of(here, before), jnp.finfo(here.dtype).tiny)
-        found = (jnp.log(size),)
-        if record:
-            trained = jnp.sum(jnp.where((moved > 0) | (plain > 0), here * here, 0.0), axis=0)
-            found += (jnp.log(squares / (2 * block)), 0.5 * jnp.log(trained))
-        return (here / size, before / size, errors / size, last), found
-
-    shaped = factors.reshape(-1, block, *factors.shape[1:]), live.reshape(-1, block, 2)
-    return jax.lax.scan(steps, state, shaped)
-
-
-def _gains(optimizer: Momentum) -> tuple[float, float, float, float]:
-    """Return what multiplies the last move, the gradient, the gradient before, and the decay."""
-    return (
-        optimizer.momentum,
-        optimizer.kappa * optimizer.alpha + optimizer.beta,
-        optimizer.momentum * optimizer.beta,
-        optimizer.weight_decay,
+def numbers_of(optimizer: Momentum, weights: Weights) -> Numbers:
+    """Return the numbers of the recursion: rows over the lanes, or columns over the weights."""
+    moved, plain, curvature = (
+        np.asarray(part, dtype=float).reshape(-1, 1)
+        for part in (weights.moved, weights.plain, weights.curvature)
     )
+    names = ("momentum", "alpha", "kappa", "beta", "weight_decay")
+    numbers = {name: np.asarray(getattr(optimizer, name), dtype=float) for name in names}
+    gain = numbers["kappa"] * numbers["alpha"] + numbers["beta"]
+    return numbers | {
+        "moved": moved,
+        "plain": plain,
+        "curvature": curvature + moved * numbers["weight_decay"],
+        "gain": moved * gain + plain,
+    }
 
 
-def _room(optimizer: Momentum, feed: Feed, plain: np.ndarray) -> tuple[type, int]:
-    r"""Return the floating-point type, and the number of steps between two rescalings.
+def residuals(factor: Array, weights: Array) -> Array:
+    """Return F u: (rank, size, 1 or lanes) and (size, lanes) give (rank, lanes).
+
+    One row is a sum of products, which vectorises over the lanes; a batch that all lanes share
+    is a matrix product.
+    """
+    if len(factor) == 1:
+        return (factor[0] * weights).sum(axis=0)[None]
+    if factor.shape[2] == 1:
+        return factor[:, :, 0] @ weights
+    return (factor * weights).sum(axis=1)
+
+
+def pull(factor: Array, errors: Array) -> Array:
+    """Return F^T e, (size, lanes)."""
+    if len(factor) == 1:
+        return factor[0] * errors[0]
+    if factor.shape[2] == 1:
+        return factor[:, :, 0].T @ errors
+    return (factor * errors[:, None]).sum(axis=0)
+
+
+def energy(here: Any, before: Any, curvature: Any, gain: Any, xp: Any = jnp) -> Any:
+    r"""Return the energy of each lane, by which the size of a difference :math:`u` is measured.
+
+    With the curvature :math:`c_i` of the decayed loss along each axis and the gain :math:`g` of the
+    gradient,
+
+    .. math:: E_k = \sum_i \tfrac12 c_i\,(u_{k,i}^2 + u_{k-1,i}^2)
+        + \max(\tfrac1g - \tfrac{c_i}2, 0)\,(u_{k,i} - u_{k-1,i})^2 .
+
+    For a constant curvature with :math:`g c_i \le 2` and a momentum of 1 this is the invariant of
+    heavy ball: a free oscillation leaves it constant, while the weights pass through zero again
+    and again. At rest it is :math:`\sum_i c_i u_i^2`. Weights that nothing moves have no speed.
+
+    Parameters
+    ----------
+    here, before
+        Weights and those one step before, (..., size, lanes).
+    curvature
+        Of the decayed loss along each axis.
+    gain
+        What multiplies the gradient.
+    xp
+        The module of the arrays, ``jax.numpy`` or ``numpy``.
+    """
+    speed = here - before
+    inertia = xp.where(gain > 0, 1 / xp.where(gain > 0, gain, 1.0), 0.0)
+    inertia = xp.maximum(inertia - curvature / 2, 0.0)
+    swing = curvature * (here * here + before * before) / 2
+    return (swing + inertia * speed * speed).sum(axis=-2)
+
+
+def size_of(here: Array, before: Array, velocity: Array, numbers: Numbers) -> Array:
+    """Return the size of each lane after an update."""
+    size = jnp.sqrt(energy(here, before, numbers["curvature"], numbers["gain"]))
+    # A velocity that has not moved its weight yet has no energy, but is not zero.
+    size = jnp.where(size > 0, size, jnp.abs(velocity).max(axis=0))
+    return jnp.maximum(size, jnp.finfo(size.dtype).tiny)
+
+
+def update(
+    weights: Array, velocity: Array, gradient: Array, numbers: Numbers
+) -> tuple[Array, Array]:
+    """Return weights and velocity after one update."""
+    moved = numbers["moved"]
+    decayed = moved * (gradient + numbers["weight_decay"] * weights)
+    velocity = moved * numbers["momentum"] * velocity - numbers["alpha"] * decayed
+    move = numbers["kappa"] * velocity - numbers["beta"] * decayed - numbers["plain"] * gradient
+    return weights + move, velocity
+
+
+class Run(NamedTuple):
+    """Runs side by side, (size, lanes): weights, velocity, and the weights one step before."""
+
+    here: Any
+    velocity: Any
+    before: Any
+
+
+def linear_step(run: Run, factor: Array, numbers: Numbers) -> tuple[Run, tuple[Array, ...]]:
+    """Make one update of differences, and divide them by their size."""
+    gradient = pull(factor, residuals(factor, run.here))
+    here, velocity = update(run.here, run.velocity, gradient, numbers)
+    size = size_of(here, run.here, velocity, numbers)
+    return Run(here / size, velocity / size, run.here / size), (jnp.log(size),)
+
+
+class _Trained(NamedTuple):
+    """Learners side by side, with a constant 1 beneath their weights; and the log of their scale.
+
+    The constant is scaled with the weights.
+    """
+
+    here: Any
+    velocity: Any
+    scale: Any
+
+
+def _learner_step(
+    run: _Trained, factor: Array, numbers: Numbers
+) -> tuple[_Trained, tuple[Array, ...]]:
+    """Make one update of learners; find the squared residual before it and the weights after."""
+    errors = residuals(factor, run.here)
+    square = jnp.log(jnp.sum(errors * errors, axis=0) / 2) + 2 * run.scale
+    here, velocity = update(run.here, run.velocity, pull(factor, errors), numbers)
+    size = jnp.sqrt(jnp.sum(here * here + run.here * run.here, axis=0))
+    size = jnp.maximum(size, jnp.finfo(size.dtype).tiny)
+    is_trained = (numbers["moved"] > 0) | (numbers["plain"] > 0)
+    norm = jnp.sqrt(jnp.sum(jnp.where(is_trained, here * here, 0.0), axis=0))
+    scale = run.scale + jnp.log(size)
+    found = jnp.log(size), square, jnp.log(norm) + run.scale
+    return _Trained(here / size, velocity / size, scale), found
+
+
+@functools.partial(jax.jit, static_argnames=("step",))
+def _compiled(
+    run: Any, rows: Array, count: Array, numbers: Numbers, *, step: Step
+) -> tuple[Any, tuple[Array, ...]]:
+    """Make the first ``count`` updates of a chunk; return the run, and what each step found."""
+    shapes = jax.eval_shape(lambda: step(run, rows[0], numbers)[1])
+
+    def body(index: Array, carry: tuple) -> tuple:
+        run, found = carry
+        run, new = step(run, rows[index], numbers)
+        return run, tuple(every.at[index].set(one) for every, one in zip(found, new, strict=True))
+
+    found = tuple(jnp.zeros((len(rows), *one.shape), one.dtype) for one in shapes)
+    return jax.lax.fori_loop(0, count, body, (run, found))
+
+
+def follow(step: Step, run: Any, feed: Feed, numbers: Numbers) -> Iterator[tuple[Any, ...]]:
+    """Follow runs over one pass, a chunk at a time: yield them, and what each step found."""
+    for first in range(0, feed.steps, _CHUNK):
+        rows = feed.factors(first, min(first + _CHUNK, feed.steps), float)
+        count = len(rows)
+        rows = np.concatenate([rows, np.zeros((_CHUNK - count, *rows.shape[1:]))])
+        run, found = _compiled(run, rows, count, numbers, step=step)
+        yield run, *(np.asarray(part)[:count] for part in found)
+
+
+def _check_size(optimizer: Momentum, feed: Feed, plain: np.ndarray) -> None:
+    r"""Refuse steps so large that a size is no number.
 
     Whatever the rows are, one step multiplies the pair by at most
     :math:`3 + (\kappa\alpha + 2\beta + \pi)(2 L^2 + \lambda)`, where no row is longer than L and
@@ -133,62 +246,11 @@ def _room(optimizer: Momentum, feed: Feed, plain: np.ndarray) -> tuple[type, int
     gain = np.max(optimizer.kappa * optimizer.alpha + 2 * optimizer.beta) + np.max(plain)
     steep = 2 * feed.largest**2 + np.max(optimizer.weight_decay)
     step = 3.0 + float(gain) * float(steep)
-    for dtype, limit in _LARGEST.items():
-        for count in _BLOCKS:
-            if step < limit ** (1 / count):
-                return dtype, count
-    raise ArgumentError(
-        f"one step can multiply an error by {step:.0e}, which exceeds what can be counted: use a "
-        "smaller step size or weight decay, or rows brought to variance 1"
-    )
-
-
-def walk(
-    feed: Feed,
-    optimizer: Momentum,
-    weights: Weights,
-    *,
-    start: np.ndarray | None = None,
-    record: bool = False,
-    seed: int = 0,
-    advance: Callable[[int], None] | None = None,
-) -> Pass:
-    """Follow a difference of weights, or a learner, over all steps of a feed.
-
-    Parameters
-    ----------
-    feed
-        The rows.
-    optimizer
-        Its numbers may be arrays, one entry for each cell.
-    weights
-        How each weight moves.
-    start
-        (size,) where all begin; a random direction by default.
-    record
-        Whether to keep residuals and norms of the weights as well.
-    seed
-        Of the random direction.
-    advance
-        Called with the number of steps made.
-    """
-    dtype, block = _room(optimizer, feed, weights.plain)
-    cells = _cells(optimizer)
-    wanted = max(cells, feed.sequences)
-    few = _TRAINED if record else _FEW
-    if feed.sequences == 1 and cells < few and is_small(feed):
-        optimizer = _repeated(optimizer, cells, few)
-    if wanted <= _FEW:  # steps take little, and a block is compiled as a whole
-        block = min(block, _BLOCKS[1])
-    if start is None:
-        start = np.random.default_rng(seed).normal(size=feed.size)
-    lanes = max(_cells(optimizer), feed.sequences)
-    here = np.broadcast_to(np.asarray(start, float)[:, None], (feed.size, lanes))
-    if not record:  # of energy 1
-        stiff = weights.curvature[:, None] + weights.moved[:, None] * optimizer.weight_decay
-        here = here / np.sqrt(np.sum(stiff * here**2, axis=0))
-    with jax.enable_x64(dtype is np.float64):
-        return _walk(here, feed, optimizer, weights, record, advance, dtype, block, wanted)
+    if not step < _LARGEST:
+        raise ArgumentError(
+            f"one step can multiply an error by {step:.0e}, which exceeds what can be counted: use "
+            "a smaller step size or weight decay, or rows brought to variance 1"
+        )
 
 
 def is_small(feed: Feed) -> bool:
@@ -207,68 +269,57 @@ def _repeated(optimizer: Momentum, cells: int, few: int) -> Momentum:
 
 
 def _cells(optimizer: Momentum) -> int:
-    return max(np.size(number) for number in _gains(optimizer))
+    names = ("momentum", "alpha", "kappa", "beta", "weight_decay")
+    return max(np.size(getattr(optimizer, name)) for name in names)
 
 
-def _walk(
-    start: np.ndarray,
+@double_precision
+def walk(
     feed: Feed,
     optimizer: Momentum,
     weights: Weights,
-    record: bool,
-    advance: Callable[[int], None] | None,
-    dtype: type,
-    block: int,
-    wanted: int,
+    *,
+    start: np.ndarray | None = None,
+    record: bool = False,
+    seed: int = 0,
+    advance: Callable[[int], None] | None = None,
 ) -> Pass:
-    """Follow pairs that are at rest at the start, (size, lanes); return the first ``wanted``."""
-    lanes, cells = start.shape[1], _cells(optimizer)
+    """Follow a difference of weights, or a learner, over all steps of a feed.
+
+    A lane is a cell of a grid or a sequence of rows; there is one sequence, or one cell.
+
+    Parameters
+    ----------
+    feed
+        The rows.
+    optimizer
+        Its numbers may be arrays, one entry for each cell.
+    weights
+        How each weight moves.
+    start
+        (size,) where all begin; a random direction by default.
+    record
+        Whether a learner is trained, whose residuals and sizes are kept as well.
+    seed
+        Of the random direction.
+    advance
+        Called with the number of steps made.
+    """
+    _check_size(optimizer, feed, weights.plain)
+    cells = _cells(optimizer)
     assert 1 in (cells, feed.sequences)
-    gains = tuple(
-        np.broadcast_to(np.asarray(number, dtype), (cells,)) for number in _gains(optimizer)
-    )
-    chunk = _CHUNKS[feed.steps > 4 * _CHUNKS[0]]
-    # Of numpy: each operation of jax outside of compiled code is a program of its own.
-    here = np.asarray(start, dtype)
-    last = np.zeros((feed.rank, feed.size, feed.sequences), dtype)
-    state = here, here, np.zeros((feed.rank, lanes), dtype), last
-    # Rows of zeros before the first one fill the chunks: without decay, a pair at rest stays.
-    padding = -feed.steps % chunk
-    skipped = padding // block
-    blocks = (feed.steps + padding) // block - skipped
-    per = math.ceil(blocks / SEGMENTS)  # blocks of a segment
-    tally = Tally(math.ceil(blocks / per), wanted)
-    records: list[tuple[np.ndarray, ...]] = []
-    for first in range(-padding, feed.steps, chunk):
-        factors = feed.factors(max(first, 0), first + chunk, dtype)
-        if first < 0:
-            zeros = np.zeros((-first, *factors.shape[1:]), factors.dtype)
-            factors = np.concatenate([zeros, factors])
-        places = np.arange(first, first + chunk)
-        live = np.stack([places >= 0, places >= 1], axis=1).astype(dtype)
-        state, found = _run_blocks(
-            state,
-            factors,
-            live,
-            gains,
-            *weights.columns(dtype),
-            block=block,
-            terms=Terms.of(optimizer, weights),
-            record=record,
-        )
-        logs, *rest = (np.asarray(part)[:, :wanted].astype(float) for part in found)
-        segment = (np.arange(len(logs)) + (first + padding) // block - skipped) // per
-        tally.add(segment[segment >= 0], logs[segment >= 0])
-        if record:
-            records.append((logs, *rest))
-        if advance:
-            advance(first + chunk - max(first, 0))
-    lengths = np.full(len(tally.growth), float(per * block))
-    lengths[0] -= padding - skipped * block
-    lengths[-1] += feed.steps - lengths.sum()
-    if not record:
-        return Pass(tally.growth, tally.rise, lengths)
-    logs, squares, sizes = (np.concatenate(parts) for parts in zip(*records, strict=True))
-    scale = np.cumsum(logs, axis=0) - logs  # before each block
-    kept = (squares + 2 * scale)[skipped:], (sizes + scale)[skipped:]
-    return Pass(tally.growth, tally.rise, lengths, *kept)
+    wanted, few = max(cells, feed.sequences), _TRAINED if record else _FEW
+    if feed.sequences == 1 and cells < few and is_small(feed):
+        optimizer = _repeated(optimizer, cells, few)
+    if start is None:
+        start = np.random.default_rng(seed).normal(size=feed.size)
+    lanes = max(_cells(optimizer), feed.sequences)
+    here = np.repeat(np.asarray(start, float)[:, None], lanes, axis=1)
+    numbers = numbers_of(optimizer, weights)
+    if record:
+        run = _Trained(here, np.zeros_like(here), np.zeros(lanes))
+        found = follow(_learner_step, run, feed, numbers)
+    else:  # of energy 1
+        here = here / np.sqrt(energy(here, here, numbers["curvature"], numbers["gain"], np))
+        found = follow(linear_step, Run(here, np.zeros_like(here), here), feed, numbers)
+    return gather((parts for _, *parts in found), feed.steps, wanted, advance)

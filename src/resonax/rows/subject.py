@@ -13,11 +13,9 @@ from resonax.learners import Features, Momentum
 from resonax.recordings.recording import Recording
 from resonax.rows.exact import Exact, follow_rows
 from resonax.rows.feed import Feed, Principal, feed_of, principal_axes
-from resonax.rows.growth import Pass
-from resonax.rows.intervals import LEAST_STEPS, MOST_ROWS, Measured, joined, measure
+from resonax.rows.intervals import LEAST_STEPS, MOST_ROWS, Measured, Pass, joined, measure
 from resonax.rows.logistic import BOUND, follow_rows_logistic, walk_logistic
-from resonax.rows.recursion import is_small, walk
-from resonax.rows.update import Weights
+from resonax.rows.recursion import Weights, is_small, walk
 from resonax.streams import Recorded
 
 __all__ = ["Advance", "Order", "Subject", "prepare"]
