@@ -61,7 +61,7 @@ class Server:
         if self._thread is not None:
             self._server.should_exit = True
             self._thread.join()
-            for pool in self._server.config.app.state.desk._pools.values():
+            for pool in self._server.config.app.state.threads._pools.values():
                 pool.shutdown()  # else it would compile in the middle of another test
             self._thread = None
 

@@ -221,7 +221,8 @@ def _answer(error: Exception) -> tuple[int, str]:
     if isinstance(error, BrokenPipeError):  # the reader has seen enough
         return Status.BROKEN_PIPE, ""
     if isinstance(error, OSError):
-        return Status.BAD_INPUT, f"could not write: {error.strerror or error}"
+        name = f" {error.filename}" if error.filename else ""
+        return Status.BAD_INPUT, f"could not write{name}: {error.strerror or error}"
     # The parser's own errors (of click, or of typer's own) all have this method.
     message = getattr(error, "format_message", None)
     if message is None:
