@@ -144,11 +144,11 @@ def _assign(group: dict[str, Any], values: dict[str, Any]) -> None:
         group[name] = _written(group.get(name), value)
 
 
-@torch.no_grad()
 def _written(held: Any, value: Any) -> Any:
     """Return what a group is to hold; a tensor stays the same one, as compiled steps read it."""
     if isinstance(held, Tensor):
-        return held.copy_(torch.as_tensor(value))
+        with torch.no_grad():
+            return held.copy_(torch.as_tensor(value))
     if isinstance(held, (tuple, list)) and any(isinstance(one, Tensor) for one in held):
         return type(held)(_written(*pair) for pair in zip(held, value, strict=True))
     return value
