@@ -363,7 +363,7 @@ def test_a_large_sweep_needs_a_yes(monkeypatch, capsys):
     names = [{"name": r"$\frac{$"}, {"name": "[red]$_$"}]  # drawn as they are, not as mathematics
     table = {**TINY, "title": r"$\frac{$ & [red]", "panels": names}
     Path("tiny.toml").write_bytes(to_toml(table))
-    monkeypatch.setattr(cost, "ASK_SECONDS", 1.0)
+    monkeypatch.setattr(cost, "ASK_SECONDS", 0.0)
     status, words = _run(["sweep", "tiny.toml"])
     assert status == 2
     assert words.startswith("tiny.toml: 8 cells, 2 runs of 80 steps each: about a few seconds")

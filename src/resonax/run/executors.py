@@ -44,7 +44,9 @@ Advance = Callable[[float], None]  # told the share of the work just finished
 THREADS = ("PJRT_NPROC", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")  # of jax, NumPy and SciPy
 # XLA then runs the loops of a program as CUDA graphs: the kernels of a simulation are small, and
 # starting them one by one takes longer than they do.
-GRAPHS = "--xla_gpu_enable_command_buffer=+WHILE,+CONDITIONAL --xla_gpu_graph_min_graph_size=1"
+_CUDA_GRAPHS = (
+    "--xla_gpu_enable_command_buffer=+WHILE,+CONDITIONAL --xla_gpu_graph_min_graph_size=1"
+)
 _MOST = 16  # processes: more would ask for more memory than they save time
 _SMALL = 2**26  # bytes of a task that leaves most of a GPU idle
 _MOST_PER_GPU = 4  # processes that a GPU gets by itself
@@ -236,7 +238,7 @@ class ProcessPool(ProcessPoolExecutor):
         settings = context.SimpleQueue()
         threads = dict.fromkeys(THREADS, str(max(count_cores() // workers, 1)))
         for number in range(workers):
-            own = {**threads, "XLA_FLAGS": GRAPHS} if is_gpu else threads
+            own = {**threads, "XLA_FLAGS": _CUDA_GRAPHS} if is_gpu else threads
             if devices:
                 own = {**own, "CUDA_VISIBLE_DEVICES": devices[number % len(devices)]}
             settings.put(own)
