@@ -10,7 +10,6 @@ from functools import cache, partial
 from typing import Any
 
 import jax
-import jax.extend.random
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from scipy import stats
 
 import resonax as rx
 from resonax.core.errors import ArgumentError
-from resonax.core.keys import threefry
 from resonax.core.moments import Moments
 from resonax.learners import Network, adam
 from resonax.simulation import Training, engine, network, network_loop, simulate
@@ -40,34 +38,20 @@ def mean_pvalues(samples, expected):
 # Random numbers
 
 
-def test_threefry_is_the_published_generator_and_that_of_jax():
-    compiled = jax.jit(threefry)
-    for key, counter, words in (  # from the authors' table of known answers
-        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
-        ((2**32 - 1,) * 2, (2**32 - 1,) * 2, (0x1CB996FC, 0xBB002BE7)),
-        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
-    ):
-        found = compiled(tuple(map(np.uint32, key)), tuple(map(np.uint32, counter)))
-        assert tuple(map(int, found)) == words
-    counters = np.random.default_rng(0).integers(2**32, size=(2, 50), dtype=np.uint32)
-    key = np.array([7, 2**31], np.uint32)
-    theirs = np.reshape(jax.extend.random.threefry_2x32(key, counters.ravel()), (2, 50))
-    np.testing.assert_array_equal(compiled((key[0], key[1]), tuple(counters)), theirs)
-
-
-def test_numbers_are_independent_and_depend_on_their_place_alone():
-    # Equal to the last bit as users compile it; code that is not optimised may round otherwise.
-    optimised = {"xla_backend_optimization_level": 3}
-    drawing = jax.jit(draw, static_argnums=2, compiler_options=optimised)
-    keys = path_keys(1, np.arange(100), 200)
-    drawn = drawing(keys, np.arange(3), Needs(process=1, input=3, choice=2, noise=1))
-    part = drawing(path_keys(1, np.arange(4, 6), 200), np.arange(1, 3), Needs(1, 2, 1, 1))
+def test_numbers_are_independent_and_depend_on_path_purpose_and_block_alone():
+    drawing = jax.jit(draw, static_argnums=2)
+    keys, needs = path_keys(1, np.arange(100), 200), Needs(process=1, input=3, choice=2, noise=1)
+    drawn = drawing(keys, 3, needs)
+    part = drawing(path_keys(1, np.arange(4, 6), 200), 3, needs)
     for some, every in zip(part, drawn, strict=True):
-        np.testing.assert_array_equal(some, np.stack(every)[: len(some), 1:, 800:1200])
-    standard = drawn._replace(choice=stats.norm.ppf(np.stack(drawn.choice)))
-    values = np.concatenate([np.stack(part) for part in standard])  # (slots, steps, streams)
+        np.testing.assert_array_equal(some, every[800:1200])
+    later = drawing(keys, 4, needs)
+    normal = [np.asarray(each) for each in (drawn.process, drawn.input, drawn.noise)]
+    uniform = stats.norm.ppf(np.asarray(drawn.choice, float))
+    both = [*normal, uniform, np.asarray(later.input)]
+    values = np.concatenate(both, axis=2).transpose(2, 1, 0)[:, :3]  # (slots, steps, streams)
     accept([stats.kstest(row, "norm").pvalue for row in values.reshape(-1, values.shape[2])])
-    for table in (values, values**2):  # the squares would tell of a radius that is used twice
+    for table in (values, values**2):
         slots = table.reshape(-1, table.shape[2])
         neighbours = np.stack([slots[:, :-1].ravel(), slots[:, 1:].ravel()])  # streams
         for pairs in (slots, neighbours):
@@ -83,16 +67,16 @@ def roots(double, reach):
     """Return normal numbers, and the roots of chi-squares that they give; one program for all."""
     normal = np.linspace(-reach, reach, 1001)
     with jax.enable_x64(double):
-        found = jax.jit(lambda one: [chi([one], [], freedom) for freedom in FREEDOMS])(normal)
+        found = jax.jit(lambda one: [chi(one, freedom) for freedom in FREEDOMS])(normal)
     return normal, dict(zip(FREEDOMS, np.asarray(found, float), strict=True))
 
 
 @pytest.mark.parametrize("freedom", FREEDOMS)
-@pytest.mark.parametrize(("double", "reach", "error"), [(False, 5.76, 5e-7), (True, 6.76, 1e-12)])
+@pytest.mark.parametrize(("double", "reach", "error"), [(False, 5.45, 5e-7), (True, 5.45, 1e-12)])
 def test_many_degrees_of_freedom_are_one_number_through_the_quantile_function(
     freedom, double, reach, error
 ):
-    """As far out as a normal number ever comes: 2^-24 and 2^-33 on the least side."""
+    """As far out as a normal number ever comes."""
     normal, found = roots(double, reach)
     lower, upper = stats.norm.cdf(normal), stats.norm.sf(normal)
     theirs = np.where(normal < 0, stats.chi2.ppf(lower, freedom), stats.chi2.isf(upper, freedom))
@@ -114,8 +98,8 @@ def fourth_of(law, matrix):
     return rx.Linear().fourth(law)(matrix)
 
 
-# Rows one by one; the scatter by sums of squares; and by one number for each of them.
-BATCHES = [(2, 1), (7, 1), (100, 1), (2, 3), (7, 3), (20, 3)]
+# Rows one by one, and the scatter.
+BATCHES = [(2, 1), (10, 1), (100, 1), (2, 3), (7, 3), (20, 3)]
 COUNT = 10_000
 
 
@@ -127,23 +111,23 @@ def law_of(dim):
 @cache
 def grams():
     """Return F'F of many batches of each size: one program, which draws the numbers of all once."""
-    scatters = {(batch, dim): batch > dim + 1 for batch, dim in BATCHES}
+    scatters = {(batch, dim): batch - dim >= 9 for batch, dim in BATCHES}
     needs = {size: needs_of(*size[::-1], process=0, scatter=by) for size, by in scatters.items()}
     most = Needs(*map(max, zip(*needs.values(), strict=True)))
 
     def gram(size, drawn):
         batch, dim = size
-        first = [part[:count] for part, count in zip(drawn, needs[size], strict=True)]
+        first = [part[..., :count] for part, count in zip(drawn, needs[size], strict=True)]
         options = {"rows": batch, "scatter": scatters[size], "batch": batch}
         parts = split(law_of(dim), diagonal=dim == 1)
         one = partial(draw_factor, law=parts, features=rx.Linear(), **options)
-        rows = jax.vmap(one)(Draws(*([number[0] for number in part] for part in first)))
+        rows = jax.vmap(one)(Draws(*(list(part[:, 0].T) for part in first)))
         factor = jnp.stack([jnp.stack(row, -1) for row in rows], -2)
         return jnp.swapaxes(factor, -1, -2) @ factor
 
     @jax.jit
     def every(keys):
-        drawn = draw(keys, np.zeros(1), most)
+        drawn = draw(keys, 0, most)
         return {size: gram(size, drawn) for size in BATCHES}
 
     return every(path_keys(3, np.arange(COUNT), 1))
@@ -202,11 +186,11 @@ def ran(reduction):
     training, grid, loop = seen  # in the form in which its programs are compiled
     with jax.enable_x64(True):
         state = network.begin_networks(training, grid, loop=loop)
-        begin = jax.tree.map(lambda leaf: np.array(leaf)[:streams, 0], state.layers)
+        begin = jax.tree.map(lambda leaf: np.array(leaf)[0, :streams], state.layers)
         state = network.step_networks(training, grid, state, 0, 1, False, loop=loop)
-        end = jax.tree.map(lambda leaf: np.array(leaf)[:streams, 0], state.layers)
+        end = jax.tree.map(lambda leaf: np.array(leaf)[0, :streams], state.layers)
         state = network.step_networks(training, grid, state, 20, 1, True, loop=loop)
-        total = np.array(state.total)[:streams, 0]
+        total = np.array(state.total)[0, :streams]
     return found, grid, begin, end, total
 
 
@@ -259,16 +243,16 @@ def numpy_adam(memory, g, k):
 def test_training_is_backpropagation(reduction, move):
     _, grid, begin, end, _ = ran(reduction)
     dim = NETWORKS[reduction].process.dim
-    with jax.enable_x64(True):  # one program draws for both: numbers depend on their place alone
-        drawn = draw_of(np.array(grid.keys)[:3], np.arange(20), needs_of(2, 3, process=0))
-    standard, noise = np.stack(drawn.input), np.sqrt(0.2) * np.stack(drawn.noise)
+    with jax.enable_x64(True):
+        drawn = draw_of(grid.keys[:3], 0, needs_of(dim, 3, process=0))
+    standard, noise = np.asarray(drawn.input), np.sqrt(0.2) * np.asarray(drawn.noise)
     for stream in range(3):
         layers = of_stream(begin, stream)
         memory = [[np.zeros_like(leaf) for leaf in layer] for layer in layers]
         for k in range(20):
-            given = standard[: 3 * dim, k, stream].reshape(3, dim)
+            given = standard[stream, k].reshape(3, dim)
             x = numpy_inputs(np.sin(2 * np.pi * k / 400), given)
-            y = np.cos(np.pi * np.linalg.norm(x, axis=1)) + noise[:, k, stream]
+            y = np.cos(np.pi * np.linalg.norm(x, axis=1)) + noise[stream, k]
             for at, slopes in enumerate(backpropagate(layers, x, y)):
                 for part, slope in enumerate(slopes):
                     slope = slope * (3 if reduction == "sum" else 1)
@@ -291,7 +275,7 @@ def test_numba_and_jax_train_the_same_networks(reduction):
     assert abs(over - theirs) < 0.02
     np.testing.assert_allclose(found.log_start[2], jax_found.log_start[2], rtol=1e-6)
     if reduction == "sum":  # the smaller network, which is compiled sooner
-        options: dict[str, Any] = OPTIONS | {"double": False}  # random numbers of 23 bits, not 32
+        options: dict[str, Any] = OPTIONS | {"double": False}
         single = simulate(training, {"lr": RATES}, runs=runs, **options, numba=True)
         assert np.median(np.abs(single.log_response[:2] - found.log_response[:2])) < 1e-5
 

@@ -4,12 +4,9 @@ Tests of laws have fixed seeds. `accept` holds the chance of a false alarm to 1e
 them, and so to 2e-5 for the file.
 """
 
-import threading
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -21,11 +18,10 @@ from scipy import optimize, stats
 
 import resonax as rx
 from resonax.learners import Transform
-from resonax.simulation import Training, column_parts, engine, linear, simulate
-from resonax.simulation.batches import draw, needs_of
-from resonax.simulation.column_parts import map_side_by_side
+from resonax.simulation import Training, engine, linear, simulate
+from resonax.simulation.batches import BLOCK
+from resonax.simulation.cells import begin_walk
 from resonax.simulation.trajectories import _gradient
-from resonax.simulation.walk import begin_walk, walk
 from resonax.streams import shuffled
 
 RUNS, STEPS, WINDOW = 2000, 80, 40
@@ -198,15 +194,15 @@ def test_law_of_runs_is_that_of_a_plain_loop(name):
 
 @partial(jax.jit, static_argnames=("loop", "steps"))
 def factors(training, grid, loop, steps):
-    """Draw again F (steps, streams, cells or 1, rows, weights), and the noise of its rows."""
-    step, dim, walked = jnp.arange(steps), training.process.dim, training.process.step_normals
-    needs = needs_of(dim, loop.rows, process=walked, scatter=loop.scatter)
-    draws = draw(grid.keys, step, needs)
-    state = begin_walk(training, grid, loop)[0]
-    laws = walk(training, grid, loop, state, step, draws.process)[1]
-    rows, noise = linear.gradients(
-        training, grid, loop._replace(gram=False, wide=False, noisy=True), laws, draws
-    )
+    """Draw again F (steps, cells or 1, streams, rows, weights), and the noise of its rows."""
+    loop = loop._replace(gram=False, noisy=True)
+
+    def block(state, first):
+        return linear._form_block(training, grid, loop, state, first, None)
+
+    firsts = jnp.arange(0, steps, BLOCK)
+    rows, noise = jax.lax.scan(block, begin_walk(training, grid, loop), firsts)[1]
+    rows, noise = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (rows, noise))
     return jnp.stack([jnp.stack(row, -1) for row in rows], -2), jnp.stack(noise, -1)
 
 
@@ -241,8 +237,11 @@ def test_fed_the_same_numbers_it_agrees_to_rounding(name, monkeypatch):
     found = simulate(training, {"lr": lr}, shared, **options, double=True)
     training, grid, loop, state = seen
     with jax.enable_x64(True):
-        F, noise = (np.asarray(part)[:, :4] for part in factors(training, grid, loop, steps))
-    error, target = (np.stack(part, -1)[:4] for part in (state.weights, state.target))
+        found_factors = factors(training, grid, loop, steps)
+        F, noise = (np.asarray(part).swapaxes(1, 2)[:, :4] for part in found_factors)
+    error, target = (
+        np.stack(part, -1).swapaxes(0, 1)[:4] for part in (state.weights, state.target)
+    )
     decay = getattr(training.optimizer, "weight_decay", 0.0)
     scale = 2 * loop.rows if REPLAYS[name][0].reduction == "sum" else 2
     away = 0.0 if training.is_linear else target  # a sum with it would round small errors off
@@ -272,7 +271,6 @@ def test_fed_the_same_numbers_it_agrees_to_rounding(name, monkeypatch):
     ("cells", "steps"), [(5, 2400), pytest.param(12, 4000, marks=pytest.mark.slow)]
 )
 def test_single_precision_gives_the_verdicts_of_double(cells, steps):
-    # Of the batch and of as many cells as in tests/test_column_parts.py, which share its programs.
     training = Training(SINE, rx.heavy_ball(0.01, 0.9), batch=2)
     grid = {"period": np.linspace(16, 50, cells)}, {"momentum": np.linspace(0.9, 0.995, cells)}
     options = {"runs": 4, "steps": steps, "window": steps // 8, "seed": 6}
@@ -323,34 +321,28 @@ def test_results_do_not_depend_on_how_a_grid_is_split():
         assert (run(seed=other) != whole).mean() > 0.99
 
 
-def test_loops_run_side_by_side_on_a_gpu_and_in_turn_on_a_cpu(monkeypatch):
-    both = threading.Barrier(2, timeout=10)
-    assert map_side_by_side(lambda item: (item, both.n_waiting), [1, 2]) == [(1, 0), (2, 0)]
-    monkeypatch.setattr(column_parts, "current_device", lambda: SimpleNamespace(platform="gpu"))
-    monkeypatch.setattr(jax, "default_device", nullcontext)
-    places = map_side_by_side(lambda item: (item, both.wait()), [1, 2])  # or it would not pass
-    assert [item for item, _ in places] == [1, 2]
-    assert {place for _, place in places} == {0, 1}
-
-
 def test_a_second_call_compiles_nothing(caplog):
-    def run(number, steps, period=9.0, cells=5):
-        # Of the shapes of the test before: its programs serve this one.
+    def run(number, steps):
+        # Of the shapes of a test before: its programs serve this one.
         training = Training(rx.Sinusoid(period=20.0 + number), rx.heavy_ball(0.01, 0.9), batch=2)
-        shared = {"momentum": np.linspace(0, 0.1 * number, 5)[:cells]}
-        columns = {"period": [period and period + number]}
-        return simulate(training, columns, shared, runs=2, steps=steps, window=20, seed=number)
+        shared = {"momentum": np.linspace(0, 0.1 * number, 5)}
+        columns = {"period": [9.0 + number]}
+        simulate(training, columns, shared, runs=2, steps=steps, window=20, seed=number)
 
     run(1, 40)
-    shuffled = np.stack(run(2, 80, period=0.0, cells=2))
     with jax.log_compiles():
         run(2, 80)
-        more = np.stack(run(2, 80, period=0.0))  # whose loop serves any number of cells up to ten
         assert not [record for record in caplog.records if "Compiling" in record.getMessage()]
         jax.jit(lambda number: number + 1)(1.0)  # which shows that a compilation is seen
     assert [record for record in caplog.records if "Compiling" in record.getMessage()]
-    np.testing.assert_array_equal(more[:, :, :2], shuffled)
-    assert more.shape[2] == 5
+
+
+def test_progress_is_told_in_shares_of_the_whole():
+    shares: list[float] = []
+    columns = {"period": [0.0, 22.0, 30.0]}  # in random order, and in order
+    simulate(SCALED, columns, runs=2, steps=4000, window=20, advance=shares.append)
+    assert sum(shares) == pytest.approx(1.0)
+    assert len(shares) > 4
 
 
 def test_the_noise_of_single_runs_has_its_variance():

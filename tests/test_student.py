@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import functools
-import math
 
 import numpy as np
 import pytest
 import scipy.signal
 from scipy import stats
-from scipy.special import stdtrit
 
 from resonax.core.intervals import (
     approximate_quantile,
     batch_means,
     half_width,
     mean_interval,
-    plain_quantile,
     tail_of,
 )
 
@@ -30,21 +27,6 @@ def test_independent_samples_against_scipy(level):
     low, high = stats.t.interval(level, 8, samples.mean(1), stats.sem(samples, axis=1))
     np.testing.assert_allclose([mean - half, mean + half], [low, high], rtol=1e-12)
     assert np.array_equal(half_width(samples.std(1, ddof=1), 9, tail_of(level)), half)
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 14 / 3, 10, 62 / 3, 127, 999, 1e6])
-def test_the_plain_quantile_is_that_of_scipy(freedom):
-    for tail in (0.4, 0.1, 0.025, 0.005, 1e-3):
-        assert plain_quantile(freedom, tail) == pytest.approx(stdtrit(freedom, 1 - tail), rel=1e-9)
-    for tail in (1e-6, 1e-9, 1e-15):
-        assert plain_quantile(freedom, tail) == pytest.approx(stdtrit(freedom, 1 - tail), rel=1e-6)
-    assert plain_quantile(freedom, 0.5) == pytest.approx(0, abs=1e-15)
-
-
-def test_there_is_no_quantile_beyond_its_domain():
-    for freedom, tail in ((0.5, 0.1), (math.nan, 0.1), (3, 0.0), (3, 0.6)):
-        with pytest.raises(ValueError, match="no quantile"):
-            plain_quantile(freedom, tail)
 
 
 def test_one_sample_bounds_nothing():

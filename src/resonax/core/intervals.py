@@ -5,8 +5,6 @@ All take ``tail``, the chance that one end of the interval is wrong: 0.025 for a
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,13 +20,21 @@ __all__ = [
     "tail_of",
 ]
 
-_NODES = 48  # of Gauss and Legendre
-_MOST_FREEDOM, _LEAST_TAIL = 1000.0, 1e-6  # beyond, this way of computing it loses digits
-
 
 def tail_of(level: float) -> float:
     """Return the chance that one end of a two-sided interval is wrong."""
     return (1 - level) / 2
+
+
+def plain_quantile(freedom: Any, tail: float) -> Any:
+    """Return the quantile of Student's distribution that is exceeded with a chance.
+
+    Examples
+    --------
+    >>> print(f"{plain_quantile(15, 0.025):.4f}")
+    2.1314
+    """
+    return -scipy.special.stdtrit(freedom, tail)  # a small chance loses no digits in the lower tail
 
 
 def half_width(deviation: Any, count: Any, tail: float) -> Any:
@@ -39,7 +45,7 @@ def half_width(deviation: Any, count: Any, tail: float) -> Any:
     >>> print(f"{half_width(1.0, 16, 0.025):.4f}")  # 2.1314 / 4
     0.5329
     """
-    return deviation / np.sqrt(count) * scipy.special.stdtrit(count - 1, 1 - tail)
+    return deviation / np.sqrt(count) * plain_quantile(count - 1, tail)
 
 
 def mean_interval(samples: np.ndarray, tail: float) -> tuple[np.ndarray, np.ndarray]:
@@ -61,7 +67,7 @@ def batch_means(
     *,
     neighbours: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""Return the mean of a correlated series for each lane, and half its interval.
+    r"""Return the mean of each of some correlated series, and half its interval.
 
     The series is cut into equal parts, whose means are nearly independent where they are longer
     than the memory of the series; the widest of the intervals with each number of ``parts`` counts.
@@ -73,7 +79,7 @@ def batch_means(
     Parameters
     ----------
     sums
-        (segments, lanes) the series, summed over each segment.
+        (segments, series) the series, summed over each segment.
     lengths
         (segments,) steps of each segment.
     tail
@@ -118,37 +124,3 @@ def approximate_quantile(normal: float, freedom: Any) -> Any:
     """
     second = (5 * normal**5 + 16 * normal**3 + 3 * normal) / 96
     return normal + (normal**3 + normal) / 4 / freedom + second / freedom**2
-
-
-@functools.cache
-def plain_quantile(freedom: float, tail: float) -> float:
-    r"""Return Student's quantile that is exceeded with a chance of at most 1/2.
-
-    With :math:`t = \sqrt\nu\tan\varphi` its distribution is
-
-    .. math:: \tfrac12 + \frac{\Gamma(\frac{\nu+1}2)}{\sqrt\pi\,\Gamma(\frac\nu2)}
-              \int_0^\varphi \cos^{\nu-1} u\,du ,
-
-    concave from one degree of freedom on, so that Newton's method from :math:`\varphi = 0` never
-    passes the root. `scipy.special.stdtrit` gives the same, but its import takes longer than
-    several passes over 10,000 rows.
-
-    Examples
-    --------
-    >>> print(f"{plain_quantile(15, 0.025):.4f}")
-    2.1314
-    """
-    if not freedom >= 1 or not 0 < tail <= 0.5:
-        raise ValueError(f"no quantile for {freedom} degrees of freedom and a tail of {tail}")
-    if freedom > _MOST_FREEDOM or tail < _LEAST_TAIL:
-        return float(scipy.special.stdtrit(freedom, 1 - tail))
-    ratio = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2))
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    wanted, angle = (0.5 - tail) * math.sqrt(math.pi) / ratio, 0.0
-    for _ in range(100):
-        values = np.cos(angle / 2 * (1 + nodes)) ** (freedom - 1)
-        step = (wanted - angle / 2 * float(weights @ values)) / math.cos(angle) ** (freedom - 1)
-        angle += step
-        if abs(step) <= 1e-15 * angle:
-            break
-    return math.sqrt(freedom) * math.tan(angle)

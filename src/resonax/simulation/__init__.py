@@ -1,9 +1,8 @@
 """Simulation: cells of a grid -> one compiled, vectorised loop -> responses."""
 
-from resonax.simulation.engine import Responses, simulate
+from resonax.simulation.cells import Training
+from resonax.simulation.engine import STATISTICS, Responses, simulate, summarise
 from resonax.simulation.network import network_loop
-from resonax.simulation.statistics import STATISTICS, summarise
-from resonax.simulation.training import Training
 from resonax.simulation.trajectories import Trajectories, trajectories
 
 __all__ = [

@@ -7,13 +7,13 @@ the inputs is :math:`\frac1n\sum_i\phi_i\epsilon_i \sim \frac{\sigma}{\sqrt n} F
 :math:`F` are the mean and the scatter's factor: :math:`d+1` rows in place of :math:`n`.
 
 Vectors are lists of scalars here: the engine maps all of this over cells, and a list keeps each
-component a contiguous array over them, which is what the compiler vectorises.
+component a contiguous array over them, which the compiler vectorises.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,11 +22,10 @@ from jax.typing import ArrayLike
 
 from resonax.core.moments import Moments
 from resonax.learners import Features, Linear
-from resonax.simulation.random_numbers import chi, chi_needs, normals, uniforms
+from resonax.simulation.random_numbers import Purpose, chi, normals, uniforms
 
 __all__ = [
-    "INPUT",
-    "PROCESS",
+    "BLOCK",
     "Draws",
     "Gaussian",
     "Law",
@@ -41,8 +40,7 @@ __all__ = [
 
 Vector = list[Array]
 
-# The first slot of each purpose: no purpose takes more than 2^20 numbers a step.
-PROCESS, INPUT, CHOICE, NOISE = (place * 2**20 for place in range(4))
+BLOCK = 20  # steps drawn at once
 
 
 class Needs(NamedTuple):
@@ -55,21 +53,21 @@ class Needs(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """The random numbers of a step, by purpose."""
+    """The random numbers of a step, by purpose: arrays, or lists of their entries."""
 
-    process: list[Array]
-    input: list[Array]
-    choice: list[Array]
-    noise: list[Array]
+    process: Any
+    input: Any
+    choice: Any
+    noise: Any
 
 
-def draw(keys: Array, steps: ArrayLike, needs: Needs) -> Draws:
-    """Draw the numbers of some steps of all paths, lists of arrays (steps, paths)."""
+def draw(keys: Array, block: ArrayLike, needs: Needs) -> Draws:
+    """Draw the numbers of a block of steps of all paths, arrays (paths, steps, count)."""
     return Draws(
-        normals(keys, steps, PROCESS, needs.process),
-        normals(keys, steps, INPUT, needs.input),
-        uniforms(keys, steps, CHOICE, needs.choice),
-        normals(keys, steps, NOISE, needs.noise),
+        normals(keys, block, Purpose.PROCESS, (BLOCK, needs.process)),
+        normals(keys, block, Purpose.INPUT, (BLOCK, needs.input)),
+        uniforms(keys, block, Purpose.CHOICE, (BLOCK, needs.choice)),
+        normals(keys, block, Purpose.NOISE, (BLOCK, needs.noise)),
     )
 
 
@@ -79,9 +77,7 @@ def needs_of(
     """Return how many numbers a batch takes, drawn in one of the ways of `draw_factor`."""
     if not scatter:
         return Needs(process, rows * dim, rows if choice else 0, rows)
-    chis = [chi_needs(rows - 1 - column) for column in range(dim)]
-    below = dim * (dim - 1) // 2
-    return Needs(process, dim + below + sum(n for n, _ in chis), sum(u for _, u in chis), dim + 1)
+    return Needs(process, dim + dim * (dim + 1) // 2, 0, dim + 1)
 
 
 class Gaussian(NamedTuple):
@@ -157,14 +153,11 @@ def _scatter_rows(draws: Draws, law: Law, batch: int, features: Linear) -> list[
         still = replace(law, mean=jnp.zeros_like(law.mean))
     pad = [[jnp.ones(())], [jnp.zeros(())]] if features.bias else [[], []]
     rows = [_moved(law, [share * draws.input[place] for place in range(dim)]) + pad[0]]
-    normal, uniform = dim, 0
+    used = dim
     for column in range(dim):
-        count, others = chi_needs(batch - 1 - column)
-        numbers = draws.input[normal : normal + count], draws.choice[uniform : uniform + others]
-        length = chi(*numbers, batch - 1 - column)
-        normal, uniform = normal + count, uniform + others
-        below = [share * draws.input[normal + place] for place in range(dim - 1 - column)]
-        normal += len(below)
+        length = chi(draws.input[used], batch - 1 - column)
+        below = [share * number for number in draws.input[used + 1 : used + dim - column]]
+        used += dim - column
         factor = [jnp.zeros(())] * column + [share * length, *below]
         rows.append(_moved(still, factor) + pad[1])
     return rows

@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from threading import Lock
 from typing import NamedTuple
 
 import jax
 import numpy as np
+import scipy  # its parts are loaded where they are used
+from jax import Array
 from numpy.typing import ArrayLike
 
 from resonax.core.errors import ArgumentError, check_whole
+from resonax.core.intervals import half_width
 from resonax.dynamics.problem import check_problem
-from resonax.learners import Linear, Momentum, Network
-from resonax.simulation.column_parts import (
-    cut_columns,
-    fill_cells,
-    jax_threads,
-    map_parts,
-    map_side_by_side,
-)
-from resonax.simulation.linear import begin_linear, step_linear
-from resonax.simulation.linear_state import log_distance
+from resonax.learners import Linear, Network
+from resonax.simulation.batches import BLOCK
+from resonax.simulation.cells import Grid, Loop, Training, cell_at
+from resonax.simulation.linear import begin_linear, log_distance, step_linear
 from resonax.simulation.network import run_networks
-from resonax.simulation.random_numbers import path_keys
-from resonax.simulation.schedule import BLOCK, Advance, run_windows
-from resonax.simulation.training import Training
-from resonax.simulation.walk import Grid, Loop, cell_at
+from resonax.simulation.random_numbers import LEAST_FREEDOM, path_keys
+from resonax.simulation.schedule import Advance, run_windows
 from resonax.streams import Recorded
 
-__all__ = ["Responses", "simulate"]
+__all__ = ["STATISTICS", "Responses", "simulate", "summarise"]
 
 MOST_WEIGHTS = 24
-_FEW_WEIGHTS = 6  # up to here an array for each weight is as fast
-MOST_INPUTS = 2**18  # of a network in one step, in all coordinates: each has its slot
+MOST_INPUTS = 2**18  # of a network in one step, in all coordinates
+# The number of paths is filled up to a multiple of this by copies of the last one. Vectorised code
+# rounds the last few numbers of an array, which do not fill a vector, another way.
+_MULTIPLE = 64
 
 
 class Responses(NamedTuple):
@@ -118,39 +114,26 @@ def simulate(
         asked = asked._replace(shared={alone: np.full(1, getattr(training, alone))})
     shape = (count, len(next(iter(asked.shared.values()))), runs)
     found = [np.empty(shape) for _ in range(3)]
-    # How a column is computed depends on itself alone: a part of a grid gives the same bits.
-    still = asked.columns.get("period", np.ones(count)) == 0
-    kinds = np.stack([still, asked.columns.get("batch", np.zeros(count))], axis=1)
-    telling = Lock()  # one at a time tells of its progress
-
-    def run_kind(kind: np.ndarray) -> None:
-        chosen, ordered = np.flatnonzero((kinds == kind).all(axis=1)), not kind[0]
-        loop = _loop(asked.of_columns(chosen), ordered, bool(shared))
-        # Networks share their steps out among threads themselves.
-        most = 1 if isinstance(training.model, Network) else jax_threads()
-        parts, paths = cut_columns(chosen, runs, most)
-        map_parts(functools.partial(run_columns, loop, paths, Lock()), parts)
-
-    def run_columns(
-        loop: Loop, paths: int, beginning: Lock, chosen: np.ndarray, go_on: Callable[[], None]
-    ) -> None:
+    # Columns are computed together if one compiled loop serves them.
+    shuffled = asked.columns.get("period", np.ones(count)) == 0
+    kinds = np.stack([shuffled, asked.columns.get("batch", np.zeros(count))], axis=1)
+    for kind in np.unique(kinds, axis=0):
+        chosen = np.flatnonzero((kinds == kind).all(axis=1))
         part = asked.of_columns(chosen)
+        loop = _loop(part, not kind[0], bool(shared))
         if not loop.ordered:  # not used, but it must be a period
             part.columns["period"] = np.full(len(chosen), 2.0)
+        weight = len(chosen) / count
 
-        def tell(share: float) -> None:
-            go_on()
-            with telling:
-                if advance:
-                    advance(len(chosen) / count * share)
+        def tell(share: float, weight: float = weight) -> None:
+            if advance:
+                advance(weight * share)
 
         keys = path_keys(seed, names[chosen], runs)
         with jax.enable_x64(double):
-            results = _run(part, keys, loop, paths, beginning, tell)
+            results = _run(part, keys, loop, tell)
         for whole, values in zip(found, results, strict=True):
             whole[chosen] = values
-
-    map_side_by_side(run_kind, list(np.unique(kinds, axis=0)))
     return Responses(*found)
 
 
@@ -238,18 +221,16 @@ def _loop(asked: _Request, ordered: bool, share_paths: bool) -> Loop:
     # Sufficient statistics stand for the inputs where they can, and are fewer.
     statistics = isinstance(training.model, Linear) and not isinstance(training.process, Recorded)
     statistics = statistics and "dim" not in values and "batch" not in asked.shared and not mixed
-    scatter = statistics and rows > training.process.dim + 1
+    scatter = statistics and rows - training.process.dim >= LEAST_FREEDOM
     # Cells that share H need no more products for H e than for F'(F e).
     gram = share_paths and not law_varies and "batch" not in asked.shared
     gram = gram and not isinstance(training.model, Network)
     gram = gram and (scatter or training.size <= 2 * rows)
-    many = gram and training.size > _FEW_WEIGHTS
     return Loop(
         law_varies=law_varies,
         batch_varies="batch" in asked.shared,
         dim_varies="dim" in values,
         gram=gram,
-        wide=many and "dim" not in values and isinstance(training.optimizer, Momentum),
         rows=rows,
         scatter=scatter,
         ordered=ordered,
@@ -260,21 +241,18 @@ def _loop(asked: _Request, ordered: bool, share_paths: bool) -> Loop:
 
 
 def _run(
-    asked: _Request, keys: np.ndarray, loop: Loop, paths: int, beginning: Lock, advance: Advance
+    asked: _Request, keys: Array, loop: Loop, advance: Advance
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Run cells that one compiled loop serves, filled up to so many paths."""
+    """Run cells that one compiled loop serves."""
     training, columns, shared, runs, steps, window, _ = asked
-    cells = len(next(iter(shared.values())))
-    # Ordered inputs have other numbers of paths in other grids: their loops differ anyway.
-    is_filled = not (loop.ordered or loop.wide or isinstance(training.model, Network))
-    among = np.minimum(np.arange(fill_cells(cells, paths) if is_filled else cells), cells - 1)
-    filled, paths = np.minimum(np.arange(paths), len(keys) - 1), len(keys)
+    paths = len(keys)
+    filled = np.minimum(np.arange(-(-paths // _MULTIPLE) * _MULTIPLE), paths - 1)
     real = jax.dtypes.canonicalize_dtype(float)
     grid = Grid(
         *jax.device_put(
             (
                 {name: np.repeat(of, runs)[filled].astype(real) for name, of in columns.items()},
-                {name: array[among].astype(real) for name, array in shared.items()},
+                {name: of.astype(real) for name, of in shared.items()},
                 keys[filled],
                 np.asarray(training.reduction == "sum", real),
             )
@@ -288,16 +266,57 @@ def _run(
     else:
         step_blocks = functools.partial(step_linear, training, grid, loop=loop)
         measure = functools.partial(log_distance, steps=window)
-        with beginning:  # one thread compiles what the others then find
-            state = begin_linear(training, grid, loop=loop)
-            start = log_distance(state, steps=0)
-            state = step_blocks(state, 0, 0, False)
+        state = begin_linear(training, grid, loop=loop)
+        start = log_distance(state, steps=0)
         logs = [start, *run_windows(state, step_blocks, measure, steps, window, advance)]
     begin, middle, end = (
-        np.asarray(log, float)[:paths, :cells].reshape(paths // runs, runs, -1).swapaxes(1, 2)
+        np.asarray(log, float)[:, :paths].reshape(-1, paths // runs, runs).swapaxes(0, 1)
         for log in logs
     )
     # A run that overflowed is infinitely far away, and grows.
     over = np.isnan(end) | np.isposinf(end)
     growth = np.where(over, np.inf, end) - np.where(over, 0.0, middle)
     return np.where(over, np.inf, end), begin, growth / (steps // 2)
+
+
+# name: what it is; logarithms are natural
+STATISTICS = {
+    "log_response": "logarithm of the mean response over runs (the paper's statistic)",
+    "log_median": "logarithm of the median response over runs",
+    "log_low": "logarithm of the lower quartile of the response over runs",
+    "log_high": "logarithm of the upper quartile of the response over runs",
+    "rate": "growth per step from the middle to the end, mean over runs",
+    "rate_low": "lower end of the 95% interval of the rate",
+    "rate_high": "upper end of the 95% interval of the rate",
+    "diverged": "share of runs that ended farther away than they began",
+}
+
+
+def summarise(found: Responses) -> dict[str, np.ndarray]:
+    """Return the statistics of every cell, by the names of `STATISTICS`.
+
+    The rate's interval is Student's over the runs. With a single run it has no width to tell.
+
+    Examples
+    --------
+    >>> cell = np.log([[[1.0, 3.0]]])
+    >>> found = summarise(Responses(cell, np.zeros((1, 1, 2)), np.array([[[0.0, 2.0]]])))
+    >>> [f"{np.exp(found['log_response'].item()):.1f}", found["diverged"].item()]
+    ['2.0', 0.5]
+    """
+    logs, runs = found.log_response, found.log_response.shape[-1]
+    rate = found.rate.mean(axis=-1)
+    finite = np.where(np.isfinite(found.rate), found.rate, 0.0)
+    spread = finite.std(axis=-1, ddof=1) if runs > 1 else np.zeros_like(rate)
+    half = half_width(spread, runs, 0.025) if runs > 1 else spread
+    low, median, high = np.quantile(logs, [0.25, 0.5, 0.75], axis=-1, method="inverted_cdf")
+    return {
+        "log_response": scipy.special.logsumexp(logs, axis=-1) - np.log(runs),
+        "log_median": median,
+        "log_low": low,
+        "log_high": high,
+        "rate": rate,
+        "rate_low": rate - half,
+        "rate_high": rate + half,
+        "diverged": (logs > found.log_start).mean(axis=-1),
+    }

@@ -4,42 +4,101 @@ The error :math:`e = \theta-\theta^*` obeys, with the factor :math:`F` of `batch
 
 .. math:: g = 2 F^\top\bigl(F e - \tfrac{\sigma}{\sqrt n}\zeta\bigr) = H e - p .
 
-Paths share their inputs among the cells of a column, so :math:`H` and :math:`p` are drawn once
-for each path and step, a block of steps at a time, and each cell then takes its own steps.
+Paths share their inputs among the cells of a column, so :math:`H` and :math:`p` are formed once
+for each path and step, a block of steps at a time, and each cell then takes its own steps. Errors
+are numbers near 1 times a power of two, so that none overflows.
 """
 
 from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from resonax.learners import Features, Momentum
-from resonax.simulation.batches import INPUT, Draws, draw, draw_factor
-from resonax.simulation.linear_state import (
-    LinearState,
-    add_distances,
-    distance,
-    narrowed,
-    rescale,
-    transposed,
-    widened,
+from resonax.simulation.batches import BLOCK, Draws, draw, draw_factor
+from resonax.simulation.cells import (
+    Grid,
+    Loop,
+    Training,
+    begin_walk,
+    cell_at,
+    shuffled_laws,
+    vmap_cells,
+    walk,
 )
-from resonax.simulation.position_form import position_form
-from resonax.simulation.random_numbers import BEGINNING, normals, uniforms
-from resonax.simulation.schedule import BLOCK
-from resonax.simulation.training import Training
-from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, shuffled_laws, vmap_cells, walk
+from resonax.simulation.random_numbers import Purpose, normals, uniforms
 
-__all__ = ["begin_linear", "gradients", "step_linear"]
+__all__ = ["LinearState", "begin_linear", "gradient", "log_distance", "step_linear"]
 
-_PARTS = 4  # in which the factors of the steps of a block are formed
-_UNROLL = 2  # the recursion of two positions swaps its arrays in place of copying them
+_RANGE = 20  # errors are kept within 2^-20..2^20 from block to block
+
+
+class LinearState(NamedTuple):
+    """Where all cells stand. Numbers of a cell are multiplied by 2^-shift of that cell."""
+
+    process: Any
+    weights: tuple[Array, ...]  # error of each weight, (cells of a path, paths)
+    optimizer: Any
+    target: tuple[Array, ...]
+    shift: Array
+    total: Array  # sum of distances in the window, times 2^-level
+    level: Array  # the largest shift in the window; it stays where the errors shrink on
+
+    def reset(self) -> LinearState:
+        """Return the same state at the beginning of a window."""
+        zeros = jnp.zeros_like(self.total)
+        return self._replace(total=zeros, level=zeros - jnp.inf)
+
+
+def _distance(weights: tuple[Array, ...]) -> Array:
+    """Return the length of the error of each cell."""
+    peak = _largest(weights)  # divided by it, no square is too small or too large
+    safe = jnp.where(peak > 0, peak, 1.0)
+    return peak * jnp.sqrt(sum((e / safe) ** 2 for e in weights))
+
+
+def _largest(weights: tuple[Array, ...]) -> Array:
+    return functools.reduce(jnp.maximum, [jnp.abs(e) for e in weights])
+
+
+def _rescale(state: LinearState) -> LinearState:
+    """Bring errors that left their range back to about 1, and remember by how much."""
+    _, power = jnp.frexp(_largest(state.weights))
+    power = jnp.where(jnp.abs(power) > _RANGE, power, 0)
+
+    def scaled(leaf: Array) -> Array:
+        return jnp.ldexp(leaf, -power) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+    return state._replace(
+        weights=jax.tree.map(scaled, state.weights),
+        optimizer=jax.tree.map(scaled, state.optimizer),
+        shift=state.shift + power.astype(state.shift.dtype),
+    )
+
+
+def _add_distances(before: LinearState, after: LinearState) -> LinearState:
+    """Add the distances of a block, in units of its own, to those of the window before it."""
+    level = jnp.maximum(before.level, before.shift)
+    total = before.total * jnp.exp2(before.level - level)
+    total = total + after.total * jnp.exp2(before.shift - level)
+    return after._replace(total=total, level=level)
+
+
+@jax.jit
+def log_distance(state: LinearState, steps: Array) -> Array:
+    """Return the logarithm of the mean distance over a window, or of the distance for 0 steps."""
+    over = steps > 0
+    mean = jnp.where(over, state.total / jnp.maximum(steps, 1), _distance(state.weights))
+    shift = jnp.where(over, state.level, state.shift)
+    least = jnp.finfo(mean.dtype).tiny
+    return jnp.log(jnp.maximum(mean, least)) + shift * np.log(2.0)
 
 
 def _active(values: Any, dim: int) -> list[Array] | None:
@@ -48,10 +107,10 @@ def _active(values: Any, dim: int) -> list[Array] | None:
     return [jnp.where(place < values["dim"], 1.0, 0.0) for place in range(dim)]
 
 
-def gradients(training: Training, grid: Grid, loop: Loop, laws: Any, draws: Draws) -> Any:
-    """Return H and p, or F and its noise, of every step, over (steps, paths, cells or 1)."""
+def gradient(training: Training, grid: Grid, loop: Loop, law: Any, draws: Draws) -> Any:
+    """Return H and p, or F and its noise, of one step, over (cells or 1, paths)."""
 
-    def factor(values: Any, given: Draws, law: Any) -> tuple[Any, Any]:
+    def one(values: Any, given: Draws, law: Any) -> tuple[Any, Any]:
         cell = cell_at(training, values)
         assert isinstance(cell.model, Features)
         rows = draw_factor(
@@ -64,35 +123,16 @@ def gradients(training: Training, grid: Grid, loop: Loop, laws: Any, draws: Draw
         )
         spread = jnp.sqrt(jnp.asarray(cell.noise) / (1.0 if loop.batch_varies else cell.batch))
         noise = [spread * given.noise[place] for place in range(len(rows)) if loop.noisy]
-        return tuple(map(tuple, rows)), tuple(noise)
-
-    def gram(values: Any, rows: Any, noise: Any) -> tuple[Any, Any]:
-        scale = 2 * grid.scale(cell_at(training, values).batch, values)
+        if not loop.gram:
+            return tuple(map(tuple, rows)), tuple(noise)
+        scale = 2 * grid.scale(cell.batch, values)
         size = range(len(rows[0]))
         hessian = [scale * sum(row[i] * row[j] for row in rows) for i in size for j in range(i + 1)]
         pairs = list(zip(rows, noise, strict=True)) if loop.noisy else []
         pull = [scale * sum(row[i] * one for row, one in pairs) for i in size if pairs]
         return tuple(hessian), tuple(pull)
 
-    def one(values: Any, given: Draws, law: Any) -> tuple[Any, Any]:
-        found = factor(values, given, law)
-        return gram(values, *found) if loop.gram else found
-
-    def over_steps(function: Any, laws: Any, draws: Draws) -> Any:
-        over = jax.vmap(vmap_cells(function, grid, loop), in_axes=(0, 0 if loop.ordered else None))
-        return over(draws, laws)
-
-    if not loop.wide or not loop.gram:
-        return over_steps(one, laws, draws)
-    # XLA would form the rows of F anew for each entry of H. A loop stores what it computes.
-    given = (laws if loop.ordered else (), draws)
-    parts = jax.tree.map(lambda leaf: leaf.reshape(_PARTS, -1, *leaf.shape[1:]), given)
-    found = jax.lax.map(
-        lambda part: over_steps(factor, part[0] if loop.ordered else laws, part[1]), parts
-    )
-    rows, noise = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found)
-    over = vmap_cells(lambda values, _, *found: gram(values, *found), grid, loop)
-    return jax.vmap(lambda *found: over([], *found))(rows, noise)
+    return vmap_cells(one, grid, loop)(draws, law)
 
 
 def _slope(
@@ -105,12 +145,6 @@ def _slope(
     unit: ArrayLike,
 ) -> list[Any]:
     """Return the gradient: H e - p, or 2 F'(F e - noise) with fewer products where F is short."""
-    if loop.wide:
-        hessian, pull = gradient
-        (errors,) = weights
-        places = range(errors.shape[1])
-        slope = sum(hessian[..., j, None] * errors[:, j, None] for j in places)
-        return [slope - unit * pull if loop.noisy else slope]
     places = range(len(weights))
     if loop.gram:
         hessian, pull = gradient
@@ -160,8 +194,7 @@ def _cell_step(
         optimizer = replace(optimizer, weight_decay=0.0)
     else:
         params = tuple(e + t for e, t in zip(weights, target, strict=True))
-    transform: Any = position_form(optimizer)
-    moves, state = transform.update(tuple(slope), state, params)
+    moves, state = optimizer.transform().update(tuple(slope), state, params)
     return tuple(e + move for e, move in zip(weights, moves, strict=True)), state
 
 
@@ -170,53 +203,50 @@ def begin_linear(training: Training, grid: Grid, *, loop: Loop) -> LinearState:
     """Return the state of all cells before the first step."""
     dim, size = training.process.dim, training.size
 
-    def begin(values: Any, given: list[Array]) -> Any:
+    def begin(values: Any, given: Array) -> Any:
         cell = cell_at(training, values)
         if training.start_law == "normal":
-            scale = jnp.sqrt(jnp.asarray(cell.start))
-            drawn = [scale * number for number in given]
+            drawn = jnp.sqrt(jnp.asarray(cell.start)) * given
         else:
-            drawn = [cell.start * (2 * number - 1) for number in given]
+            drawn = cell.start * (2 * given - 1)
         active = _active(values, dim) or [jnp.ones(())] * dim
         active = active + [jnp.ones(())] * (size - dim) if size > dim else active[:size]
         target = tuple(on * number for on, number in zip(active, drawn[size:], strict=True))
-        drawn_weights = tuple(on * n for on, n in zip(active, drawn[:size], strict=True))
-        error = tuple(n - t for n, t in zip(drawn_weights, target, strict=True))
+        weights = tuple(on * number for on, number in zip(active, drawn[:size], strict=True))
+        error = tuple(n - t for n, t in zip(weights, target, strict=True))
         optimizer: Any = cell.optimizer
-        params = error if isinstance(optimizer, Momentum) else drawn_weights
-        return error, position_form(optimizer).init(params), target
+        params = error if isinstance(optimizer, Momentum) else weights
+        return error, optimizer.transform().init(params), target
 
     numbers = normals if training.start_law == "normal" else uniforms
-    given = [number[0] for number in numbers(grid.keys, BEGINNING, INPUT, 2 * size)]
+    given = numbers(grid.keys, 0, Purpose.START, (2 * size,))
     # All cells of a path begin at the same place, whether or not their laws vary.
-    over = vmap_cells(begin, grid, loop._replace(law_varies=True))
-    error, optimizer, target = over(given)
-    flat = jnp.zeros_like(error[0])
+    error, optimizer, target = vmap_cells(begin, grid, loop._replace(law_varies=True))(given)
+    zeros = jnp.zeros_like(error[0])
     process = begin_walk(training, grid, loop)
-    return LinearState(process, error, optimizer, target, flat, flat, flat - jnp.inf)
+    return LinearState(process, error, optimizer, target, zeros, zeros, zeros - jnp.inf)
 
 
-def _prepared(loop: Loop, gradient: Any) -> Any:
-    """Return the gradients of a block in the layout of the steps, the steps first."""
-    if not loop.wide:
-        return jax.tree.map(
-            lambda leaf: leaf.swapaxes(1, 2) if loop.law_varies else leaf[:, :, 0], gradient
-        )
-    hessian, pull = jax.tree.map(lambda leaf: leaf[:, :, 0], gradient)
-    size = range(int((2 * len(hessian)) ** 0.5))  # size (size + 1) / 2 entries
-    rows = [[hessian[max(i, j) * (max(i, j) + 1) // 2 + min(i, j)] for j in size] for i in size]
-    full = jnp.stack([jnp.stack(row, axis=-1) for row in rows], axis=-2)
-    return full, jnp.stack(pull, axis=-1)[..., None] if loop.noisy else ()
-
-
-def _draw_block(
-    training: Training, grid: Grid, loop: Loop, state: Any, first: Array, still: Any
+def _form_block(
+    training: Training, grid: Grid, loop: Loop, state: Any, first: Array, shuffled: Any
 ) -> tuple[Any, Any]:
-    """Return the state of the processes after a block of steps, and its gradients."""
-    steps = first + jnp.arange(BLOCK)
-    draws = draw(grid.keys, steps, loop.needs(training.process))
-    state, laws = walk(training, grid, loop, state, steps, draws.process, still)
-    return state, gradients(training, grid, loop, laws, draws)
+    """Return the state of the processes after a block of steps, and the gradients of these.
+
+    The loop stores what it is given and what it returns: XLA would fuse the draws with each of
+    their uses, and recompute them there.
+    """
+
+    def one(state: Any, now: tuple[Array, Draws]) -> tuple[Any, Any]:
+        step, numbers = now
+        law = shuffled
+        if loop.ordered:
+            state, law = walk(training, grid, loop, state, step, numbers.process.T)
+        lists = Draws(*(list(part) for part in numbers))
+        return state, gradient(training, grid, loop, law, lists)
+
+    draws = draw(grid.keys, first // BLOCK, loop.needs(training.process))
+    by_step = jax.tree.map(lambda leaf: leaf.transpose(1, 2, 0), draws)
+    return jax.lax.scan(one, state, (first + jnp.arange(BLOCK), by_step))
 
 
 def _vmap_steps(training: Training, grid: Grid, loop: Loop) -> Any:
@@ -225,12 +255,14 @@ def _vmap_steps(training: Training, grid: Grid, loop: Loop) -> Any:
     def one(columns: Any, shared: Any, *rest: Any) -> Any:
         return _cell_step(training, grid, loop, {**columns, **shared}, *rest)
 
-    if loop.wide:  # numbers of a path are (paths, 1, 1), those of its cells (cells,)
-        columns = {name: array[:, None, None] for name, array in grid.columns.items()}
-        return functools.partial(one, columns, grid.shared)
     over_paths = jax.vmap(one, in_axes=(0, None, 0, 0, 0, 0, 0))
     over_cells = jax.vmap(over_paths, in_axes=(None, 0, 0 if loop.law_varies else None, 0, 0, 0, 0))
-    return functools.partial(over_cells, grid.columns, grid.shared)
+
+    def step(gradient: Any, *rest: Any) -> Any:
+        given = gradient if loop.law_varies else jax.tree.map(lambda leaf: leaf[0], gradient)
+        return over_cells(grid.columns, grid.shared, given, *rest)
+
+    return step
 
 
 @functools.partial(jax.jit, static_argnames=("loop",), donate_argnames=("state",))
@@ -246,7 +278,7 @@ def step_linear(
 ) -> LinearState:
     """Advance all cells by some blocks of steps; with ``record``, sum the distances up."""
     step_cells = _vmap_steps(training, grid, loop)
-    still = None if loop.ordered else shuffled_laws(training, grid, loop)
+    shuffled = None if loop.ordered else shuffled_laws(training, grid, loop)
 
     def one(state: LinearState, gradient: Any, measured: bool) -> tuple[LinearState, None]:
         unit = jnp.exp2(jnp.minimum(-state.shift, 100.0)) if training.is_linear else 1.0
@@ -254,27 +286,22 @@ def step_linear(
         weights, optimizer = step_cells(
             gradient, state.weights, state.optimizer, state.target, unit
         )
-        total = state.total + distance(weights) if measured else state.total
+        total = state.total + _distance(weights) if measured else state.total
         return state._replace(weights=weights, optimizer=optimizer, total=total), None
 
     def plain(before: LinearState, given: Any) -> LinearState:
-        step = functools.partial(one, measured=False)
-        return jax.lax.scan(step, before, given, unroll=_UNROLL)[0]
+        return jax.lax.scan(functools.partial(one, measured=False), before, given)[0]
 
     def measured(before: LinearState, given: Any) -> LinearState:
         fresh = before._replace(total=jnp.zeros_like(before.total))
-        step = functools.partial(one, measured=True)
-        return add_distances(before, jax.lax.scan(step, fresh, given, unroll=_UNROLL)[0])
+        after = jax.lax.scan(functools.partial(one, measured=True), fresh, given)[0]
+        return _add_distances(before, after)
 
     def block(number: Array, state: LinearState) -> LinearState:
         now = first + number * BLOCK
-        process, drawn = _draw_block(training, grid, loop, state.process[0], now, still)
-        given = _prepared(loop, drawn)
-        before = state._replace(process=(process, state.process[1]))
+        process, given = _form_block(training, grid, loop, state.process, now, shuffled)
         # One branch for each block: on a GPU each is a transfer to the host.
-        after = jax.lax.cond(record, measured, plain, before, given)
-        return rescale(after) if training.is_linear else after
+        after = jax.lax.cond(record, measured, plain, state._replace(process=process), given)
+        return _rescale(after) if training.is_linear else after
 
-    if loop.wide:
-        return narrowed(jax.lax.fori_loop(0, blocks, block, widened(state)))
-    return transposed(jax.lax.fori_loop(0, blocks, block, transposed(state)))
+    return jax.lax.fori_loop(0, blocks, block, state)

@@ -14,13 +14,11 @@ from jax import Array
 
 from resonax.core.errors import ArgumentError
 from resonax.learners import Network
-from resonax.simulation.batches import INPUT
+from resonax.simulation.batches import BLOCK
+from resonax.simulation.cells import Grid, Loop, Training, begin_walk, cell_at, vmap_cells
 from resonax.simulation.network_batches import Batch, Laws, draw_batches, draw_tests, target
-from resonax.simulation.position_form import init_state, update_weights
-from resonax.simulation.random_numbers import BEGINNING, normal_array
-from resonax.simulation.schedule import BLOCK, Advance, Windowed, run_windows
-from resonax.simulation.training import Training
-from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, vmap_cells
+from resonax.simulation.random_numbers import Purpose, normals
+from resonax.simulation.schedule import Advance, Windowed, run_windows
 
 __all__ = [
     "Layers",
@@ -40,7 +38,7 @@ Layers = tuple[tuple[Array, Array], ...]  # weights (in, out) and bias (out,) of
 
 
 class NetworkState(NamedTuple):
-    """Where all cells stand, with leading axes (paths, cells of a path)."""
+    """Where all cells stand, with leading axes (cells of a path, paths)."""
 
     process: Any
     layers: Layers
@@ -87,7 +85,7 @@ def first_layers(given: Array, dim: int, hidden: tuple[int, ...]) -> Layers:
 def first_normals(grid: Grid, dim: int, hidden: tuple[int, ...]) -> Array:
     """Return the random numbers of `first_layers`, (paths, weights without biases)."""
     count = sum(before * after for before, after in itertools.pairwise((dim, *hidden, 1)))
-    return normal_array(grid.keys, BEGINNING, INPUT, count)[:, 0]
+    return normals(grid.keys, 0, Purpose.START, (count,))
 
 
 @functools.partial(jax.jit, static_argnames=("loop",))
@@ -98,7 +96,7 @@ def begin_networks(training: Training, grid: Grid, *, loop: Loop) -> NetworkStat
 
     def begin(values: Any, given: Array) -> Any:
         layers = first_layers(given, dim, model.hidden)
-        return layers, init_state(cell_at(training, values).optimizer, layers)
+        return layers, cell_at(training, values).optimizer.transform().init(layers)
 
     given = first_normals(grid, dim, model.hidden)
     layers, optimizer = vmap_cells(begin, grid, loop._replace(law_varies=True))(given)
@@ -116,10 +114,13 @@ def _step(
     state: Any,
 ) -> tuple[Any, Any]:
     """Return layers and optimizer of one cell after one step."""
+    import optax  # which takes long to load
+
     slope = jax.grad(_loss)(layers, *batch)
     slope = jax.tree.map(lambda leaf: grid.scale(loop.rows, values) * leaf, slope)
-    optimizer = cell_at(training, values).optimizer
-    return update_weights(optimizer, slope, layers, state, decays=loop.decays)
+    transform = cell_at(training, values).optimizer.transform()
+    moves, state = transform.update(slope, state, layers)
+    return optax.apply_updates(layers, moves), state
 
 
 @functools.partial(jax.jit, static_argnames=("loop",), donate_argnames=("state",))
@@ -134,10 +135,10 @@ def step_networks(
     loop: Loop,
 ) -> NetworkState:
     """Advance all cells by some blocks of steps; with ``record``, sum the test losses up."""
-    paths, cells = state.total.shape
+    cells, paths = state.total.shape
     values = {
-        **{name: jnp.repeat(numbers, cells) for name, numbers in grid.columns.items()},
-        **{name: jnp.tile(numbers, paths) for name, numbers in grid.shared.items()},
+        **{name: jnp.tile(numbers, cells) for name, numbers in grid.columns.items()},
+        **{name: jnp.repeat(numbers, paths) for name, numbers in grid.shared.items()},
     }
 
     laws = Laws.of(training, grid, loop)
@@ -145,7 +146,7 @@ def step_networks(
 
     def one(state: NetworkState, now: tuple[Batch, Batch | None]) -> tuple[NetworkState, None]:
         batch, test = jax.tree.map(
-            lambda leaf: _flat(jnp.broadcast_to(leaf, (paths, cells, *leaf.shape[2:]))), now
+            lambda leaf: _flat(jnp.broadcast_to(leaf, (cells, paths, *leaf.shape[2:]))), now
         )
         layers, optimizer = jax.vmap(step)(values, batch, state.layers, state.optimizer)
         total = state.total
@@ -156,12 +157,12 @@ def step_networks(
     def block(number: Array, state: NetworkState) -> NetworkState:
         # Batches are drawn for the block at once, and the loop stores what it is given: XLA would
         # fuse the draws with each of their uses, and recompute them there.
-        steps = first + number * BLOCK + jnp.arange(BLOCK)
-        process, batches = draw_batches(training, grid, loop, laws, state.process[0], steps)
-        state = state._replace(process=(process, state.process[1]))
+        now = first + number * BLOCK
+        process, batches = draw_batches(training, grid, loop, laws, state.process, now)
+        state = state._replace(process=process)
 
         def measured(state: NetworkState) -> NetworkState:
-            tests = draw_tests(training, grid, loop, laws, steps)
+            tests = draw_tests(training, grid, loop, laws, now)
             return jax.lax.scan(one, state, (batches, tests))[0]
 
         def plain(state: NetworkState) -> NetworkState:
@@ -173,7 +174,7 @@ def step_networks(
     flat = jax.tree.map(_flat, state._replace(process=()))._replace(process=state.process)
     after = jax.lax.fori_loop(0, blocks, block, flat)
     split = jax.tree.map(
-        lambda leaf: leaf.reshape(paths, cells, *leaf.shape[1:]), after._replace(process=())
+        lambda leaf: leaf.reshape(cells, paths, *leaf.shape[1:]), after._replace(process=())
     )
     return split._replace(process=after.process)
 

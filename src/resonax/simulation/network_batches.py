@@ -10,33 +10,20 @@ import numpy as np
 from jax import Array
 
 from resonax.core.moments import Moments
-from resonax.simulation.batches import (
-    CHOICE,
-    INPUT,
-    NOISE,
-    PROCESS,
-    Gaussian,
-    Law,
-    Mixture,
-    Needs,
-    needs_of,
-)
-from resonax.simulation.random_numbers import normal_array, normals, uniform_array
-from resonax.simulation.training import Training
-from resonax.simulation.walk import (
+from resonax.simulation.batches import BLOCK, Draws, Gaussian, Law, Mixture, draw, needs_of
+from resonax.simulation.cells import (
     Grid,
     Loop,
+    Training,
     cell_at,
     shuffled_laws,
     stationary_laws,
     vmap_cells,
     walk,
 )
+from resonax.simulation.random_numbers import Purpose, normals, uniforms
 
 __all__ = [
-    "TEST",
-    "TEST_CHOICE",
-    "TEST_ROWS",
     "Batch",
     "Laws",
     "draw_batches",
@@ -44,16 +31,7 @@ __all__ = [
     "target",
 ]
 
-TEST_ROWS = 10  # fresh inputs from the stationary law, for the loss of each recorded step
-TEST, TEST_CHOICE = 4 * 2**20, 5 * 2**20  # the first of their slots
-
-
-class _Numbers(NamedTuple):
-    """The random numbers of a step, with the paths first."""
-
-    input: Array
-    choice: Array
-    noise: Array
+_TEST_ROWS = 10  # fresh inputs from the stationary law, for the loss of each recorded step
 
 
 class Batch(NamedTuple):
@@ -61,17 +39,6 @@ class Batch(NamedTuple):
 
     inputs: Array
     outputs: Array
-
-
-def _draw(grid: Grid, steps: Array, needs: Needs, slots: tuple[int, int, int]) -> _Numbers:
-    """Return the numbers of some steps, (steps, paths, count) each."""
-    counts = (needs.input, needs.choice, needs.noise)
-    kinds = (normal_array, uniform_array, normal_array)
-    drawn = (
-        kind(grid.keys, steps, first, count).swapaxes(0, 1)
-        for kind, first, count in zip(kinds, slots, counts, strict=True)
-    )
-    return _Numbers(*drawn)
 
 
 def target(inputs: Array) -> Array:
@@ -99,43 +66,51 @@ def _inputs(law: Law, standard: Array, choice: Array) -> Array:
 class Laws(NamedTuple):
     """What is the same in all steps: the law of tests, and that of inputs in random order."""
 
-    tested: Any
-    still: Any
+    stationary: Any
+    shuffled: Any
 
     @classmethod
     def of(cls, training: Training, grid: Grid, loop: Loop) -> Laws:
         """Return those of a grid."""
-        still = None if loop.ordered else shuffled_laws(training, grid, loop)
-        return cls(stationary_laws(training, grid, loop), still)
+        at_random = None if loop.ordered else shuffled_laws(training, grid, loop)
+        return cls(stationary_laws(training, grid, loop), at_random)
 
 
 def draw_batches(
-    training: Training, grid: Grid, loop: Loop, laws: Laws, process: Any, steps: Array
+    training: Training, grid: Grid, loop: Loop, laws: Laws, process: Any, first: Array
 ) -> tuple[Any, Batch]:
-    """Return the state of the processes after some steps, and the batches of these."""
+    """Return the state of the processes after a block of steps, and the batches of these."""
     walks = training.process.step_normals if loop.ordered else 0
     needs = needs_of(training.process.dim, loop.rows, process=walks, choice=loop.mixed)
+    draws = draw(grid.keys, first // BLOCK, needs)
 
-    def batch_of(values: Any, given: _Numbers, law: Law) -> Batch:
+    def batch_of(values: Any, given: Draws, law: Law) -> Batch:
         inputs = _inputs(law, given.input, given.choice)
         noise = jnp.sqrt(jnp.asarray(cell_at(training, values).noise)) * given.noise
         return Batch(inputs, target(inputs) + noise)
 
-    walked = normals(grid.keys, steps, PROCESS, needs.process)
-    process, law = walk(training, grid, loop, process, steps, walked, laws.still)
-    of_steps = 0 if loop.ordered else None
-    draw_all = jax.vmap(vmap_cells(batch_of, grid, loop), in_axes=(0, of_steps))
-    return process, draw_all(_draw(grid, steps, needs, (INPUT, CHOICE, NOISE)), law)
+    def one(process: Any, now: tuple[Array, Draws]) -> tuple[Any, Batch]:
+        step, given = now
+        law = laws.shuffled
+        if loop.ordered:
+            process, law = walk(training, grid, loop, process, step, given.process)
+        return process, vmap_cells(batch_of, grid, loop)(given, law)
+
+    by_step = jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), draws)
+    return jax.lax.scan(one, process, (first + jnp.arange(BLOCK), by_step))
 
 
-def draw_tests(training: Training, grid: Grid, loop: Loop, laws: Laws, steps: Array) -> Batch:
-    """Return fresh inputs from the stationary law for some steps, with targets without noise."""
+def draw_tests(training: Training, grid: Grid, loop: Loop, laws: Laws, first: Array) -> Batch:
+    """Return fresh inputs from the stationary law for a block, with targets without noise."""
 
-    def test_of(values: Any, given: _Numbers, law: Law) -> Batch:
+    def test_of(values: Any, given: tuple[Array, Array], law: Law) -> Batch:
         del values
-        inputs = _inputs(law, given.input, given.choice)
+        inputs = _inputs(law, *given)
         return Batch(inputs, target(inputs))
 
-    needs = Needs(0, TEST_ROWS * training.process.dim, TEST_ROWS, 0)
-    given = _draw(grid, steps, needs, (TEST, TEST_CHOICE, NOISE))
-    return jax.vmap(vmap_cells(test_of, grid, loop), in_axes=(0, None))(given, laws.tested)
+    shapes = (BLOCK, _TEST_ROWS * training.process.dim), (BLOCK, _TEST_ROWS)
+    given = (
+        normals(grid.keys, first // BLOCK, Purpose.TEST, shapes[0]).swapaxes(0, 1),
+        uniforms(grid.keys, first // BLOCK, Purpose.TEST_CHOICE, shapes[1]).swapaxes(0, 1),
+    )
+    return jax.lax.map(lambda one: vmap_cells(test_of, grid, loop)(one, laws.stationary), given)

@@ -20,11 +20,10 @@ from jax import Array
 
 from resonax.core.threads import count_threads
 from resonax.learners import Momentum, Network, Transform
+from resonax.simulation.batches import BLOCK
+from resonax.simulation.cells import Grid, Loop, Training, begin_walk, cell_at, vmap_cells
 from resonax.simulation.network import first_layers, first_normals
 from resonax.simulation.network_batches import Batch, Laws, draw_batches, draw_tests
-from resonax.simulation.schedule import BLOCK
-from resonax.simulation.training import Training
-from resonax.simulation.walk import Grid, Loop, begin_walk, cell_at, vmap_cells
 
 __all__ = ["CompiledNetworks", "has_numba", "why_not"]
 
@@ -74,7 +73,7 @@ def _numbers_of(optimizer: Any) -> list[Any]:
 def _begin(training: Training, grid: Grid, *, loop: Loop) -> tuple[Any, Array, Array]:
     """Return the state of the processes, and weights and numbers of all networks.
 
-    Both are (paths, cells of a path, ...). The weights of a layer are followed by its bias, and the
+    Both are (cells of a path, paths, ...). The weights of a layer are followed by its bias, and the
     numbers of the optimizer follow the factor of the gradient.
     """
     dim, model = training.process.dim, training.model
@@ -89,7 +88,7 @@ def _begin(training: Training, grid: Grid, *, loop: Loop) -> tuple[Any, Array, A
 
     given = first_normals(grid, dim, model.hidden)
     weights, numbers = vmap_cells(begin, grid, loop._replace(law_varies=True))(given)
-    return begin_walk(training, grid, loop)[0], weights, numbers
+    return begin_walk(training, grid, loop), weights, numbers
 
 
 @functools.partial(jax.jit, static_argnames=("loop", "record"))
@@ -101,8 +100,8 @@ def _draw(
     Inputs are (groups, steps, inputs, rows, 16) and outputs (groups, steps, rows, 16). There are
     tests of no step if it is not recorded.
     """
-    laws, steps = Laws.of(training, grid, loop), first + jnp.arange(BLOCK)
-    cells = len(grid.keys), len(next(iter(grid.shared.values())))
+    laws = Laws.of(training, grid, loop)
+    cells = len(next(iter(grid.shared.values()))), len(grid.keys)
 
     def arranged(leaf: Array) -> Array:
         each = jnp.broadcast_to(leaf, (len(leaf), *cells, *leaf.shape[3:]))
@@ -110,8 +109,10 @@ def _draw(
         groups = each.reshape(len(leaf), count, _TOGETHER, *leaf.shape[3:])
         return groups.transpose(1, 0, *range(groups.ndim - 1, 2, -1), 2)
 
-    process, batches = draw_batches(training, grid, loop, laws, process, steps)
-    tests = draw_tests(training, grid, loop, laws, steps if record else steps[:0])
+    process, batches = draw_batches(training, grid, loop, laws, process, first)
+    tests = Batch(*(leaf[:0] for leaf in batches))
+    if record:
+        tests = draw_tests(training, grid, loop, laws, first)
     return process, Batch(*map(arranged, batches)), Batch(*map(arranged, tests))
 
 
@@ -138,7 +139,7 @@ class CompiledNetworks:
 
     @property
     def total(self) -> np.ndarray:
-        """Sums of the test losses in a window, (paths, cells of a path)."""
+        """Sums of the test losses in a window, (cells of a path, paths)."""
         return self._total.reshape(self._cells)
 
     def reset(self) -> Self:
@@ -166,6 +167,6 @@ class CompiledNetworks:
 
 
 def _in_groups(array: Array) -> np.ndarray:
-    """Return (paths, cells of a path, n) as (groups, n, networks of a group)."""
+    """Return (cells of a path, paths, n) as (groups, n, networks of a group)."""
     flat = np.asarray(array).reshape(-1, _TOGETHER, array.shape[-1])
     return np.ascontiguousarray(flat.swapaxes(1, 2))

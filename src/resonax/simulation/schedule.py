@@ -9,9 +9,10 @@ import jax
 import numpy as np
 from jax import Array
 
-__all__ = ["BLOCK", "Advance", "Windowed", "run_windows", "schedule"]
+from resonax.simulation.batches import BLOCK
 
-BLOCK = 20  # steps drawn at once
+__all__ = ["Advance", "Windowed", "run_windows", "schedule"]
+
 _LONGEST = 1000  # steps between two reports of progress
 Advance = Callable[[float], None]  # told the share of the work just finished
 

@@ -17,7 +17,7 @@ from resonax.core.errors import ArgumentError, check_whole
 from resonax.core.moments import Moments
 from resonax.dynamics.problem import check_problem
 from resonax.learners import Features
-from resonax.simulation.training import Training
+from resonax.simulation.cells import Training
 from resonax.streams import Iid, Recorded, shuffled
 
 __all__ = ["Trajectories", "trajectories"]

@@ -1,4 +1,4 @@
-"""The grid of cells, and the law of the inputs along each path."""
+"""What is simulated: the training of one cell, the grid of cells, and their inputs over time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from resonax.simulation.batches import PROCESS, Needs, needs_of, split
-from resonax.simulation.random_numbers import BEGINNING, normals
-from resonax.simulation.training import Training
+from resonax.core.values import static, value
+from resonax.dynamics.problem import Problem, check_choice
+from resonax.learners import Momentum, Network
+from resonax.simulation.batches import Needs, needs_of, split
+from resonax.simulation.random_numbers import Purpose, normals
 from resonax.streams import Process
 
 __all__ = [
     "Grid",
     "Loop",
+    "Training",
     "begin_walk",
     "cell_at",
     "has_diagonal_roots",
@@ -29,12 +32,41 @@ __all__ = [
 ]
 
 
+@value
+class Training(Problem):
+    r"""A problem and the law of its first weights.
+
+    The weights of a linear model begin at :math:`\theta_0`. Both :math:`\theta_0` and the target
+    :math:`\theta^*` have independent components, uniform in -start..start or, with
+    ``start_law="normal"``, normal with variance start.
+
+    Examples
+    --------
+    >>> from resonax import Sinusoid, heavy_ball
+    >>> training = Training(Sinusoid(period=22.0), heavy_ball(0.01, 0.97), batch=20)
+    >>> training.size  # slope and bias
+    2
+    """
+
+    start: float = 1.0
+    start_law: str = static(default="uniform")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("start_law", self.start_law, ("uniform", "normal"))
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the error of the weights obeys a linear recursion, which may be rescaled."""
+        return isinstance(self.optimizer, Momentum) and not isinstance(self.model, Network)
+
+
 class Grid(NamedTuple):
     """Cells: paths that differ in some numbers, and the cells of each, which differ in others."""
 
     columns: dict[str, Array]  # (paths,) each
     shared: dict[str, Array]  # (cells of a path,) each
-    keys: Array  # (paths, 2)
+    keys: Array  # (paths,)
     summed: Array  # 1 where the loss is summed over the batch, 0 for its mean
 
     def scale(self, batch: ArrayLike, values: Mapping[str, Any]) -> Array:
@@ -49,7 +81,6 @@ class Loop(NamedTuple):
     batch_varies: bool  # whether cells of one path differ in how many of its inputs they take
     dim_varies: bool  # whether they differ in how many coordinates of the inputs they see
     gram: bool  # whether a path's matrix H is formed, for many cells to share
-    wide: bool  # whether the weights of a cell are one array in place of one array each
     rows: int  # inputs of the largest batch
     scatter: bool  # whether their sufficient statistics are drawn in their place
     ordered: bool  # whether inputs come in the order of the process, or shuffled
@@ -81,18 +112,25 @@ def cell_at(training: Training, values: dict[str, Any]) -> Training:
 def vmap_cells(function: Any, grid: Grid, loop: Loop) -> Any:
     """Map ``function(values, numbers, ...)`` over paths, and their cells where laws vary.
 
-    ``numbers`` are a path's random numbers, lists of arrays (paths,); the rest has leading
-    axes (paths, cells of a path or 1), and so has the result.
+    ``numbers`` are a path's random numbers, arrays with the paths first; the rest has leading axes
+    (cells of a path or 1, paths), and so has the result: what is last is what the processor
+    vectorises over, and paths are many.
     """
 
-    def over_shared(columns: dict[str, Array], numbers: Any, *rest: Any) -> Any:
+    def over_paths(shared: dict[str, Array], numbers: Any, *rest: Any) -> Any:
+        def one(columns: dict[str, Array], *given: Any) -> Any:
+            return function({**columns, **shared}, *given)
+
+        return jax.vmap(one)(grid.columns, numbers, *rest)
+
+    def over_cells(numbers: Any, *rest: Any) -> Any:
         if loop.law_varies:
-            each = jax.vmap(lambda shared, *inner: function({**columns, **shared}, numbers, *inner))
+            each = jax.vmap(lambda shared, *inner: over_paths(shared, numbers, *inner))
             return each(grid.shared, *rest)
         alone = jax.tree.map(lambda leaf: leaf[0], rest)
-        return jax.tree.map(lambda leaf: leaf[None], function(columns, numbers, *alone))
+        return jax.tree.map(lambda leaf: leaf[None], over_paths({}, numbers, *alone))
 
-    return lambda numbers, *rest: jax.vmap(over_shared)(grid.columns, numbers, *rest)
+    return over_cells
 
 
 def has_diagonal_roots(process: Process) -> bool:
@@ -101,49 +139,34 @@ def has_diagonal_roots(process: Process) -> bool:
 
 
 def walk(
-    training: Training,
-    grid: Grid,
-    loop: Loop,
-    state: Any,
-    steps: Array,
-    numbers: list[Array],
-    still: Any = None,
+    training: Training, grid: Grid, loop: Loop, state: Any, step: Array, normals: Array
 ) -> tuple[Any, Any]:
-    """Return the state of the processes after some steps, and the laws of the inputs in each.
+    """Return the state of the processes after a step, and the law of the inputs in it.
 
-    The laws have leading axes (steps, paths, cells of a path or 1); the one law of shuffled
-    inputs, which is that of every step, has no axis of steps. It is ``still``, if that is known.
+    The law has leading axes (cells of a path or 1, paths).
     """
     diagonal = has_diagonal_roots(training.process)
 
-    def law_of(values: Any, given: list[Array], state: Any, step: Array) -> tuple[Any, Any]:
-        state, law = cell_at(training, values).process.step(_row(given), state, step)
+    def one(values: Any, given: Array, state: Any) -> tuple[Any, Any]:
+        state, law = cell_at(training, values).process.step(given, state, step)
         return state, split(law, diagonal)
 
-    def one(state: Any, now: tuple[Array, list[Array]]) -> tuple[Any, Any]:
-        step, given = now
-        return vmap_cells(lambda v, n, s: law_of(v, n, s, step), grid, loop)(given, state)
-
-    if not loop.ordered:
-        return state, shuffled_laws(training, grid, loop) if still is None else still
-    if training.process.random_mean:
-        return jax.lax.scan(one, state, (steps, numbers))
-    return state, jax.vmap(lambda *now: one(state, now)[1])(steps, numbers)
+    return vmap_cells(one, grid, loop)(normals, state)
 
 
 def shuffled_laws(training: Training, grid: Grid, loop: Loop) -> Any:
-    """Return the law of the inputs in random order, (paths, cells of a path or 1).
+    """Return the law of inputs in random order, (cells of a path or 1, paths).
 
-    It may be the root of a matrix: a loop of many blocks takes it once, before the first.
+    It may need the root of a matrix: a loop over blocks computes it once, before the first.
     """
     diagonal = has_diagonal_roots(training.process)
     law = vmap_cells(lambda values, _: split(_stationary(training, values), diagonal), grid, loop)
-    return law([])
+    return law(())
 
 
 def stationary_laws(training: Training, grid: Grid, loop: Loop) -> Any:
     """Return the same law with its roots, for what is tested."""
-    return vmap_cells(lambda values, _: _stationary(training, values), grid, loop)([])
+    return vmap_cells(lambda values, _: _stationary(training, values), grid, loop)(())
 
 
 def _stationary(training: Training, values: Any) -> Any:
@@ -153,13 +176,8 @@ def _stationary(training: Training, values: Any) -> Any:
 def begin_walk(training: Training, grid: Grid, loop: Loop) -> Any:
     """Return the state of the processes before the first step."""
 
-    def begin(values: Any, given: list[Array]) -> Any:
-        # A leaf even for a process without a state: something to map over.
-        return cell_at(training, values).process.init(_row(given)), jnp.zeros(())
+    def begin(values: Any, given: Array) -> Any:
+        return cell_at(training, values).process.init(given)
 
-    given = normals(grid.keys, BEGINNING, PROCESS, training.process.init_normals)
-    return vmap_cells(begin, grid, loop)([number[0] for number in given])
-
-
-def _row(numbers: list[Array]) -> Array:
-    return jnp.stack(numbers) if numbers else jnp.zeros(0)
+    given = normals(grid.keys, 0, Purpose.BEGIN, (training.process.init_normals,))
+    return vmap_cells(begin, grid, loop)(given)
