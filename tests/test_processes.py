@@ -15,7 +15,7 @@ import scipy.signal
 import resonax as rx
 from resonax.core.moments import Moments
 from resonax.spec.kinds import KINDS
-from resonax.streams.base import sample_at_once, walk_on
+from resonax.streams.base import walk_on
 
 MATRIX = np.array([[2.0, 0.6], [0.6, 0.5]])
 SLOPE = np.array([3.0, 4.0])  # a direction that is not of unit length
@@ -305,28 +305,19 @@ def coefficients(period, innovation):
 
 
 walk_of = jax.jit(walk_on, static_argnums=3)
-at_once_of = jax.jit(sample_at_once)
 
 
 @pytest.mark.parametrize("process", [rx.AR2(period=22.0), rx.Switching(period=7.0, dim=2)])
 def test_a_path_goes_on_from_the_state_that_its_first_steps_left(process):
-    """In a loop, and with its numbers drawn at once: it is the same path, in one part or in two."""
     key = jax.random.key(3)
     shapes = jax.eval_shape(process.draw_init, key)
     unused = jax.tree.map(lambda leaf: np.full(leaf.shape, np.nan, leaf.dtype), shapes)
-
-    def both(walk):
-        """Return two parts in one: before step 0 no state counts."""
-        state, first = walk(np.arange(100), unused)
-        _, second = walk(np.arange(100, 200), state)
-        return jax.tree.map(lambda *parts: np.concatenate(parts), first, second)
-
-    inputs, means = both(lambda steps, state: at_once_of(process, key, steps, state))
+    state, first = walk_of(process, key, np.arange(100), 1, unused)  # before step 0 none counts
+    _, second = walk_of(process, key, np.arange(100, 200), 1, state)
     _, whole = walk_of(process, key, np.arange(200), 1, unused)
-    np.testing.assert_allclose(inputs, whole[:, 0], rtol=1e-6)
-    # Its inputs tell that each mean is that of the path: those of the loop's parts must equal it.
-    looped = both(lambda steps, state: walk_of(process, key, steps, 0, state))
-    np.testing.assert_allclose(looped, means, rtol=1e-6)
+    for parts in zip(first, second, whole, strict=True):
+        np.testing.assert_allclose(np.concatenate(parts[:2]), parts[2], rtol=1e-6)
+    np.testing.assert_allclose(process.path(key, 200), whole[1], rtol=1e-6)
 
 
 def test_coefficients_of_the_paper():

@@ -216,7 +216,7 @@ ANCHOR = Transform({"learning_rate": 0.1, "momentum": 0.5}, anchored)
 ANY = Training(RECORDED, ANCHOR, batch=2, noise=0.3)
 TWO = {"momentum": [0.5, 0.9], "noise": [0.0, 0.3]}
 REPLAYS = {  # training, lr of the columns, shared, steps, NumPy optimizer
-    "scaled": (SCALED, [0.35, 0.9], {"momentum": [0.0, 0.3]}, 880, numpy_nesterov),
+    "scaled": (SCALED, [0.35, 1.0], {"momentum": [0.0, 0.3]}, 880, numpy_nesterov),
     "torch": (TORCH, [0.01, 0.3], TWO, 160, numpy_torch),
     "many weights": (MANY, [0.01, 0.1], {"momentum": [0.5, 0.9, 0.0]}, 240, numpy_torch),
     "any": (ANY, [0.02, 0.1], {"momentum": [0.5, 0.9]}, 400, numpy_anchored),

@@ -12,7 +12,7 @@ import numpy as np
 import scipy  # its parts are loaded where they are used
 
 from resonax.checking.rhythms import find_peaks
-from resonax.core.intervals import mean_interval, plain_quantile, tail_of
+from resonax.core.intervals import mean_interval, student_quantile, tail_of
 from resonax.rows.intervals import Pass
 from resonax.rows.subject import Advance, Subject
 from resonax.rows.surrogates import (
@@ -123,7 +123,7 @@ def shuffle(subject: Subject, advance: Advance | None = None) -> Shuffles:
     rate, spread = float(rates.mean()), float(rates.std(ddof=1))
     # Each order has its own interval; their widths and the spread between them both count.
     error = spread / math.sqrt(SHUFFLES)
-    half = error * plain_quantile(SHUFFLES - 1, tail_of(subject.level))
+    half = error * student_quantile(SHUFFLES - 1, tail_of(subject.level))
     half += float(np.mean(others.high - others.low)) / 2 / math.sqrt(SHUFFLES)
     return Shuffles(
         rates,
@@ -140,7 +140,7 @@ def _beyond(draws: np.ndarray) -> float:
     """Return by how much one more draw lies above the mean of these with the chance `_CHANCE`."""
     # It differs from the mean of n by the spread times sqrt(1 + 1/n).
     spread = float(draws.std(ddof=1)) * math.sqrt(1 + 1 / len(draws))
-    return spread * plain_quantile(len(draws) - 1, _CHANCE)
+    return spread * student_quantile(len(draws) - 1, _CHANCE)
 
 
 def stretch_of(subject: Subject, rows: tuple[int, int]) -> Subject:

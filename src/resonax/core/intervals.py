@@ -16,7 +16,7 @@ __all__ = [
     "batch_means",
     "half_width",
     "mean_interval",
-    "plain_quantile",
+    "student_quantile",
     "tail_of",
 ]
 
@@ -26,12 +26,12 @@ def tail_of(level: float) -> float:
     return (1 - level) / 2
 
 
-def plain_quantile(freedom: Any, tail: float) -> Any:
+def student_quantile(freedom: Any, tail: float) -> Any:
     """Return the quantile of Student's distribution that is exceeded with a chance.
 
     Examples
     --------
-    >>> print(f"{plain_quantile(15, 0.025):.4f}")
+    >>> print(f"{student_quantile(15, 0.025):.4f}")
     2.1314
     """
     return -scipy.special.stdtrit(freedom, tail)  # a small chance loses no digits in the lower tail
@@ -45,7 +45,7 @@ def half_width(deviation: Any, count: Any, tail: float) -> Any:
     >>> print(f"{half_width(1.0, 16, 0.025):.4f}")  # 2.1314 / 4
     0.5329
     """
-    return deviation / np.sqrt(count) * plain_quantile(count - 1, tail)
+    return deviation / np.sqrt(count) * student_quantile(count - 1, tail)
 
 
 def mean_interval(samples: np.ndarray, tail: float) -> tuple[np.ndarray, np.ndarray]:
@@ -110,7 +110,7 @@ def batch_means(
         if neighbours:
             spread, freedom = np.diff(spread, axis=0) / np.sqrt(2), 2 * freedom / 3
         error = np.sqrt((spread**2).sum(axis=0) / (count - 1) / count)
-        half = np.maximum(half, error * plain_quantile(freedom, tail))
+        half = np.maximum(half, error * student_quantile(freedom, tail))
     return mean, half
 
 

@@ -13,11 +13,11 @@ def count_cores() -> int:
     return cores or 1
 
 
-def count_threads(variable: str = "OMP_NUM_THREADS") -> int:
+def count_threads() -> int:
     """Return how many threads compute: one for each core that this process may use.
 
-    A variable of the environment sets another number, as it does for other libraries. Processes
-    that share the work are started with their share of the cores in it.
+    The environment variable ``OMP_NUM_THREADS`` sets another number, as it does for other
+    libraries: processes that share the work are started with their share of the cores in it.
     """
-    wanted = os.environ.get(variable, "").split(",")[0].strip()
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return int(wanted) if wanted.isdigit() and int(wanted) else count_cores()

@@ -1,8 +1,7 @@
 """Learners: models and optimizers."""
 
 from resonax.learners.basis import Fourier, Polynomial, Radial
-from resonax.learners.features import Features, Linear
-from resonax.learners.network import Network
+from resonax.learners.features import Features, Linear, Network
 from resonax.learners.optimizers import (
     Momentum,
     from_optax,

@@ -1,4 +1,4 @@
-r"""Feature maps of linear models, and the moments of a feature vector under a Gaussian input.
+r"""Models: feature maps, the moments of a feature vector under a Gaussian input, and networks.
 
 A linear model predicts :math:`\langle\theta, \phi(x)\rangle`. The theory needs two moments:
 
@@ -18,11 +18,11 @@ import numpy as np
 from jax import Array
 
 from resonax.core.algebra import hermite_nodes, small_product
-from resonax.core.errors import ArgumentError
+from resonax.core.errors import ArgumentError, check_whole
 from resonax.core.moments import Moments
 from resonax.core.values import static, value
 
-__all__ = ["Features", "Linear"]
+__all__ = ["Features", "Linear", "Network"]
 
 QUADRATURE = 4096  # nodes of the product rule, at most
 _SMALL_BATCH = 64  # up to here inputs are drawn one by one; beyond, by their mean and scatter
@@ -167,3 +167,18 @@ def _standard_batch(key: Array, batch: int, dim: int, dtype: Any) -> tuple[Array
     chi = jnp.sqrt(jax.random.chisquare(chi_key, batch - 1.0 - jnp.arange(dim), dtype=dtype))
     lower = jnp.tril(jax.random.normal(normal_key, (dim, dim), dtype), -1) + jnp.diag(chi)
     return center, lower @ lower.T / batch + _outer(center)
+
+
+@value
+class Network:
+    r"""A fully connected ReLU network, initialised after He et al. (2015).
+
+    It learns :math:`y = \cos(\pi\lVert x\rVert)`, the paper's target; its response is the squared
+    error on fresh inputs from the stationary law, against the target without noise.
+    """
+
+    hidden: tuple[int, ...] = static(default=(20, 20))
+
+    def __post_init__(self) -> None:
+        for width in self.hidden:
+            check_whole("hidden", width, low=1, high=4096)

@@ -16,7 +16,7 @@ from resonax.core.errors import ArgumentError
 from resonax.paper.spectra_judges import judge_spectral_peaks
 from resonax.store import Layout, Variable
 from resonax.streams import AR2, Process, Sinusoid, Spectrum, Square, Switching
-from resonax.streams.base import State, sample_at_once, walk_on
+from resonax.streams.base import State, walk_on
 from resonax.sweeps.experiment import Experiment, Judge, compute_at_once, drawn_by
 
 __all__ = ["SIGNALS", "Signal", "compute_spectra", "spectra"]
@@ -74,14 +74,10 @@ def _draw(
     keys = keys[number * len(periods) : (number + 1) * len(periods)]
     indices = first + jnp.arange(_BLOCK)
 
-    def each(period: jax.Array, key: jax.Array, states: State) -> tuple[State, jax.Array]:
+    def each(period: jax.Array, key: jax.Array, state: State) -> tuple[State, jax.Array]:
         process = replace(family, period=period)  # pyrefly: ignore[bad-specialization]
-        if isinstance(process, AR2):  # a recursion, which rounding would change
-            state, inputs = walk_on(process, key, indices, 1, states[0])
-            other, mean = walk_on(process, key, indices, 0, states[1])
-            return (state, other), jnp.stack([inputs[:, 0, 0], mean[:, 0]])
-        state, (inputs, mean) = sample_at_once(process, key, indices, states[0])
-        return (state, states[1]), jnp.stack([inputs[:, 0], mean[:, 0]])
+        state, (inputs, mean) = walk_on(process, key, indices, 1, state)
+        return state, jnp.stack([inputs[:, 0, 0], mean[:, 0]])
 
     return jax.vmap(each)(jnp.asarray(periods), keys, states)
 
@@ -91,7 +87,7 @@ def _paths(number: int, seed: int, steps: int) -> np.ndarray:
     family, count = _FAMILIES[number][0], len(SIGNALS) // len(_FAMILIES)
     periods = np.array([one.period for one in SIGNALS[number * count :][:count]])
     state = jax.eval_shape(family.draw_init, jax.random.key(0))
-    states = jax.tree.map(lambda leaf: np.zeros((count, *leaf.shape), leaf.dtype), (state, state))
+    states = jax.tree.map(lambda leaf: np.zeros((count, *leaf.shape), leaf.dtype), state)
     blocks = []
     for first in range(0, steps, _BLOCK):
         states, block = _draw(family, periods, seed, first, states, number=number)

@@ -102,24 +102,24 @@ def simulate(
     """
     check_problem(training, Training)
     vectors = _vectors("columns", columns), _vectors("shared", shared or {})
-    asked = _Request(training, *vectors, runs, steps, window, numba)
+    request = _Request(training, *vectors, runs, steps, window, numba)
     check_whole("seed", seed, low=0, high=2**63 - 1)
-    _check(asked)
-    count = len(next(iter(asked.columns.values())))
+    _check(request)
+    count = len(next(iter(request.columns.values())))
     names = np.arange(count) if labels is None else np.asarray(labels)
     if names.shape != (count,) or names.dtype.kind not in "iu" or np.any(names < 0):
         raise ArgumentError("labels must be whole numbers of at least 0, one for each column")
     if not shared:
-        alone = next(name for name in ("start", "noise", "batch") if name not in columns)
-        asked = asked._replace(shared={alone: np.full(1, getattr(training, alone))})
-    shape = (count, len(next(iter(asked.shared.values()))), runs)
+        single = next(name for name in ("start", "noise", "batch") if name not in columns)
+        request = request._replace(shared={single: np.full(1, getattr(training, single))})
+    shape = (count, len(next(iter(request.shared.values()))), runs)
     found = [np.empty(shape) for _ in range(3)]
     # Columns are computed together if one compiled loop serves them.
-    shuffled = asked.columns.get("period", np.ones(count)) == 0
-    kinds = np.stack([shuffled, asked.columns.get("batch", np.zeros(count))], axis=1)
+    shuffled = request.columns.get("period", np.ones(count)) == 0
+    kinds = np.stack([shuffled, request.columns.get("batch", np.zeros(count))], axis=1)
     for kind in np.unique(kinds, axis=0):
         chosen = np.flatnonzero((kinds == kind).all(axis=1))
-        part = asked.of_columns(chosen)
+        part = request.of_columns(chosen)
         loop = _loop(part, not kind[0], bool(shared))
         if not loop.ordered:  # not used, but it must be a period
             part.columns["period"] = np.full(len(chosen), 2.0)
@@ -174,8 +174,8 @@ def _vectors(name: str, values: Mapping[str, ArrayLike]) -> dict[str, np.ndarray
     return arrays
 
 
-def _check(asked: _Request) -> None:
-    training, columns, shared, runs, steps, window, _ = asked
+def _check(request: _Request) -> None:
+    training, columns, shared, runs, steps, window, _ = request
     check_whole("runs", runs, low=1, high=10**6)
     for name, number in (("steps", steps), ("window", window)):
         check_whole(name, number, low=BLOCK, high=10**8)
@@ -188,16 +188,16 @@ def _check(asked: _Request) -> None:
     both = set(columns) & set(shared)
     if both:
         raise ArgumentError(f"{min(both)} must be in columns or in shared, not in both")
-    for name, array in asked.values.items():
+    for name, array in request.values.items():
         for number in array[array != 0] if name == "period" else array:
             cell_at(training, {name: float(number)})
-    if "dim" in asked.values:
+    if "dim" in request.values:
         if not isinstance(training.model, Linear) or isinstance(training.process, Recorded):
             raise ArgumentError("dim cannot vary: only the linear model on drawn inputs allows it")
-        for extreme in (asked.values["dim"].min(), asked.values["dim"].max()):
+        for extreme in (request.values["dim"].min(), request.values["dim"].max()):
             check_whole("dim", int(extreme), low=1, high=training.process.dim)
     if isinstance(training.process, Recorded):
-        if "batch" in asked.values:
+        if "batch" in request.values:
             raise ArgumentError("batch cannot vary for a recording")
         most = training.process.grouped(int(training.batch)).steps
         if steps > most and not training.process.repeat:
@@ -206,45 +206,45 @@ def _check(asked: _Request) -> None:
         if "batch" in shared:
             raise ArgumentError("batch must be in columns for a network")
         most = MOST_INPUTS // training.process.dim
-        check_whole("batch", int(asked.largest("batch")), low=1, high=most)
+        check_whole("batch", int(request.largest("batch")), low=1, high=most)
     elif training.size > MOST_WEIGHTS:
         raise ArgumentError(
             f"the model must have at most {MOST_WEIGHTS} weights, got {training.size}"
         )
 
 
-def _loop(asked: _Request, ordered: bool, share_paths: bool) -> Loop:
-    """Return which computations the loop of some cells has."""
-    training, values, rows = asked.training, asked.values, int(asked.largest("batch"))
-    law_varies = not set(asked.shared) <= {*training.optimizer.axes, "start", "batch", "dim"}
+def _loop(request: _Request, ordered: bool, share_paths: bool) -> Loop:
+    """Return what the compiled loop of some cells has to compute."""
+    training, values, rows = request.training, request.values, int(request.largest("batch"))
+    law_varies = not set(request.shared) <= {*training.optimizer.axes, "start", "batch", "dim"}
     mixed = not ordered or getattr(training.process, "law", None) is not None
     # Sufficient statistics stand for the inputs where they can, and are fewer.
     statistics = isinstance(training.model, Linear) and not isinstance(training.process, Recorded)
-    statistics = statistics and "dim" not in values and "batch" not in asked.shared and not mixed
+    statistics = statistics and "dim" not in values and "batch" not in request.shared and not mixed
     scatter = statistics and rows - training.process.dim >= LEAST_FREEDOM
     # Cells that share H need no more products for H e than for F'(F e).
-    gram = share_paths and not law_varies and "batch" not in asked.shared
+    gram = share_paths and not law_varies and "batch" not in request.shared
     gram = gram and not isinstance(training.model, Network)
     gram = gram and (scatter or training.size <= 2 * rows)
     return Loop(
         law_varies=law_varies,
-        batch_varies="batch" in asked.shared,
+        batch_varies="batch" in request.shared,
         dim_varies="dim" in values,
         gram=gram,
         rows=rows,
         scatter=scatter,
         ordered=ordered,
         mixed=mixed,
-        noisy=asked.largest("noise") > 0,
-        decays=asked.largest("weight_decay") > 0,
+        noisy=request.largest("noise") > 0,
+        decays=request.largest("weight_decay") > 0,
     )
 
 
 def _run(
-    asked: _Request, keys: Array, loop: Loop, advance: Advance
+    request: _Request, keys: Array, loop: Loop, advance: Advance
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run cells that one compiled loop serves."""
-    training, columns, shared, runs, steps, window, _ = asked
+    training, columns, shared, runs, steps, window, _ = request
     paths = len(keys)
     filled = np.minimum(np.arange(-(-paths // _MULTIPLE) * _MULTIPLE), paths - 1)
     real = jax.dtypes.canonicalize_dtype(float)
@@ -262,7 +262,7 @@ def _run(
     # The reduction is a number of the grid: one compiled loop serves both.
     training = replace(training, process=process, reduction="mean")
     if isinstance(training.model, Network):
-        logs = run_networks(training, grid, loop, steps, window, advance, asked.numba)
+        logs = run_networks(training, grid, loop, steps, window, advance, request.numba)
     else:
         step_blocks = functools.partial(step_linear, training, grid, loop=loop)
         measure = functools.partial(log_distance, steps=window)

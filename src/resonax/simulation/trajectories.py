@@ -23,15 +23,15 @@ from resonax.streams import Iid, Recorded, shuffled
 __all__ = ["Trajectories", "trajectories"]
 
 _POINTS = 200
-_ROWS = (64, 256, 4096)  # inputs that are drawn for a step: few programs serve every batch
-_LANES = 4  # the number of runs is filled up to a multiple of this
+_ROWS = (64, 256, 4096)  # inputs drawn for a step: few compiled functions serve every batch
+_MULTIPLE = 4  # the number of runs is filled up to a multiple of this
 
 
 class Trajectories(NamedTuple):
     """Runs over time: logarithms of distances from the best weights, base 10."""
 
     steps: np.ndarray  # (points,)
-    in_order: np.ndarray  # (runs, points); infinite where a run left all numbers
+    in_order: np.ndarray  # (runs, points); infinite where a run overflowed
     shuffled: np.ndarray  # (runs, points)
 
 
@@ -68,30 +68,30 @@ def trajectories(
     stride = -(-steps // _POINTS)
     kept = steps // stride + 1
     rows = next(size for size in _ROWS if training.batch <= size)
-    keys = -(-runs // _LANES) * _LANES
+    keys = -(-runs // _MULTIPLE) * _MULTIPLE
 
-    def follow(still: bool) -> np.ndarray:
-        return _follow(training, seed, keys, rows, stride, still)[:runs, :kept]
+    def follow(in_order: bool) -> np.ndarray:
+        return _follow(training, seed, keys, rows, stride, in_order)[:runs, :kept]
 
-    in_order = follow(still=False)
+    in_order = follow(in_order=True)
     # Independent inputs have no order to lose: shuffled, they are the same numbers again.
-    at_random = in_order if isinstance(training.process, Iid) else follow(still=True)
+    at_random = in_order if isinstance(training.process, Iid) else follow(in_order=False)
     return Trajectories(stride * np.arange(kept), in_order, at_random)
 
 
 @double_precision
 def _follow(
-    training: Training, seed: int, runs: int, rows: int, stride: int, still: bool
+    training: Training, seed: int, runs: int, rows: int, stride: int, in_order: bool
 ) -> np.ndarray:
     summed = float(training.gradient_scale)
     plain = replace(training, reduction="mean", batch=float(training.batch))
-    distances = _distances(plain, seed, stride, summed, runs=runs, rows=rows, still=still)
+    distances = _distances(plain, seed, stride, summed, runs=runs, rows=rows, in_order=in_order)
     with np.errstate(divide="ignore"):
         found = np.log10(np.asarray(distances))
     return np.where(np.isnan(found), np.inf, found)
 
 
-@functools.partial(jax.jit, static_argnames=("runs", "rows", "still"))
+@functools.partial(jax.jit, static_argnames=("runs", "rows", "in_order"))
 def _distances(
     training: Training,
     seed: ArrayLike,
@@ -100,10 +100,10 @@ def _distances(
     *,
     runs: int,
     rows: int,
-    still: bool,
+    in_order: bool,
 ) -> Array:
     """Return the distance of each run before the first step and after every stride."""
-    if still:
+    if not in_order:
         training = replace(training, process=shuffled(training.process))
 
     def one(key: Array) -> Array:

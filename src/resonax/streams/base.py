@@ -24,7 +24,7 @@ from resonax.core.errors import (
 from resonax.core.moments import Moments
 from resonax.core.values import Varied
 
-__all__ = ["Process", "Spectrum", "State", "sample_at_once", "walk_on"]
+__all__ = ["Process", "Spectrum", "State", "walk_on"]
 
 State = Any
 
@@ -124,61 +124,33 @@ class Process(Varied, ABC):
 
     def path(self, key: Array, steps: int) -> Array:
         """Return a sample path of the mean, (steps, dim)."""
-        return _walk(self, key, steps=steps, batch=0)
+        return _walk(self, key, steps=steps, batch=0)[1]
 
     def sample(self, key: Array, steps: int, batch: int = 1) -> Array:
         """Return a sample path of the inputs, (steps, batch, dim)."""
-        return _walk(self, key, steps=steps, batch=batch)
+        return _walk(self, key, steps=steps, batch=batch)[0]
 
 
 @functools.partial(jax.jit, static_argnames=("steps", "batch"))
-def _walk(process: Process, key: Array, *, steps: int, batch: int) -> Array:
-    """Return the inputs along a sampled path, or the means for a batch of 0."""
+def _walk(process: Process, key: Array, *, steps: int, batch: int) -> tuple[Array, Array]:
     return walk_on(process, key, jnp.arange(steps), batch)[1]
 
 
 def walk_on(
     process: Process, key: Array, indices: Array, batch: int, state: State | None = None
-) -> tuple[State, Array]:
-    """Return the state after some steps in a row, and the inputs or, for a batch of 0, the means.
+) -> tuple[State, tuple[Array, Array]]:
+    """Return the state after some steps in a row, the inputs of each and their means.
 
-    The first index is 0, or ``state`` is what the steps before it left.
+    The first index is 0, or ``state`` is the state after the steps before it.
     """
     init_key, walk_key, draw_key = jax.random.split(key, 3)
 
-    def one(state: State, index: Array) -> tuple[State, Array]:
+    def one(state: State, index: Array) -> tuple[State, tuple[Array, Array]]:
         state, moments = process.draw_step(jax.random.fold_in(walk_key, index), state, index)
-        if batch == 0:
-            return state, moments.merged()[0]
-        return state, moments.sample(jax.random.fold_in(draw_key, index), (batch,))
+        inputs = moments.sample(jax.random.fold_in(draw_key, index), (batch,))
+        return state, (inputs, moments.merged()[0])
 
     return jax.lax.scan(one, _resumed(process, init_key, indices, state), indices)
-
-
-def sample_at_once(
-    process: Process, key: Array, indices: Array, state: State | None = None
-) -> tuple[State, tuple[Array, Array]]:
-    """Return the state after some steps, one input of each, and the means: as `walk_on` does.
-
-    Random numbers are drawn for all steps at once, which is faster than in a loop; rounding may
-    differ.
-    """
-    init_key, walk_key, draw_key = jax.random.split(key, 3)
-
-    def draw_normals(index: Array) -> Array:
-        return process.draw_normals(jax.random.fold_in(walk_key, index))
-
-    def one(state: State, given: tuple[Array, Array]) -> tuple[State, Moments]:
-        index, normals = given
-        return process.step(normals, state, index)
-
-    def sample(index: Array, moments: Moments) -> tuple[Array, Array]:
-        (drawn,) = moments.sample(jax.random.fold_in(draw_key, index), (1,))
-        return drawn, moments.merged()[0]
-
-    given = indices, jax.vmap(draw_normals)(indices)
-    state, moments = jax.lax.scan(one, _resumed(process, init_key, indices, state), given)
-    return state, jax.vmap(sample)(indices, moments)
 
 
 def _resumed(process: Process, key: Array, indices: Array, state: State | None) -> State:

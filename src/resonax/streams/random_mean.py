@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ from resonax.streams.base import (
 __all__ = ["AR2", "Switching"]
 
 _NODES = 32  # quadrature over a standard normal, for the stationary law
-_ROOT, _HALVINGS = 1e-15, 200
+_HALVINGS = 64  # of a bracket: more than a double has digits
 
 
 _root = functools.partial(jax.jit, static_argnames=("dim",))(variance_root)
@@ -41,31 +41,17 @@ def _white(process: AR2 | Switching) -> float:
     return float(np.sum(root**2) * np.exp(0.5 * float(process.swing) ** 2))
 
 
-class _Bracket(NamedTuple):
-    """A bracket of a root, its middle, and the value at the last middle."""
-
-    low: Array
-    high: Array
-    place: Array
-    value: Array
-    halvings: Array
-
-
 def _bisect(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
     """Return the root of a function that rises from below 0 to above 0."""
 
-    def is_open(at: _Bracket) -> Array:
-        is_narrow = jnp.abs(at.low - at.high) < _ROOT + _ROOT * jnp.abs(at.place)
-        return ~(is_narrow & (jnp.abs(at.value) < _ROOT)) & (at.halvings < _HALVINGS)
+    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = (low + high) / 2
+        is_below = function(middle) < 0
+        return jnp.where(is_below, middle, low), jnp.where(is_below, high, middle)
 
-    def halve(at: _Bracket) -> _Bracket:
-        value = function(at.place)
-        low = jnp.where(value < 0, at.place, at.low)
-        high = jnp.where(value < 0, at.high, at.place)
-        return _Bracket(low, high, low + 0.5 * (high - low), value, at.halvings + 1)
-
-    start = _Bracket(low, high, low, jnp.full_like(low, jnp.inf), jnp.zeros((), int))
-    return jax.lax.while_loop(is_open, halve, start).place
+    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))
+    return (low + high) / 2
 
 
 @jax.jit

@@ -20,7 +20,6 @@ from jax import Array
 from resonax.core.algebra import double_precision
 from resonax.core.errors import ArgumentError, check_number, check_whole
 from resonax.core.intervals import mean_interval, tail_of
-from resonax.core.keys import seed_key, split_keys
 from resonax.dynamics import Map, Setting, check_problem
 from resonax.learners import Linear
 from resonax.recordings.recording import Recording
@@ -128,8 +127,8 @@ def _averages(
     A path has three keys: of its state, of its walk (and of its start), of its batches.
     """
 
-    def path(values: dict[str, Array], slowest: Array, window: Array, data: Array) -> Array:
-        cell, keys = setting.at(values), jax.random.wrap_key_data(data)
+    def path(values: dict[str, Array], slowest: Array, window: Array, keys: Array) -> Array:
+        cell = setting.at(values)
         growth = _growth(cell, keys, batch, window.shape[1], _start(keys[1], slowest))
         return jnp.sum(window * growth, axis=1)  # a product would round by the number of threads
 
@@ -202,12 +201,13 @@ def _sampled(
     }
     weights = {smear: _windows(steps, smear) for smear in set(smears.values())}
     each = np.array([weights[smears[period]] for period in periods])
+    keys = jax.random.split(jax.random.key(int(seed)), paths)
     averages = _averages(
         setting,
         values,
         _slowest(setting, values, np.array([cycles[period] for period in periods])),
         np.pad(each, ((0, 0), (0, 0), (0, _room(steps) - each.shape[-1]))),
-        split_keys(split_keys(seed_key(seed), paths), 3),
+        jax.vmap(lambda key: jax.random.split(key, 3))(keys),
         batch=batch,
     )
     return [

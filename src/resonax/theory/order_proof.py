@@ -40,7 +40,6 @@ from jax import Array
 
 from resonax.core.algebra import double_precision
 from resonax.core.errors import ArgumentError, check_number
-from resonax.core.keys import seed_key, split_keys
 from resonax.core.objects import Result
 from resonax.dynamics import Problem, Setting
 from resonax.learners import Features, Linear, Momentum, heavy_ball
@@ -234,7 +233,7 @@ def exceedance(problem: Problem, limit: float, draws: int = 4096, seed: int = 0)
     """
     process = problem.process
     span = 1 if process.random_mean else int(np.ceil(float(process.cycle)))
-    keys = split_keys(split_keys(seed_key(seed), draws), 4)
+    keys = jax.random.split(jax.random.key(seed), draws)
     # Without the optimizer: each would compile a program of its own.
     law = process, problem.model, problem.gradient_scale
     drawn = _draw(*law, max(span, 1), keys, batch=int(problem.batch))
@@ -248,8 +247,8 @@ def _draw(
     """Return the curvatures of batches, (draws, size, size)."""
     assert isinstance(model, Features)
 
-    def one(data: Array) -> Array:
-        start, index, walk, draw = jax.random.wrap_key_data(data)
+    def one(key: Array) -> Array:
+        start, index, walk, draw = jax.random.split(key, 4)
         step = jax.random.randint(index, (), 0, span)
         _, moments = process.draw_step(walk, process.draw_init(start), step)
         return 2 * scale * model.sample(draw, moments, batch)
