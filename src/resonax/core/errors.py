@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RANGES",
-    "UNUSUAL",
     "ArgumentError",
     "DataError",
     "Interrupted",
@@ -292,7 +291,7 @@ def suggest(kind: str, given: str, allowed: Iterable[str]) -> ArgumentError:
     return ArgumentError(f"unknown {kind} {shorten(given)}{hint} (one of: {', '.join(allowed)})")
 
 
-UNUSUAL = r"_|[^\x00-\x7f]"  # what Python takes in a number, and no file means
+_UNUSUAL = r"_|[^\x00-\x7f]"  # what Python takes in a number, and no file means
 
 
 def is_number(text: str) -> bool:
@@ -303,7 +302,7 @@ def is_number(text: str) -> bool:
     >>> is_number("1e-3"), is_number("nan"), is_number("0,5"), is_number("1_000")
     (True, True, False, False)
     """
-    if re.search(UNUSUAL, text):
+    if re.search(_UNUSUAL, text):
         return False
     try:
         float(text)

@@ -1,10 +1,11 @@
-"""Accumulators over the rows of a table: values, mean and variance, classes of a target."""
+"""What is kept of the rows of a table: values, mean and variance, classes of a target."""
 
 from __future__ import annotations
 
 import io
 import tempfile
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -14,8 +15,9 @@ from resonax.core.errors import DataError
 from resonax.core.labels import plain
 from resonax.recordings.table import listed
 
-__all__ = ["Classes", "RowStore", "Spread"]
+__all__ = ["BLOCK", "Classes", "Moments", "RowStore"]
 
+BLOCK = 2**20  # numbers that are worked on at a time
 _MOST_CLASSES = 9  # that are counted and named
 
 
@@ -30,6 +32,7 @@ class RowStore:
         self.file: IO[bytes] = io.BytesIO()
 
     def append(self, block: np.ndarray) -> None:
+        """Store some more rows."""
         data = np.ascontiguousarray(block, self.dtype).data
         held = self.file
         try:
@@ -56,30 +59,39 @@ class RowStore:
 
 
 @dataclass(frozen=True)
-class Spread:
+class Moments:
     """Of each column the first value, the mean less the first value, and the variance.
 
     With differences to the first row no digits are lost to a large offset.
     """
 
-    rows: int
     first: np.ndarray
     mean: np.ndarray
     variance: np.ndarray
 
     @classmethod
-    def of(cls, block: np.ndarray, first: np.ndarray) -> Spread:
-        off = block - first
-        mean = off.mean(axis=0)
-        return cls(len(block), first, mean, np.square(off - mean).mean(axis=0))
+    def of(cls, rows: np.ndarray) -> Moments | None:
+        """Return those of the rows without missing values, read block by block; None if none is."""
 
-    def merged(self, other: Spread) -> Spread:
-        """Return the spread of the rows of both, as Chan, Golub and LeVeque (1979) do."""
-        rows = self.rows + other.rows
-        share = other.rows / rows
-        gap = other.mean - self.mean
-        variance = self.variance + share * (other.variance - self.variance + (1 - share) * gap**2)
-        return Spread(rows, self.first, self.mean + share * gap, variance)
+        def blocks() -> Iterator[np.ndarray]:
+            step = max(1, BLOCK // rows.shape[1])
+            for start in range(0, len(rows), step):
+                block = rows[start : start + step]
+                if len(whole := block[~np.isnan(block).any(axis=1)]):
+                    yield whole
+
+        total = sum(map(len, blocks()))
+        if not total:
+            return None
+        first = next(blocks())[0].copy()
+        mean = sum((b - first).mean(axis=0) * (len(b) / total) for b in blocks())
+        parts = (np.square(b - first - mean).mean(axis=0) * (len(b) / total) for b in blocks())
+        return cls(first, np.asarray(mean), np.asarray(sum(parts)))
+
+    def standardise(self, values: np.ndarray, columns: slice) -> np.ndarray:
+        """Return values of some columns with mean 0 and variance 1."""
+        centred = values - self.first[columns] - self.mean[columns]
+        return centred / np.sqrt(self.variance[columns])
 
     def check(self, names: tuple[str, ...], target: str | None) -> None:
         """Raise `DataError` if a column is constant, or is but for its last digits."""
@@ -97,20 +109,20 @@ class Classes:
 
     values: list[Any] = field(default_factory=list)  # in the order in which they came
 
-    def take(self, column: Any) -> np.ndarray:
-        """Take more values in; return the place of each in ``values``, NaN where it is missing."""
+    def encode(self, column: Any) -> np.ndarray:
+        """Return the index of each value in ``values``, NaN where missing; new ones are added."""
         import pandas as pd
 
-        places: list[int] = []
+        indices: list[int] = []
         codes, found = pd.factorize(column) if len(self.values) <= _MOST_CLASSES else ([], [])
         for value in found[: _MOST_CLASSES + 1]:
             key = value.strip() if isinstance(value, str) else value
             if key not in self.values:
                 self.values.append(key)
-            places.append(self.values.index(key))
+            indices.append(self.values.index(key))
         if len(self.values) > _MOST_CLASSES:
             return np.zeros(len(column))
-        return np.where(np.asarray(codes) < 0, np.nan, np.append(places, 0.0)[codes])
+        return np.where(np.asarray(codes) < 0, np.nan, np.append(indices, 0.0)[codes])
 
     def names(self, target: str | None) -> tuple[str, ...]:
         """Return what 0 and 1 stand for; `DataError` unless there are two values."""
@@ -124,9 +136,9 @@ class Classes:
             raise DataError(f"{what} learns two: make it a column that says whether it is one")
         return tuple(plain(value, 40) for value in self._sorted())
 
-    def coded(self, places: np.ndarray) -> np.ndarray:
+    def as_zeros_and_ones(self, indices: np.ndarray) -> np.ndarray:
         """Return 1 for the later of two values in order, and 0 for the other."""
-        return np.equal(places, self.values.index(self._sorted()[1]))
+        return np.equal(indices, self.values.index(self._sorted()[1]))
 
     def _sorted(self) -> list[Any]:
         return sorted(self.values, key=lambda value: (isinstance(value, str), value))

@@ -1,4 +1,4 @@
-"""Which row comes when: sorted, in series, paired with a later target, without gaps."""
+"""The order of rows: sorted, grouped into series, paired with later targets, without gaps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def arrange(
     choice: Choice,
     horizon: int | None,
 ) -> Arrangement:
-    """Bring rows into their series and order, pair them with their targets, leave out gaps.
+    """Sort and group rows, pair them with their targets, and leave out those with gaps.
 
     Parameters
     ----------
@@ -59,17 +59,17 @@ def arrange(
         column = keys[choice.order_by][keyed].reset_index(drop=True)
         times, dated, guessed = read_times(column, choice.order_by)
         notes += [guessed] if guessed else []
-        place = times.argsort(kind="stable")
-        moved = bool((np.diff(place) < 0).any())
+        by_time = times.argsort(kind="stable")
+        moved = bool((np.diff(by_time) < 0).any())
         done = "rows were sorted by" if moved else "rows are in the order of"
         notes.append(f"{done} {choice.order_by}")
-        order, times = order[place], times[place]
+        order, times = order[by_time], times[by_time]
     starts, names = np.zeros(1, dtype=int), []
     if choice.group_by is not None:
         codes, names = _series(keys[choice.group_by], order)
-        place = codes.argsort(kind="stable")
-        order, times = order[place], None if times is None else times[place]
-        starts = np.flatnonzero(np.diff(codes[place], prepend=-1))
+        by_series = codes.argsort(kind="stable")
+        order, times = order[by_series], None if times is None else times[by_series]
+        starts = np.flatnonzero(np.diff(codes[by_series], prepend=-1))
         notes.append(f"rows are in {len(names):,} series by {choice.group_by}: {listed(names, 4)}")
     if times is not None:
         assert choice.order_by is not None
@@ -104,7 +104,7 @@ def arrange(
         rows=rows,
         later=later,
         starts=tuple(first.tolist()),
-        series=tuple(names[place] for place in series[first]) if names else (),
+        series=tuple(names[index] for index in series[first]) if names else (),
         notes=tuple(notes),
     )
 

@@ -16,7 +16,7 @@ from resonax.core.labels import plain
 from resonax.recordings.dates import as_numbers, read_dates
 from resonax.recordings.table import Table, listed, unknown
 
-__all__ = ["LARGE_AS_IS", "Choice", "Found", "choose", "collect_bad", "numbers", "raise_bad"]
+__all__ = ["LARGE_AS_IS", "BadValues", "Choice", "choose", "collect_bad", "numbers", "raise_bad"]
 
 _MOST_COLUMNS = 2000  # to learn from
 LARGE_AS_IS = 1e6  # what a recorded process accepts
@@ -25,7 +25,7 @@ _REMEDIES = {
     "infinite values": "replace or drop them first",
     f"values above {LARGE_AS_IS:g}": "standardise the columns",
 }
-Found = dict[str, dict[str, tuple[list[int], int]]]  # problem: column: its first rows, number
+BadValues = dict[str, dict[str, tuple[list[int], int]]]  # problem: column: first rows, number
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _pick(kind: str, given: Any, table: Table) -> str:
 
 
 def collect_bad(
-    block: np.ndarray, names: Sequence[str], before: int, limit: float, found: Found
+    block: np.ndarray, names: Sequence[str], before: int, limit: float, found: BadValues
 ) -> None:
     """Note the first rows, and the number, of the values in each column that cannot be used."""
     size = np.abs(block)
@@ -137,7 +137,7 @@ def collect_bad(
             known[names[column]] = ([*first, *rows[:3].tolist()][:3], count + len(rows))
 
 
-def raise_bad(found: Found, total: int) -> None:
+def raise_bad(found: BadValues, total: int) -> None:
     """Raise `DataError` if there are values that cannot be used in so many rows."""
     for name, (_, count) in found.get("missing values", {}).items():
         if count == total:
@@ -162,7 +162,8 @@ def numbers(piece: Any, choice: Choice, before: int) -> np.ndarray:
     names = list(choice.numbers)
     chosen = piece[names]
     if all(dtype.kind in "buif" for dtype in chosen.dtypes):
-        return chosen.to_numpy(dtype=float, na_value=np.nan)
+        with np.errstate(over="ignore"):  # a long double becomes infinite, which is found
+            return chosen.to_numpy(dtype=float, na_value=np.nan)
     numbers: dict[str, np.ndarray] = {}
     odd: dict[str, str] = {}
     for name in names:

@@ -1,14 +1,15 @@
-"""Columns of numbers or dates as times: read, sorted, and whether their steps are even."""
+"""Columns of numbers or dates: reading them as times, and whether their steps are even."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import warnings
 from typing import Any
 
 import numpy as np
 
-from resonax.core.errors import UNUSUAL, DataError, is_number
+from resonax.core.errors import DataError, is_number
 from resonax.core.labels import plain
 
 __all__ = ["as_numbers", "read_dates", "read_times", "uneven_steps"]
@@ -20,31 +21,23 @@ _UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 def as_numbers(column: Any) -> Any:
     """Return a column as numbers, with NaN for what is not a number.
 
-    A number is written as files write it: pandas also takes 1_000 and the digits of other scripts.
+    A number is written as files write it: pandas also takes 1_000 and the digits of other scripts,
+    and some of its versions lose numbers that overflow, as 1e999.
     """
-    import pandas as pd
+    if column.dtype.kind in "buif":
+        return column
+    return column.map(_as_number).astype(float)
 
+
+def _as_number(value: Any) -> float:
+    if isinstance(value, str | bytes) and not is_number(str(value)):
+        return math.nan
     try:
-        found: Any = pd.to_numeric(column, errors="coerce")
-        if column.dtype.kind not in "buif":
-            found = found.mask(column.astype(str).str.contains(UNUSUAL))
-        lost = found.isna() & column.notna()
-        if lost.any() and not lost.all():  # pandas 2 loses numbers that overflow, as 1e999
-            words = column.to_numpy(dtype=object)
-            huge = [place for place in np.flatnonzero(lost) if is_number(str(words[place]))]
-            values = found.to_numpy(dtype=float, copy=True)
-            values[huge] = [float(str(words[place])) for place in huge]
-            found = pd.Series(values, index=found.index, name=found.name)
-        return found
+        return float(value)  # of missing values, as pandas has several, too
     except OverflowError:  # whole numbers of hundreds of digits
-        return pd.to_numeric(column.map(_bounded), errors="coerce")
-
-
-def _bounded(value: Any) -> Any:
-    try:
-        return float(value) if isinstance(value, int) else value
-    except OverflowError:
-        return np.inf
+        return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def read_dates(column: Any) -> list[tuple[str, Any]]:
@@ -82,20 +75,22 @@ def read_times(column: Any, name: str) -> tuple[np.ndarray, bool, str]:
         return column.to_numpy(dtype="i8" if kind == "b" else f"{kind}8"), False, ""
     if kind in "mM":
         return _microseconds(column), True, ""
-    if as_numbers(column.head(99)).notna().mean() > 0.5:  # a look, as it is slow for dates
+    if (
+        as_numbers(column.head(99)).notna().mean() > 0.5
+    ):  # the first decide, as it is slow for dates
         numbers = as_numbers(column)
         if numbers.isna().any():
-            raise _no_time(column, numbers, name, "number")
+            raise _unreadable_value(column, numbers, name, "number")
         return numbers.to_numpy(dtype=float), False, ""
-    readings = [(form, _microseconds(dates)) for form, dates in read_dates(column)]
-    if not readings:
-        raise _unreadable(column, name)
-    orders = [times.argsort(kind="stable") for _, times in readings]
+    candidates = [(form, _microseconds(dates)) for form, dates in read_dates(column)]
+    if not candidates:
+        raise _unreadable_column(column, name)
+    orders = [times.argsort(kind="stable") for _, times in candidates]
     if not all(np.array_equal(orders[0], order) for order in orders):
         raise DataError(
             f"dates in column {name!r} may have the day or the month first: write 2020-01-31"
         )
-    form, times = readings[0]
+    form, times = candidates[0]
     return times, True, "" if form == "ISO8601" else f"dates of {name} were read as {form}"
 
 
@@ -105,14 +100,14 @@ def _microseconds(column: Any) -> np.ndarray:
     return column.to_numpy(dtype=f"{column.dtype.kind}8[us]").astype("i8")
 
 
-def _no_time(column: Any, read: Any, name: str, kind: str) -> DataError:
+def _unreadable_value(column: Any, read: Any, name: str, kind: str) -> DataError:
     """Return the error for the first value that could not be read."""
     row = int(np.flatnonzero(read.isna())[0])
     word = plain(column.iloc[row], 40)
     return DataError(f"column {name!r} holds no {kind} in row {row + 1} ('{word}'): correct it")
 
 
-def _unreadable(column: Any, name: str) -> DataError:
+def _unreadable_column(column: Any, name: str) -> DataError:
     """Return the error for a column that no format reads; where most are dates, the first other."""
     import pandas as pd
 
@@ -121,7 +116,7 @@ def _unreadable(column: Any, name: str) -> DataError:
         for form in _formats(column):
             read = pd.to_datetime(column, format=form, errors="coerce", utc=True)
             if read.notna().mean() > 0.5:
-                return _no_time(column, read, name, "date")
+                return _unreadable_value(column, read, name, "date")
     return DataError(f"column {name!r} gives no order: it is neither numbers nor dates")
 
 

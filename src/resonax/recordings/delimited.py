@@ -24,7 +24,7 @@ __all__ = ["open_csv"]
 _INDEX = "Unnamed: 0"  # what pandas calls the index that it wrote as a nameless column
 _WORDS = {"\t": "tabs", ";": "semicolons", "|": "vertical bars", ",": "commas", " ": "spaces"}
 _NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
-_START = 20  # rows from which decimals are guessed
+_GUESSED_FROM = 20  # rows from which decimals are guessed
 _LONGEST_LINE = 2**24  # bytes: a table of numbers has no such line
 _WITH_COMMA = r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?"
 _WITH_POINT = _WITH_COMMA.replace(",", r"\.")
@@ -38,13 +38,17 @@ class _Dialect:
     decimal: str
 
 
-class _Bytes(io.RawIOBase):
-    """The bytes of a file, unpacked; what cannot be a table of text is refused as it comes."""
+class _CheckedBytes(io.RawIOBase):
+    """The bytes of a file, unpacked; raises `DataError` where they cannot be a table of text.
+
+    Zero bytes, endless lines and archives that unpack to far more than their size are refused
+    before they fill the memory.
+    """
 
     def __init__(self, path: Path) -> None:
         packed = path.suffix.lower() == ".gz"
         self.file = cast(IO[bytes], (gzip.open if packed else open)(path, "rb"))
-        self.name, self.count, self.line = plain(path.name), 0, 0
+        self.name, self.count, self.line_length = plain(path.name), 0, 0
         size = path.stat().st_size
         self.most = max(MOST_PACKED * size, SMALL_ENOUGH) if packed else None
         self.refused: DataError | None = None
@@ -57,11 +61,11 @@ class _Bytes(io.RawIOBase):
         buffer[: len(data)] = data
         self.count += len(data)
         newline = max(data.rfind(b"\n"), data.rfind(b"\r"))
-        self.line = self.line + len(data) if newline < 0 else len(data) - newline - 1
+        self.line_length = self.line_length + len(data) if newline < 0 else len(data) - newline - 1
         trouble = ""
         if b"\0" in data:
             trouble = "is not UTF-8 text: save it as UTF-8"
-        elif self.line > _LONGEST_LINE:
+        elif self.line_length > _LONGEST_LINE:
             trouble = f"has a line of more than {_LONGEST_LINE:,} characters: it is no table"
         elif self.most is not None and self.count > self.most:
             trouble = f"unpacks to more than {MOST_PACKED} times its size: unpack it first"
@@ -75,16 +79,16 @@ class _Bytes(io.RawIOBase):
         super().close()
 
 
-def _rows(path: Path, separator: str, errors: str = "strict") -> Iterator[list[str]]:
+def _read_rows(path: Path, separator: str, errors: str = "strict") -> Iterator[list[str]]:
     """Yield the fields of each line that is not blank."""
-    stream = io.BufferedReader(_Bytes(path))
+    stream = io.BufferedReader(_CheckedBytes(path))
     with io.TextIOWrapper(stream, "utf-8-sig", errors, newline="") as file:
         for fields in csv.reader(file, delimiter=separator, skipinitialspace=True):
             if len(fields) > 1 or "".join(fields).strip():
                 yield fields
 
 
-def _separator(given: str) -> str:
+def _parse_separator(given: str) -> str:
     """Return the separator that is meant by a character or its name."""
     mark = _NAMES.get(given.lower(), given) if isinstance(given, str) else ""
     if len(mark) != 1 or not (mark == "\t" or (mark.isascii() and mark.isprintable())):
@@ -96,7 +100,7 @@ def _separator(given: str) -> str:
     return mark
 
 
-def _dialect(
+def _guess_dialect(
     path: Path, usual: str, separator: str | None, decimal: str | None
 ) -> tuple[_Dialect, list[list[str]], tuple[str, ...]]:
     """Return how a file is written, its first rows, and what was guessed.
@@ -108,16 +112,16 @@ def _dialect(
     if decimal not in (None, ".", ","):
         raise ArgumentError(f"decimal must be . or , got {decimal!r}")
     if separator is not None:
-        mark = _separator(separator)
+        mark = _parse_separator(separator)
     else:
         mark = usual
         for other in (*(";", "\t", "|"), *((",",) if usual != "," else ())):
-            widths = {len(row) for row in itertools.islice(_rows(path, other), 2)}
+            widths = {len(row) for row in itertools.islice(_read_rows(path, other), 2)}
             if other != usual and len(widths) == 1 and widths != {1}:
                 mark = other
                 notes += (f"columns were taken to be separated by {_WORDS[mark]}",)
                 break
-    start = list(itertools.islice(_rows(path, mark), _START))
+    start = list(itertools.islice(_read_rows(path, mark), _GUESSED_FROM))
     if decimal is None:
         fields = [field.strip() for row in start for field in row]
         commas, points = (
@@ -133,7 +137,9 @@ def _dialect(
     return _Dialect(mark, decimal), start, notes
 
 
-def _header(first: list[str], source: str, decimal: str) -> tuple[list[str], bool, tuple[str, ...]]:
+def _read_header(
+    first: list[str], source: str, decimal: str
+) -> tuple[list[str], bool, tuple[str, ...]]:
     """Return the names of all columns, whether the first line holds them, and what was assumed."""
     names = [field.strip() for field in first]
     numbers = [str(index) for index in range(len(names))]
@@ -161,13 +167,13 @@ def open_csv(
     ``usual`` is the separator that goes with the ending of the file; ``separator`` and
     ``decimal`` are what a person said, and are guessed where they are None.
     """
-    dialect, start, notes = _dialect(path, usual, separator, decimal)
+    dialect, start, notes = _guess_dialect(path, usual, separator, decimal)
     source = plain(path.name)
     if not start:
         raise DataError(f"{source} is empty")
-    names, header, more = _header(start[0], source, dialect.decimal)
+    names, header, more = _read_header(start[0], source, dialect.decimal)
     if len(start) > 1 and len(start[1]) > len(names):  # pandas would make a column an index
-        _check_even(path, dialect.separator, len(names), header)
+        _check_widths(path, dialect.separator, len(names), header)
 
     def pieces(columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         return _csv_pieces(path, dialect, names, header, list(columns))
@@ -183,7 +189,7 @@ def _csv_pieces(
 
     rows, failure, source = 0, "", plain(path.name)
     with reading(path):
-        stream = _Bytes(path)
+        stream = _CheckedBytes(path)
         try:
             with pd.read_csv(
                 io.BufferedReader(stream, 2**18),
@@ -200,7 +206,7 @@ def _csv_pieces(
                 for piece in reader:
                     chosen = piece[columns]
                     if dialect.decimal == ",":
-                        chosen = _with_points(chosen, rows)
+                        chosen = _replace_commas(chosen, rows)
                     rows += len(piece)
                     yield chosen
         except UnicodeDecodeError:
@@ -215,16 +221,16 @@ def _csv_pieces(
             what = f"{source} has a quotation mark that is never closed"
             raise DataError(f"{what}: the file seems to be cut")
         # pandas fills short rows, and ignores what is too much if columns are chosen
-        with _Bytes(path) as file:
+        with _CheckedBytes(path) as file:
             mark = dialect.separator.encode()
             count = sum(block.count(mark) for block in iter(lambda: file.read(2**20) or b"", b""))
         if failure or count != (rows + header) * (len(names) - 1):
-            _check_even(path, dialect.separator, len(names), header)
+            _check_widths(path, dialect.separator, len(names), header)
         if failure:
             raise DataError(f"{source} cannot be read as CSV: {plain(failure)}")
 
 
-def _with_points(piece: pd.DataFrame, before: int) -> pd.DataFrame:
+def _replace_commas(piece: pd.DataFrame, before: int) -> pd.DataFrame:
     """Return what pandas left as text with points for decimal commas, as text elsewhere has them.
 
     That a column is text means that something in it is no number; a number with a point beside
@@ -245,10 +251,10 @@ def _with_points(piece: pd.DataFrame, before: int) -> pd.DataFrame:
     return piece.assign(**changed) if changed else piece
 
 
-def _check_even(path: Path, separator: str, width: int, header: bool) -> None:
+def _check_widths(path: Path, separator: str, width: int, header: bool) -> None:
     """Raise `DataError` for the first row with too few or too many fields."""
     found, remedy = "", ""
-    for row, fields in enumerate(_rows(path, separator, "replace"), start=0 if header else 1):
+    for row, fields in enumerate(_read_rows(path, separator, "replace"), start=0 if header else 1):
         if found:
             remedy = "correct or remove it"
             break

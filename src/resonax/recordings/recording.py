@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from resonax.core.errors import ArgumentError, DataError, check_whole
-from resonax.recordings.accumulators import Classes, RowStore, Spread
+from resonax.recordings.accumulators import BLOCK, Classes, Moments, RowStore
 from resonax.recordings.arrange import Arrangement, arrange
 from resonax.recordings.columns import (
     LARGE_AS_IS,
+    BadValues,
     Choice,
-    Found,
     choose,
     collect_bad,
     numbers,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Recording", "read_recording"]
 
-_BLOCK = 2**20  # numbers that are standardised at a time
 _LARGE = 1e150  # the squares of larger numbers overflow
 
 
@@ -135,7 +134,7 @@ def read_recording(
     arranged = None
     if choice.keys or horizon is not None or drop_missing:
         arranged = found.arranged(table.source, choice, horizon)
-    inputs, targets = _written(found, choice, arranged, standardise, memory)
+    inputs, targets = _write_rows(found, choice, arranged, standardise, memory)
     notes = [*table.notes, *(arranged.notes if arranged else ())]
     notes += ["columns were standardised to mean 0 and variance 1"] if standardise else []
     classes = found.classes.names(choice.target) if labels else ()
@@ -163,7 +162,7 @@ class _Gathered:
     """All rows of a table as they were read."""
 
     raw: np.ndarray  # (rows, numbers)
-    spread: Spread
+    moments: Moments
     keys: dict[str, Any]  # the columns to sort and to group by
     classes: Classes
 
@@ -172,8 +171,8 @@ class _Gathered:
         keyed, inputs, targets = np.ones((3, len(self.raw)), dtype=bool)
         for column in self.keys.values():
             keyed &= column.notna().to_numpy()
-        step = max(1, _BLOCK // self.raw.shape[1])
-        count, target = len(choice.features), _target_place(choice)
+        step = max(1, BLOCK // self.raw.shape[1])
+        count, target = len(choice.features), _target_index(choice)
         for start in range(0, len(self.raw), step):
             missing = np.isnan(self.raw[start : start + step])
             inputs[start : start + step] = ~missing[:, :count].any(axis=1)
@@ -182,11 +181,11 @@ class _Gathered:
         return arrange(source, keyed, inputs, targets, self.keys, choice, horizon)
 
 
-def _target_place(choice: Choice) -> int | None:
+def _target_index(choice: Choice) -> int | None:
     return None if choice.target is None else choice.numbers.index(choice.target)
 
 
-def _written(
+def _write_rows(
     found: _Gathered,
     choice: Choice,
     arranged: Arrangement | None,
@@ -194,19 +193,16 @@ def _written(
     memory: int,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return inputs and target in their order, standardised, a block at a time."""
-    raw, spread = found.raw, found.spread
-    count, target = len(choice.features), _target_place(choice)
-    scale = np.sqrt(spread.variance)
+    raw, moments = found.raw, found.moments
+    count, target = len(choice.features), _target_index(choice)
     inputs, targets = RowStore(memory, count, np.float32), RowStore(memory, 1, np.float32)
 
     def block(rows: Any, columns: slice) -> np.ndarray:
         values = raw[rows, columns]
-        if not standardise:
-            return values
-        return (values - spread.first[columns] - spread.mean[columns]) / scale[columns]
+        return moments.standardise(values, columns) if standardise else values
 
     total = len(raw) if arranged is None else len(arranged.rows)
-    step = max(1, _BLOCK // raw.shape[1])
+    step = max(1, BLOCK // raw.shape[1])
     for start in range(0, total, step):
         part = slice(start, start + step)
         rows, later = (
@@ -214,7 +210,7 @@ def _written(
         )
         inputs.append(block(rows, slice(0, count)))
         if target is not None and choice.labels:
-            targets.append(found.classes.coded(raw[later, target]))
+            targets.append(found.classes.as_zeros_and_ones(raw[later, target]))
         elif target is not None:
             targets.append(block(later, slice(target, target + 1)))
     return inputs.array(), None if target is None else targets.array().reshape(-1)
@@ -223,27 +219,23 @@ def _written(
 def _gather(
     table: Table, choice: Choice, memory: int, limit: float, drop_missing: bool
 ) -> _Gathered:
-    """Read all rows: the features and the target, how they spread, and where they belong."""
+    """Read all rows: features and target, their moments, and the columns to sort and group by."""
     names = choice.numbers
-    target = _target_place(choice)
+    target = _target_index(choice)
     store = RowStore(memory, len(names), np.float64)
-    spread, rows, classes = None, 0, Classes()
+    rows, classes = 0, Classes()
     keys: dict[str, list[Any]] = {name: [] for name in choice.keys}
-    found: Found = {}
+    found: BadValues = {}
     for piece in table.pieces(list(dict.fromkeys([*names, *choice.keys]))):
         block = numbers(piece, choice, rows)
         if target is not None:
-            coded = classes.take(piece[choice.target] if choice.labels else block[:, target])
+            encoded = classes.encode(piece[choice.target] if choice.labels else block[:, target])
             if choice.labels:
-                block[:, target] = coded
+                block[:, target] = encoded
         collect_bad(block, names, rows, limit, found)
         if drop_missing:
             found.pop("missing values", None)
-        whole = block[~np.isnan(block).any(axis=1)] if drop_missing else block
         if len(block) and not found:
-            if len(whole):
-                here = Spread.of(whole, whole[0] if spread is None else spread.first)
-                spread = here if spread is None else spread.merged(here)
             store.append(block)
             for name, parts in keys.items():
                 parts.append(piece[name])
@@ -252,24 +244,26 @@ def _gather(
     if rows < 2:
         count = {0: "no rows", 1: "1 row"}[rows]
         raise DataError(f"{table.source} has {count} of data: at least 2 are needed")
-    if spread is None:
+    raw = store.array()
+    moments = Moments.of(raw)
+    if moments is None:
         raise DataError(
             f"every row of {table.source} has missing values: name columns that have fewer of "
             "them with `features`"
         )
     if choice.labels:
         classes.names(choice.target)
-    spread.check(names, choice.target)
-    return _Gathered(store.array(), spread, _joined(keys, drop_missing), classes)
+    moments.check(names, choice.target)
+    return _Gathered(raw, moments, _join_keys(keys, drop_missing), classes)
 
 
-def _joined(keys: dict[str, list[Any]], drop_missing: bool) -> dict[str, Any]:
+def _join_keys(keys: dict[str, list[Any]], drop_missing: bool) -> dict[str, Any]:
     """Return each column of keys as a whole; missing values are errors unless they are left out."""
     import pandas as pd
 
     whole = {name: pd.concat(parts, ignore_index=True) for name, parts in keys.items()}
     if not drop_missing:
-        found: Found = {}
+        found: BadValues = {}
         for name, column in whole.items():
             collect_bad(np.where(column.isna(), np.nan, 0.0)[:, None], [name], 0, 1.0, found)
             raise_bad(found, len(column))

@@ -110,19 +110,16 @@ def _check_start(path: Path, start: bytes, kind: str) -> None:
         raise DataError(f"{plain(path.name)} is not {kind}, whatever its name says")
 
 
-def _pieces(rows: int, columns: Sequence[str]) -> Iterator[slice]:
-    step = max(1, PIECE // max(1, len(columns)))
-    return (slice(start, start + step) for start in range(0, rows, step))
-
-
-def _frame(frame: pd.DataFrame) -> Table:
+def _frame(frame: pd.DataFrame, source: str = "table", *, numbered: bool = False) -> Table:
     names = tuple(str(label) for label in frame.columns)
 
     def pieces(columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        chosen = frame.set_axis(names, axis=1)[list(columns)].reset_index(drop=True)
-        return (chosen.iloc[rows] for rows in _pieces(len(chosen), columns))
+        step = max(1, PIECE // max(1, len(columns)))
+        for start in range(0, len(frame), step):
+            piece = frame.iloc[start : start + step].set_axis(list(names), axis=1)
+            yield piece[list(columns)].reset_index(drop=True)
 
-    return Table(names, "table", pieces)
+    return Table(names, source, pieces, numbered=numbered)
 
 
 def _array(values: Any, source: str) -> Table:
@@ -144,18 +141,9 @@ def _array(values: Any, source: str) -> Table:
         raise DataError(f"{name} must be rows x columns, got {array.ndim} axes")
     if array.ndim == 1:
         array = array[:, None]
-    names = tuple(str(index) for index in range(array.shape[1]))
+    import pandas as pd
 
-    def pieces(columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        import pandas as pd
-
-        chosen = slice(None) if tuple(columns) == names else [int(name) for name in columns]
-        for rows in _pieces(len(array), columns):
-            with np.errstate(over="ignore"):  # a long double becomes infinite, which is found
-                numbers = np.asarray(array[rows][:, chosen], dtype=float)
-            yield pd.DataFrame(numbers, columns=list(columns))
-
-    return Table(names, source, pieces, numbered=True)
+    return _frame(pd.DataFrame(array, copy=False), source, numbered=True)  # a view, also of a file
 
 
 def _npz(path: Path) -> Table:

@@ -12,7 +12,9 @@ import os
 import re
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, overload
@@ -226,15 +228,20 @@ def _service_sentence(place: Remote, error: Exception) -> str | None:
 
 def check_reachable(place: Remote) -> None:
     """See that a service answers within seconds; `StoreError` says why it does not."""
-    with describe_errors(place):
-        system, path = _file_system(place / ".resonax")
-        try:
-            if system.async_impl:
-                from fsspec.asyn import sync
+    answer: Future[bytes] = Future()
 
-                sync(system.loop, system._cat_file, path, timeout=_FIRST_ANSWER)
-            else:
-                system.cat_file(path)
+    def ask() -> None:
+        try:
+            system, path = _file_system(place / ".resonax")
+            answer.set_result(system.cat_file(path))
+        except Exception as error:
+            answer.set_exception(error)
+
+    # A daemon: while it waits, and tries again, the command can end.
+    threading.Thread(target=ask, daemon=True).start()
+    with describe_errors(place):
+        try:
+            answer.result(_FIRST_ANSWER)
         except FileNotFoundError as error:
             if _lacks_bucket(error):
                 raise
