@@ -25,7 +25,7 @@ from commands import run_python
 from damage import damage
 from resonax.core.errors import ResonaxError, StoreError
 from resonax.store import Layout, Store, Task, Variable, locked, open_store, replacing
-from resonax.store.files import clear, temporary
+from resonax.store.files import remove_leftovers, temporary
 
 COORDS = {
     "momentum": np.linspace(0.5, 0.9, 5),
@@ -478,11 +478,11 @@ def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(tm
         temporary(tmp_path) as ours,
     ):
         theirs = [Path(process.stdout.readline().strip()) for _ in range(2)]
-        clear(tmp_path)
+        remove_leftovers(tmp_path)
         assert {*theirs, ours, mine} == set(tmp_path.iterdir())
         process.kill()
         process.wait()
-        clear(tmp_path)
+        remove_leftovers(tmp_path)
         assert {ours, mine} == set(tmp_path.iterdir())
     elsewhere = [tmp_path / f".resonax-0-1-{word}" for word in ("new", "old")]  # of another machine
     for path in elsewhere:

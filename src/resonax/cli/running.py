@@ -19,7 +19,7 @@ from rich.progress import (
 )
 
 from resonax.run.interrupts import clean_up_on_exit
-from resonax.store import Place, Remote, check_reachable, clear, locked, make_folder
+from resonax.store import Place, Remote, check_reachable, locked, make_folder, remove_leftovers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,7 +70,7 @@ def holding(out: Place, is_shared: bool = False) -> Iterator[None]:
 
 def _clear(out: Path) -> None:
     for folder in (out, out / "figures", out / "results", *out.glob("results/*.zarr")):
-        clear(folder)
+        remove_leftovers(folder)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Results: labelled datasets on disk. They know no physics."""
 
-from resonax.store.files import check_folder, clear, is_running, locked
+from resonax.store.files import check_folder, is_running, locked, remove_leftovers
 from resonax.store.layout import TASKS, Layout, Task, Variable
 from resonax.store.metadata import StoreMetadata, read_metadata
 from resonax.store.places import (
@@ -29,7 +29,6 @@ __all__ = [
     "as_place",
     "check_folder",
     "check_reachable",
-    "clear",
     "file_names",
     "is_running",
     "locked",
@@ -38,6 +37,7 @@ __all__ = [
     "read_files",
     "read_metadata",
     "remove",
+    "remove_leftovers",
     "replacing",
     "write_files",
 ]

@@ -23,11 +23,11 @@ from resonax.core.errors import ArgumentError, StoreError
 __all__ = [
     "UNSEALED",
     "check_folder",
-    "clear",
     "is_running",
     "is_whole",
     "locked",
     "read_sealed",
+    "remove_leftovers",
     "seal",
     "sealed_json",
     "temporary",
@@ -111,7 +111,7 @@ def check_folder(path: str | Path) -> Path:
 def temporary(folder: Path, suffix: str = "") -> Iterator[Path]:
     """Give a new file that is removed in the end, unless it was moved to its place.
 
-    Its name says who writes it, so that `clear` can tell whether that process was killed.
+    Its name says who writes it: `remove_leftovers` removes it if that process was killed.
     """
     name = f".resonax-{_host()}-{os.getpid()}-{secrets.token_hex(8)}{suffix}"
     path = folder / name
@@ -122,7 +122,7 @@ def temporary(folder: Path, suffix: str = "") -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def clear(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files that killed processes left in a folder, and no others.
 
     Of processes of other machines, and of what zarr was writing, only the age is known.

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, overload
 
 from resonax.core.errors import ArgumentError, StoreError, shorten
-from resonax.store.files import check_folder, clear, temporary
+from resonax.store.files import check_folder, remove_leftovers, temporary
 
 if TYPE_CHECKING:
     from zarr.storage import StoreLike
@@ -373,7 +373,7 @@ def replacing(path: str | Place) -> Iterator[Path]:
             write_files(path.parent, {path.name: fresh.read_bytes()})
         return
     path = check_folder(path)
-    clear(path.parent)  # what a killed process left
+    remove_leftovers(path.parent)  # what a killed process left
     try:
         with temporary(path.parent, path.suffix or ".tmp") as fresh:
             yield fresh

@@ -15,8 +15,8 @@ system or bucket, because nothing rests on a lock:
   whole, so that the order in which they end does not matter.
 - The marker of a task is written last. It names the SHA-256 of the values of each variable, the
   specification and the versions. A task counts as finished only if zarr reads these very values:
-  what is damaged, missing or of another specification is done again. Nobody waits for the disk, so
-  that a machine that loses its power may lose the tasks of its last seconds in the same way.
+  what is damaged, missing or of another specification is done again. Files are not synced to the
+  disk: a machine that loses its power may lose the tasks of its last seconds, which are done again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from resonax.core.errors import ArgumentError, StoreError
-from resonax.store.files import clear, read_sealed, sealed_json
+from resonax.store.files import read_sealed, remove_leftovers, sealed_json
 from resonax.store.layout import FILL, TASKS, Layout, Task, Variable
 from resonax.store.metadata import (
     ELSEWHERE,
@@ -135,7 +135,7 @@ class Store:
         if isinstance(path, Path):
             make_folder(path.parent)
             for folder in (path.parent, path, *path.glob("*/")):
-                clear(folder)
+                remove_leftovers(folder)
         prepare_metadata(path, layout, store.specification, store.versions, attributes)
         began = store._metadata.versions
         if began != store.versions and (left := len(store.missing())):
