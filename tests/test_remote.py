@@ -205,13 +205,14 @@ def test_bad_places_are_refused_in_a_sentence(server, monkeypatch):
     refused(
         r"^webhdfs:// could not be used \(.*'host'\)", check_reachable, as_place("webhdfs:///b")
     )
-    monkeypatch.setattr(places, "_FIRST_ANSWER", 0.3)
-    with socket.socket() as silent:  # it takes connections and says nothing
+    # A server that takes connections and says nothing.
+    with monkeypatch.context() as patch, socket.socket() as silent:
+        patch.setattr(places, "_FIRST_ANSWER", 0.3)
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         port = silent.getsockname()[1]
         for address in (f"http://127.0.0.1:{port}", "http://127.0.0.1:9"):
-            monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+            patch.setenv("AWS_ENDPOINT_URL", address)
             forget_connections()
             with pytest.raises(StoreError, match="s3://bucket does not answer as it should"):
                 check_reachable(as_place("s3://bucket/x"))
