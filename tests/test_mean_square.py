@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import resonax as rx
 from oracles import heavy_ball_matrix, numpy_radius
 from resonax.theory.mean_square import noise_floor
+from resonax.theory.second_moment import Frame, Layout, law_of, step_of
 
 
 def rate(setting: rx.Setting) -> float:
@@ -65,10 +67,16 @@ def simulate(setting, steps, runs, start, rng, lr, momentum):
         yield weights
 
 
+FRAME = Frame.of(Layout((0, 1)))
+
+
 @jax.jit
-def step_of(setting, moment, k):
-    discrete, moments = rx.Map(setting), setting.process.moments(k)
-    return discrete.second_moment(moments)(moment) + discrete.noise(moments)
+def after_step(setting, moment, k):
+    """The second moment after a step, from (coordinates, 1) as the criterion multiplies them."""
+    found = FRAME.coordinates
+    given = jnp.append(moment[found.row, found.column], 1.0)
+    law = law_of(setting, FRAME, setting.process.moments(k))
+    return jnp.tensordot(step_of(setting, FRAME, law) @ given, jnp.asarray(found.basis), 1)
 
 
 @pytest.mark.parametrize(("batch", "runs"), [(1, 40_000), (8, 10_000)])
@@ -83,7 +91,7 @@ def test_second_moment_agrees_with_direct_simulation(batch, runs):
         moment[:2, :2] = np.outer(start, start)
         exact = []
         for k in range(steps):
-            moment = np.asarray(step_of(setting, moment, float(k)))
+            moment = np.asarray(after_step(setting, moment, float(k)))
             exact.append(moment[0, 0] + moment[1, 1])
     rng = np.random.default_rng(5)
     for k, weights in enumerate(simulate(setting, steps, runs, start, rng, lr, momentum)):

@@ -70,24 +70,6 @@ class Map:
         velocity = opt.momentum * velocity - opt.alpha * gradient
         return weights + opt.kappa * velocity - opt.beta * gradient, velocity
 
-    def second_moment(self, moments: Moments) -> Callable[[Array], Array]:
-        r"""Return the map :math:`\Sigma \mapsto E[M\Sigma M^\top]`, exact for a batch of any size.
-
-        .. math:: E[M\Sigma M^\top] = \bar M\Sigma\bar M^\top
-                  + \tfrac1n\, G\,\bigl(4F(\Sigma_{\theta\theta}) -
-                  \bar B\Sigma_{\theta\theta}\bar B\bigr)\,G^\top
-        """
-        mean = self.expected(moments)
-        if not moments.is_sampled:
-            return lambda moment: mean @ moment @ mean.T
-        sampling = self._sampling(moments)
-        size = self.setting.size
-
-        def propagate(moment: Array) -> Array:
-            return mean @ moment @ mean.T + self._spread(sampling(moment[:size, :size]))
-
-        return propagate
-
     def covariance(self, moments: Moments) -> tuple[Callable[[Array], Array], Array]:
         r"""Return the covariance of a drawn gradient around the expected one, in two parts.
 
@@ -97,27 +79,11 @@ class Map:
         .. math:: \tfrac1n\bigl(4F(S) - \bar BS\bar B\bigr) \quad\text{and}\quad
                   \tfrac4n\sigma^2 R .
         """
-        noise = self._gradient_noise(moments)
-        return (self._sampling(moments) if moments.is_sampled else jnp.zeros_like), noise
-
-    def _sampling(self, moments: Moments) -> Callable[[Array], Array]:
-        """Return the covariance of a drawn gradient around the expected one, given the error."""
         setting = self.setting
-        curvature = 2 * setting.model.second(moments)
+        second = setting.model.second(moments)
+        scale = 4 * setting.gradient_scale**2 / setting.batch
+        noise = scale * setting.noise * second
+        if not moments.is_sampled:
+            return jnp.zeros_like, noise
         fourth = setting.model.fourth(moments)
-        scale = setting.gradient_scale**2 / setting.batch
-        return lambda error: scale * (4 * fourth(error) - curvature @ error @ curvature)
-
-    def _gradient_noise(self, moments: Moments) -> Array:
-        setting = self.setting
-        scale = setting.gradient_scale**2 / setting.batch
-        return 4 * setting.noise * scale * setting.model.second(moments)
-
-    def noise(self, moments: Moments) -> Array:
-        r"""Return what observation noise adds to a second moment: :math:`4\sigma^2 GRG^\top/n`."""
-        return self._spread(self._gradient_noise(moments))
-
-    def _spread(self, gradient: Array) -> Array:
-        """Return G X G^T for the covariance X of a gradient."""
-        gain = self.gain().ravel()
-        return jnp.outer(gain, gain) * jnp.tile(gradient, (2, 2))
+        return lambda error: scale * (fourth(error) - second @ error @ second), noise
