@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import resonax
-from resonax.sweeps import specification
+from resonax.spec import sweep_checks
 from resonax.theory import maps
 from test_experiments import REPRODUCE, SWEEP
 
@@ -53,7 +53,7 @@ ELSEWHERE = {FIRST, shlex.join(["resonax", *REPRODUCE])}  # what other tests run
 @pytest.fixture
 def brief(monkeypatch):
     """Runs and paths that are few and brief; all else is as the command has it."""
-    at_smoke = specification._at_smoke
+    at_smoke = sweep_checks._at_smoke
 
     def at_fewer_steps(table: dict[str, Any]) -> dict[str, Any]:
         small = at_smoke(table)
@@ -64,7 +64,7 @@ def brief(monkeypatch):
         }
         return {**small, "axes": axes, "run": SWEEP["run"]}
 
-    monkeypatch.setattr(specification, "_at_smoke", at_fewer_steps)
+    monkeypatch.setattr(sweep_checks, "_at_smoke", at_fewer_steps)
     monkeypatch.setattr(maps, "lyapunov_rates", partial(maps.lyapunov_rates, paths=8, steps=512))
 
 
