@@ -37,8 +37,11 @@ docs: .venv/.test
 	$(BIN)/pip install --quiet --editable .
 	touch $@
 
+# uv installs several times as fast as pip, which takes over where uv cannot reach the packages.
 .venv/.test: pyproject.toml constraints.txt | .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[all,docs,test]"
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable ".[all,docs,test]" || \
+		$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[all,docs,test]"
 	touch $@
 
 # The lowest versions that pyproject.toml allows; tests/conftest.py leaves out what needs torch,

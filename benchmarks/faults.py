@@ -27,7 +27,7 @@ from pathlib import Path
 import psutil
 import xarray as xr
 
-import resonax as rx
+from resonax.store import as_place, open_store
 
 SWEEP = """
 id = "faults"
@@ -109,7 +109,7 @@ def trial(kind: str, folder: Path, wanted: xr.Dataset, seed: int) -> tuple[str, 
     else:
         return "never came through", done
     where = f"{out}/results/faults.zarr"
-    found = rx.open_dataset(where if kind == "s3" else folder / where)
+    found = open_store(as_place(where) if kind == "s3" else folder / where)
     is_right = all(wanted[name].equals(found[name]) for name in wanted.data_vars)
     return "right" if is_right else "other numbers", done
 
@@ -121,7 +121,7 @@ def run(kind: str, trials: int) -> tuple[Counter[str], Counter[str]]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         (folder / "faults.toml").write_text(SWEEP)
         assert start(folder, "calm").wait() == 0, (folder / "said").read_text()
-        wanted = rx.open_dataset(folder / "calm/results/faults.zarr").load()
+        wanted = open_store(folder / "calm/results/faults.zarr").load()
         if kind == "s3":
             sys.path.append(str(Path(__file__).parents[1] / "tests"))
             import flaky_s3
