@@ -1,9 +1,11 @@
 # Two commands do everything on a machine with Python and make: `make reproduce` and `make test`.
-# Each builds .venv on first use.
+# Each builds .venv on first use, and says so. `pip -qq` shows errors alone: its warnings tell of places that
+# this machine's own configuration names.
 PYTHON ?= python3
 BIN := .venv/bin
 LOWEST := .venv-lowest/bin
 PYTEST := -m pytest -n 2 --dist loadfile
+ALL := --editable ".[all,docs,test]" --constraint constraints.txt
 
 .PHONY: reproduce reproduce-paper test docs lint test-slow test-lowest test-sdist benchmark docs-pictures clean
 
@@ -31,18 +33,20 @@ docs: .venv/.test
 	$(BIN)/sphinx-build --quiet --fail-on-warning --builder html docs docs/_build/html
 
 .venv:
-	$(PYTHON) -m venv .venv
+	@echo "Making .venv, an environment of Python for this folder alone."
+	@$(PYTHON) -m venv .venv
 
 .venv/.base: pyproject.toml | .venv
-	$(BIN)/pip install --quiet --editable .
-	touch $@
+	@echo "Installing resonax and what it needs into .venv: a few minutes the first time."
+	@$(BIN)/pip install -qq --editable .
+	@touch $@
 
 # uv installs several times as fast as pip, which takes over where uv cannot reach the packages.
 .venv/.test: pyproject.toml constraints.txt | .venv
-	$(BIN)/pip install --quiet uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable ".[all,docs,test]" || \
-		$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[all,docs,test]"
-	touch $@
+	@echo "Installing resonax and the tools of its tests into .venv: some minutes the first time."
+	@$(BIN)/pip install -qq uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python $(ALL) || $(BIN)/pip install -qq $(ALL)
+	@touch $@
 
 # The lowest versions that pyproject.toml allows; tests/conftest.py leaves out what needs torch,
 # which is too large to fetch twice. The tools of the tests are the newest that go with them.
@@ -50,8 +54,9 @@ test-lowest: .venv-lowest/.done
 	$(LOWEST)/python $(PYTEST) -m "not slow" -p no:cacheprovider tests
 
 .venv-lowest/.done: pyproject.toml
-	$(PYTHON) -m venv .venv-lowest
-	$(LOWEST)/pip install --quiet uv
+	@echo "Making .venv-lowest, with the lowest versions that pyproject.toml allows."
+	@$(PYTHON) -m venv .venv-lowest
+	@$(LOWEST)/pip install -qq uv
 	$(LOWEST)/uv pip install --quiet --python $(LOWEST)/python --resolution lowest-direct \
 		--editable ".[river,sklearn,parquet,explore,fast,cluster]"
 	$(LOWEST)/uv pip install --quiet --python $(LOWEST)/python \
@@ -62,7 +67,7 @@ test-lowest: .venv-lowest/.done
 # The archive that is published builds, and passes the fast tests of its own copy.
 test-sdist: .venv/.test
 	rm -rf dist
-	$(BIN)/pip install --quiet build
+	$(BIN)/pip install -qq build
 	$(BIN)/python -m build
 	tar -xzf dist/resonax-*.tar.gz -C dist
 	cd dist/resonax-*/ && PYTHONPATH=$$PWD/src ../../$(BIN)/python -m pytest -p no:cacheprovider \
