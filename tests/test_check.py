@@ -420,7 +420,7 @@ def test_a_daily_rhythm_is_the_order_and_plain_json():
         ({"lr": 1e5}, "lr must be above 0 and at most 10000"),
         ({"epochs": 0.5}, "epochs must be a whole number"),
         ({"grid": 1}, "grid must be at least 2"),
-        ({"level": 1.0}, "level must be above 0 and below 1"),
+        ({"level": 1.0}, "level must be below 1, got 1.0"),
         ({"intercept_lr": -1.0}, "intercept_lr must be"),
     ],
 )

@@ -677,7 +677,7 @@ def test_the_exact_distance_of_fig_3_is_what_is_simulated():
     points = record.layout.coords
     batch, period = list(points["batch"]).index(2.0), list(points["period"])
     cells = [period.index(value) for value in (8.0, 18.0, 60.0)]
-    part = record.also[-1].compute
+    part = record.also[-1]
     found = [
         part(
             {"panel": slice(0, 1), "batch": slice(batch, batch + 1), "period": slice(at, at + 1)},

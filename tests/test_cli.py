@@ -612,9 +612,7 @@ def test_output_that_cannot_be_written_is_one_sentence(cli, monkeypatch):
         assert os.strerror(errno.ENOSPC) in sentence(errors)
 
 
-def test_stores_that_are_spoiled_are_named(cli, tmp_path, monkeypatch):
-    # Workers are started before the store is looked at: these have no jobs to load libraries for.
-    monkeypatch.setattr("resonax.cli.reproduce._LIBRARIES", ())
+def test_stores_that_are_spoiled_are_named(cli, tmp_path):
     (tmp_path / "out" / "results").mkdir(parents=True)
     for name in ("problem-setting", "theory-maps"):
         (tmp_path / "out" / "results" / f"{name}.zarr").write_text("not a store")

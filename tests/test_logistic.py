@@ -126,7 +126,7 @@ def test_the_command_learns_classes(tmp_path, capsys):
     assert "a quarter of that of the rows" in " ".join(found["notes"])
     assert found["pass_radius"] is None
     code, sentence = _run(["check", *base, "--loss", "hinge"])
-    assert (code, "unknown loss 'hinge'" in sentence) == (2, True)
+    assert (code, "unknown --loss 'hinge'" in sentence) == (2, True)
 
 
 def test_two_values_are_told_to_be_learnt_by_least_squares():

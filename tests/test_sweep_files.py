@@ -453,7 +453,6 @@ def compiled_bytes(table, monkeypatch) -> int:
 
     for home, name in ((engine, "step_linear"), (network, "step_networks")):
         monkeypatch.setattr(home, name, look(getattr(home, name)))
-    monkeypatch.setattr(engine, "jax_threads", lambda: 1)  # parts take as much together
     with pytest.raises(SeenError) as seen:
         compute_sweep(parse_sweep(table), {}, seed=0)
     found = seen.value.args[0]

@@ -123,7 +123,7 @@ def shuffle(subject: Subject, advance: Advance | None = None) -> Shuffles:
     rate, spread = float(rates.mean()), float(rates.std(ddof=1))
     # Each order has its own interval; their widths and the spread between them both count.
     error = spread / math.sqrt(SHUFFLES)
-    half = error * student_quantile(SHUFFLES - 1, tail_of(subject.level))
+    half = error * float(student_quantile(SHUFFLES - 1, tail_of(subject.level)))
     half += float(np.mean(others.high - others.low)) / 2 / math.sqrt(SHUFFLES)
     return Shuffles(
         rates,

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import secrets
+import signal
 import socket
 import sys
 import threading
@@ -118,6 +119,8 @@ def _listening(port: int | None) -> socket.socket:
 
 
 def _run(site: Site, listener: socket.socket) -> None:
+    # uvicorn ends at Ctrl-C, and then raises the signal once more for whoever handled it before.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         build_server(site).run(sockets=[listener])
 
