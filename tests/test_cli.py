@@ -406,9 +406,10 @@ def test_numbers_of_a_setting_that_diverges(cli):
 def test_the_verdict_in_words(cli):
     status, out, errors = cli(SINUSOID + QUICK)
     assert (status, errors) == (0, "")
-    assert out.startswith(
-        "converges: for a linear model with the squared error, the error halves every "
-    )
+    scope = "for a linear model with the squared error and 1 sample per step"
+    assert out.startswith(f"converges: {scope}, the error halves every ")
+    assert "(the word is exact, the rate measured).\n" in out
+    assert "of the square of the error" in " ".join(out.split())
     for word in ("flow", "map", "mean_square", "lyapunov", "rate per step", "radius per period"):
         assert word in out
     assert "\x1b" not in out

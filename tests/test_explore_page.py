@@ -145,7 +145,8 @@ def rows(path: Path, count: int = 600) -> Path:
 
 
 def test_the_map_says_what_happens_shows_why_and_leads_out_of_the_tongue(visit: Visit):
-    assert re.search(r"Diverges: .* doubles every [\d,]+ steps\.", visit.verdict())
+    said = r"Diverges: for .* 20 samples per step, .* doubles every [\d,]+ steps \(measured"
+    assert re.search(said, visit.verdict())
     for name in ("map", "runs", "multipliers", "spectrum"):
         visit.drawn(name)
     page = visit.page
@@ -275,7 +276,7 @@ def test_a_map_of_adam_comes_coarsely_first_with_plain_numbers_at_its_bar(visit:
     page.select_option("[data-control=optimizer]", "adam")
     visit.verdict("level")
     page.wait_for_selector("[data-name=map]:is(:not([data-state]), [data-state=finer]) .cbaxis")
-    assert "Distance" in page.inner_text("[data-name=map] h2")
+    assert "Predicted distance" in page.inner_text("[data-name=map] h2")
     words = page.locator("[data-name=map] .cbaxis text").all_text_contents()
     assert len(words) > 1
     assert all(float(word) > 0 for word in words)
@@ -516,8 +517,7 @@ def test_every_view_can_be_read_by_everyone(look, visit: Visit):
         found = Axe().run(visit.page, options=RULES_BROKEN).response["violations"]
         assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
         assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    # On a busy machine answers come later than the half second in which a click excuses a shift.
-    assert visit.shift() < 0.25  # above that Web Vitals call it poor
+    assert visit.shift() < 0.1  # up to that Web Vitals call it good
 
 
 def test_figures_are_saved_and_colours_are_kept(visit: Visit):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -301,6 +302,24 @@ def test_a_recording_is_taken_a_batch_at_a_time():
     assert drift(alone, [[1.0, 2.0]]).shape == (1, 2)
 
 
+def test_a_level_can_be_given_up_while_it_is_computed():
+    problem = Problem(Switching(period=8, amplitude=1.0, variance=0.2), adam(0.02), noise=0.1)
+
+    def stop(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        level(problem, stop)
+
+
+def test_words_of_a_level_claim_a_prediction_only_where_there_is_one():
+    problem = Problem(Switching(period=8.0), adam(0.02), batch=2)
+    short = replace(problem, optimizer=adam(0.02, beta2=0.9))
+    assert "random order" in level(problem).scoped(problem)
+    assert level(problem).scoped(problem).endswith("(predicted for " + problem.scope() + ")")
+    assert level(short).scoped(short).endswith("no level is predicted (for " + short.scope() + ")")
+
+
 def test_several_levels_are_given_as_a_range():
     branches = tuple(Branch(rms, rms, (1.0,), is_stable=i != 1) for i, rms in enumerate((3, 2, 1)))
     found = Level(3.0, 3.0, 2.0, None, None, (), (), branches)
@@ -348,6 +367,10 @@ def test_a_map_of_levels_has_distances_and_a_picture():
     assert (np.diff(found.distance.values, axis=1) > 0).all()  # the switching period is worse
     assert found.resonax.summary()["largest"] == pytest.approx(float(found.distance.max()))
     assert found.resonax.plot().axes[0].get_ylabel() == "momentum of Adam β₁"
+    for periods in ([8.0, 500.0], [400.0, 500.0]):  # too long for the memory, one of them or both
+        some = stability_map(problem, "level", beta1=[0.8, 0.9], period=periods)
+        (legend,) = some.resonax.plot().legends
+        assert "diverges or is undecided" in legend.get_texts()[0].get_text()
     heavy = Problem(stream, heavy_ball(0.01, 0.9))
     with pytest.raises(ArgumentError, match="a level is predicted for adam"):
         stability_map(heavy, "level", momentum=[0.8, 0.9], period=[1.0, 8.0])

@@ -25,6 +25,7 @@ from resonax.core.labels import CRITERIA, plain
 if TYPE_CHECKING:
     import xarray as xr
 
+    from resonax.dynamics import Setting
     from resonax.theory import Verdict
 
 __all__ = ["check_path", "progress", "say_time", "show_line", "show_map", "show_verdict"]
@@ -81,12 +82,11 @@ def progress(title: str, total: int, unit: str = "cells") -> Iterator[Callable[[
         yield advance
 
 
-def show_verdict(verdict: Verdict, console: Console) -> None:
+def show_verdict(verdict: Verdict, setting: Setting, console: Console) -> None:
     """Print a verdict: one sentence, then the numbers behind it."""
     colour = _COLOURS[verdict.verdict]
-    scope = "for a linear model with the squared error"
     console.print(
-        f"[bold {colour}]{verdict.verdict}[/]: {scope}, {verdict.meaning()}.", soft_wrap=True
+        f"[bold {colour}]{verdict.verdict}[/]: {verdict.scoped(setting)}.", soft_wrap=True
     )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("criterion", no_wrap=True, min_width=11)
@@ -100,7 +100,10 @@ def show_verdict(verdict: Verdict, console: Console) -> None:
     ):
         rate = f"{growth.rate:+.3g}" if growth else "-"
         radius = _factor(growth.radius) if growth else "-"
-        table.add_row(name, rate, radius, CRITERIA[name] if growth else "does not apply")
+        judged = CRITERIA[name] if growth else "does not apply"
+        if growth and name == "mean_square":
+            judged += "; the radius is of the square of the error"
+        table.add_row(name, rate, radius, judged)
     interval = verdict.lyapunov
     judged = "more rows of the same kind" if verdict.on_these_rows else CRITERIA["lyapunov"]
     table.add_row(
@@ -145,11 +148,19 @@ def _largest(values: xr.DataArray) -> str:
 
 
 def _show_levels(distance: xr.DataArray, console: Console) -> None:
-    show_line(
-        f"distances from {float(distance.min()):.3g} to {float(distance.max()):.3g}; "
-        f"largest at {_largest(distance)}.",
-        console,
-    )
+    known = int(distance.count())
+    if known:
+        show_line(
+            f"predicted distances from {float(distance.min()):.3g} to "
+            f"{float(distance.max()):.3g}; largest at {_largest(distance)}.",
+            console,
+        )
+    if none := distance.size - known:
+        show_line(
+            f"no distance is predicted for {none} of {distance.size} cells: `resonax stability` "
+            "says of each whether Adam diverges there or is undecided.",
+            console,
+        )
 
 
 def show_line(text: str, console: Console) -> None:

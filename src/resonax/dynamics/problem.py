@@ -105,6 +105,22 @@ class Problem(Varied):
                 changes[part] = getattr(self, part).at(given)
         return replace(self, **changes)
 
+    def scope(self) -> str:
+        """Return in words which model, loss and batch this is about.
+
+        Examples
+        --------
+        >>> from resonax import Sinusoid, heavy_ball
+        >>> Problem(Sinusoid(period=22.0), heavy_ball(lr=0.01, momentum=0.97), batch=20).scope()
+        'a linear model with the squared error and 20 samples per step'
+        """
+        name, count = type(self.model).__name__, int(self.batch)
+        model = {"Linear": "a linear model", "Network": "a network"}.get(
+            name, f"a linear model of {name} features"
+        )
+        samples = "1 sample" if count == 1 else f"{count:,} samples"
+        return f"{model} with the squared error and {samples} per step"
+
     def describe(self) -> dict[str, Any]:
         """Return names and numbers as plain values, for the record of a result."""
         return _plain(self)

@@ -31,7 +31,7 @@ __all__ = ["find_safe", "find_spectrum", "follow_runs", "warm_beside"]
 
 Check = Callable[..., None]
 _FREQUENCIES = np.arange(1, 513) / 1024
-_ADAPTS = "the verdict says where an adaptive optimizer settles, or that it diverges."
+_ADAPTS = "the verdict says whether an adaptive optimizer settles, diverges, or is undecided."
 _PERIODS = np.arange(4, 257) / 2  # whole and half ones: the product of the updates is short
 
 

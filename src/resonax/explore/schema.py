@@ -81,7 +81,10 @@ _OPTIMIZERS = {
     "heavy_ball": ("SGD with momentum", "As torch and optax have it."),
     "nesterov": ("Nesterov momentum", "The gradient is taken ahead of the move."),
     "sgd": ("plain SGD", "No momentum."),
-    "adam": ("Adam", "Its steps adapt: predicted is where it settles, or that it diverges."),
+    "adam": (
+        "Adam",
+        "Its steps adapt: theory says whether and where it settles, or is undecided.",
+    ),
     "adamw": ("AdamW", "Adam with decoupled weight decay."),
     "amsgrad": ("AMSGrad", "Adam that keeps the largest squared gradient."),
     "rmsprop": ("RMSProp", "Steps divided by the root of the mean squared gradient."),
@@ -168,7 +171,7 @@ def describe(data: str | None = None, results: str | None = None) -> dict[str, A
     level = {
         "name": "level",
         "label": "level",
-        "about": "distance from the best weights where an adaptive optimizer settles, if it does",
+        "about": "predicted distance from the best weights, if there is one",
         "quantity": "distance",
     }
     flag = {"label": "bias", "about": "Whether a linear model has one.", "default": True}

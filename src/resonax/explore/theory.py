@@ -51,12 +51,12 @@ def judge(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
     setting, code = _problem(asked), verdict_code(asked, is_adaptive(asked), _PATHS)
     check()
     if not isinstance(setting, Setting):
-        return _settled(level(setting, check), code)
+        return _settled(setting, level(setting, check), code)
     found = verdict(setting, paths=_PATHS)
     check()
     return {
         "verdict": found.verdict,
-        "sentence": f"{found.verdict}: {found.meaning()}.",
+        "sentence": f"{found.verdict}: {found.scoped(setting)}.",
         "criteria": [_criterion(name, found) for name in CRITERIA],
         "multipliers": _multipliers(setting),
         "multipliers_missing": None if setting.process.periodic else _NEVER,
@@ -67,7 +67,7 @@ def judge(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _settled(found: Level, code: dict[str, str | None]) -> dict[str, Any]:
+def _settled(setting: Problem, found: Level, code: dict[str, str | None]) -> dict[str, Any]:
     numbers: dict[str, float] = {}  # none where there is no level
     if found.distance is not None and found.rms is not None and found.over_iid is not None:
         numbers = {
@@ -77,7 +77,7 @@ def _settled(found: Level, code: dict[str, str | None]) -> dict[str, Any]:
         }
     return {
         "verdict": "level" if numbers else found.verdict,
-        "sentence": f"{found}.",
+        "sentence": f"{found.scoped(setting)}.",
         "criteria": [],
         "multipliers": None,
         "multipliers_missing": _ADAPTS,
@@ -179,10 +179,14 @@ def _share(arrays: dict[str, np.ndarray], quantity: str) -> str:
     known = np.isfinite(values)
     count = int(known.sum())
     if not count:
-        return "No cell of this map could be computed."
+        return "No level is predicted." if quantity == "distance" else "No cell could be computed."
     if quantity == "distance":
         ends = values[known].min(), values[known].max()
-        return f"{count} cells: distances from {ends[0]:.3g} to {ends[1]:.3g}."
+        said = f"Predicted distances from {ends[0]:.3g} to {ends[1]:.3g}"
+        none = values.size - count
+        return (
+            f"{said}; none is predicted for {none} of {values.size} cells." if none else f"{said}."
+        )
     low, high = (arrays.get(end, values)[known] for end in ("low", "high"))
     said = f"{(low > 0).mean():.1%} of {count} cells diverge"
     if "low" in arrays:

@@ -146,14 +146,16 @@ def add_scale(figure: Figure, image: Any, axes: Any, ticks: list[float] | None =
 
 
 def _plot_levels(dataset: xr.Dataset) -> Figure:
-    """Return a figure of the distances at which an adaptive optimizer settles."""
+    """Return a figure of the distances at which an adaptive optimizer is predicted to settle."""
     vertical, horizontal = (str(name) for name in dataset.distance.dims)
     x, y, distance = dataset[horizontal].values, dataset[vertical].values, dataset.distance.values
     setting = json.loads(dataset.attrs["setting"])
     with matplotlib.rc_context(STYLE):
         figure = new_figure(7.2, 4.6)
         axes = figure.add_subplot()
-        norm = LogNorm(float(np.nanmin(distance)), float(np.nanmax(distance)))
+        known = distance[np.isfinite(distance)]
+        norm = LogNorm(*(known.min(), known.max()) if known.size else (0.1, 1.0))
+        axes.set_facecolor(PALE)
         image = axes.pcolormesh(
             _edges(x), _edges(y), distance, cmap="cividis", norm=norm, rasterized=True
         )
@@ -165,6 +167,10 @@ def _plot_levels(dataset: xr.Dataset) -> Figure:
         bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=30)
         bar.set_label("distance from the best weights")
         log_axis(bar.ax.yaxis)
+        if known.size < distance.size:
+            reason = "no level is predicted: Adam diverges or is undecided"
+            none = Patch(fc=PALE, ec=GREY, label=reason)
+            figure.legend(handles=[none], loc="outside lower right", fontsize=9)
     return figure
 
 

@@ -1,4 +1,4 @@
-r"""The level at which an adaptive optimizer settles, where SGD with momentum would diverge.
+r"""The level at which an adaptive optimizer settles, if it does.
 
 With the second moment :math:`v` of Adam at rest the weights follow heavy ball with the steps
 :math:`a_i = \eta(1-\beta_1)/(\sqrt{v_i}+\epsilon)`. Their second moment at rest is :math:`S(v)`,
@@ -99,6 +99,11 @@ class Level(Result):
         if self.period_low is None:
             return f"{words}; no period raises that by half"
         return f"{words}; periods from {self.period_low:.3g} to {self.period_high:.3g} are worst"
+
+    def scoped(self, problem: Problem) -> str:
+        """Return the level in words with the training that it is about."""
+        known = "" if self.verdict == "undecided" else "predicted "
+        return f"{self} ({known}for {problem.scope()})"
 
 
 def _stable_distances(branches: tuple[Branch, ...]) -> list[float]:
@@ -218,7 +223,7 @@ def _refused(problem: Problem, form: Adaptive, period: float) -> Level | None:
 
 @on_the_cpu
 def level(problem: Problem, advance: Advance | None = None) -> Level:
-    """Predict where an adaptive optimizer settles.
+    """Predict whether an adaptive optimizer settles, and where.
 
     Parameters
     ----------
@@ -260,7 +265,8 @@ def level(problem: Problem, advance: Advance | None = None) -> Level:
         shuffled_problem = replace(problem, process=double_precision(shuffled)(problem.process))
         # What may be turned at each step of a cycle may be in their mixture.
         own = {"lr": values["lr"][:1]}
-        iid = float(solve(shuffled_problem, own, points=_MAP_POINTS, given=given).distance[0])
+        found_iid = solve(shuffled_problem, own, points=_MAP_POINTS, given=given, advance=advance)
+        iid = float(found_iid.distance[0])
     low, high = _band(periods, distances, iid) if len(periods) else (None, None)
     return Level(
         branches[0].distance,

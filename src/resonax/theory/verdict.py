@@ -14,7 +14,7 @@ from resonax.core.algebra import on_the_cpu
 from resonax.core.errors import ArgumentError, as_array, suggest
 from resonax.core.labels import CRITERIA
 from resonax.core.objects import Result
-from resonax.dynamics import Setting, check_problem
+from resonax.dynamics import Problem, Setting, check_problem
 from resonax.rows.answers import OnTheseRows
 from resonax.streams import Recorded
 from resonax.theory.flow import flow_rates, why_missing
@@ -108,6 +108,24 @@ class Verdict(Result):
         if self.lyapunov.high < 0:
             return "single runs converge, but rare ones grow so large that the mean square diverges"
         return "too close to the boundary to tell"
+
+    def evidence(self) -> str:
+        """Return how the word and the rate in `meaning` are known.
+
+        Examples
+        --------
+        >>> from resonax import Setting, Sinusoid, heavy_ball
+        >>> verdict(Setting(Sinusoid(period=22), heavy_ball(0.01, 0.99))).evidence()
+        'measured on sampled batches'
+        """
+        if self.on_these_rows is not None:
+            return "computed on these rows"
+        exact = self.mean_square is not None and self.mean_square.rate < -MARGIN
+        return "the word is exact, the rate measured" if exact else "measured on sampled batches"
+
+    def scoped(self, problem: Problem) -> str:
+        """Return `meaning` with the training that it is about and the `evidence` for it."""
+        return f"for {problem.scope()}, {self.meaning()} ({self.evidence()})"
 
 
 def _steps(rate: float) -> str:

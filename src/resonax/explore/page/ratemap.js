@@ -67,9 +67,9 @@ export function rateMap(schema, moved, refuse, refused) {
     const value = (answer.rate ?? answer.distance)[j][i];
     if (value === null) {
       const why = answer.missing?.find((each) => each.x === i && each.y === j)?.reason;
-      return `${words}: ${why ?? "not known"}`;
+      return `${words}: ${why ?? (answer.quantity === "distance" ? "no level is predicted" : "not known")}`;
     }
-    return `${words}: ${answer.quantity === "distance" ? `settles ${short(value, 3)} away`
+    return `${words}: ${answer.quantity === "distance" ? `predicted to settle ${short(value, 3)} away`
       : `an error ${pace(value)}`}`;
   }
 
@@ -91,7 +91,7 @@ export function rateMap(schema, moved, refuse, refused) {
       now = { setting, axes, criterion };
       bar.show(axes, criterion, possible);
       const isLevel = criterion === "level";
-      say(fig.heading, `${isLevel ? "Distance at which it settles" : "Growth rate"} over `
+      say(fig.heading, `${isLevel ? "Predicted distance from the best weights" : "Growth rate"} over `
         + `${schema.numbers[axes.x.name].label} and ${schema.numbers[axes.y.name].label}`);
       marker.show(...["x", "y"].map((name) => {
         const { axis, along } = parts(name);
@@ -156,7 +156,7 @@ function levelTraces(x, y, z) {
   return [{
     type: "heatmap", x, y, z: logs, colorscale: sequential(), hoverinfo: "skip",
     meta: `Colours: the predicted mean distance from the best weights${
-      known.length < logs.flat().length ? "; none where no level was found" : ""}.`,
+      known.length < logs.flat().length ? "; none where it diverges or is undecided" : ""}.`,
     colorbar: { ...barLook(), ...ticks(...ends, "log") },
   }];
 }

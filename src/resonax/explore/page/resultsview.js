@@ -64,6 +64,7 @@ export function resultsView(schema) {
       say(title, `Results in ${folder.name}`);
       say(caption, "Choose an experiment to see its figures point by point.");
       showClaims(folder.claims ?? []);
+      say(error, folder.claims_damaged ? sentence(folder.claims_damaged) : "");
       return;
     }
     say(title, folder.experiments.find((each) => each.name === name)?.title ?? name);

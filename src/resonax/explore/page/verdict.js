@@ -57,7 +57,7 @@ function row({ label, about }) {
       say(mark, MARKS[found.verdict] ?? "–");
       say(words, sentence(found.sentence));
       const radius = found.radius === null || found.radius === undefined ? ""
-        : ` · ρ ${short(found.radius)}`;
+        : ` · ρ ${short(found.radius)}${found.name === "mean_square" ? " of the square" : ""}`;
       say(rate, found.rate === null ? "" : `${signed(found.rate)} per step${radius}`);
     },
   };

@@ -49,4 +49,4 @@ export function figureText(text) {
 }
 
 /** The mark of a verdict, so that colour never speaks alone. */
-export const MARKS = { converges: "▼", diverges: "▲", marginal: "◆" };
+export const MARKS = { converges: "▼", diverges: "▲", marginal: "◆", undecided: "◆" };
