@@ -154,14 +154,21 @@ def test_each_answer_says_what_it_is_about_and_code_needs_no_answer(ask):
     assert found["code"]["command"] == wanted
 
 
-def test_a_map_of_levels_has_whole_periods_and_so_does_its_code(ask):
+def test_a_map_of_levels_has_whole_periods_and_so_do_its_code_and_its_command(ask, cli, tmp_path):
     adam = {"process": "sinusoid", "optimizer": "adam", "lr": 0.01, "noise": 1, "period": 12}
     x = {"name": "period", "first": 3, "last": 6, "count": 20}
     y = {"name": "beta1", "first": 0, "last": 0.5, "count": 2}
     found = ask("map", setting=adam, x=x, y=y)
     assert found["x"] == [3, 4, 5, 6]
     assert "period=[3, 4, 5, 6]" in found["code"]["python"]
-    assert found["code"]["command"] is None
+    command = found["code"]["command"].removeprefix("resonax ")
+    out = tmp_path / "map.nc"
+    status, said, _ = cli(command.replace("--plot map.png", f"--out {out}"))
+    assert status == 0
+    assert "4 whole periods for 20 points" in said
+    saved = rx.load(out)
+    assert saved.period.values.tolist() == found["x"]
+    assert saved.distance.values.tolist() == found["distance"]
 
 
 @pytest.mark.parametrize("process", ["iid", "sinusoid", "square", "ar2", "switching"])

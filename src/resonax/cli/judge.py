@@ -54,7 +54,7 @@ def stability_command(
     seed: Seed = 0,
     as_json: Annotated[bool, option("--json", _RESULT, "Print one JSON object.")] = False,
 ) -> None:
-    """Judge one setting: does it converge, and how fast? With Adam: where does it settle?
+    """Judge one setting: does it converge, and how fast? With Adam: does it settle, and where?
 
     The exit status is 1 if it diverges, 0 if not or if that is undecided, 2 for bad input.
 
@@ -79,7 +79,7 @@ def stability_command(
         if as_json:
             print(json.dumps({"level": reached.to_dict()}, allow_nan=False))
         else:
-            show_line(f"{reached} (predicted for a linear model with the squared error).", console)
+            show_line(f"{reached.scoped(setting)}.", console)
             for note in (*reached.notes, *notes):
                 show_line(f"note: {note}.", console)
         raise typer.Exit(_status(reached.verdict))
@@ -87,7 +87,7 @@ def stability_command(
     if as_json:
         print(json.dumps(found.to_dict(), allow_nan=False))
     else:
-        show_verdict(found, console)
+        show_verdict(found, setting, console)
         for note in notes:
             show_line(f"note: {note}.", console)
     raise typer.Exit(_status(found.verdict))
@@ -103,6 +103,20 @@ def _check_data(stream: Stream) -> None:
 
 def _status(verdict: str) -> Status:
     return Status.DIVERGES if verdict == "diverges" else Status.ANSWERED
+
+
+def _whole_periods(periods: Any) -> tuple[Any, list[str]]:
+    """Return the whole periods nearest to those given, each once, and what to say of it.
+
+    A cycle of a level has all steps of a whole period, and of many of a broken one.
+    """
+    import numpy as np
+
+    whole_ones = np.unique(np.round(periods))
+    if np.array_equal(whole_ones, periods):
+        return periods, []
+    count = "1 whole period" if len(whole_ones) == 1 else f"{len(whole_ones)} whole periods"
+    return whole_ones, [f"a map of levels is over whole periods: {count} for {len(periods)} points"]
 
 
 @with_groups
@@ -140,6 +154,9 @@ def map_command(
     check_path("--out", out, ".nc")
     check_path("--plot", plot, ".png", ".svg", ".pdf")
     numbers: dict[str, Any] = given(stream) | given(learner) | {"noise": noise}
+    rounded = []
+    if is_level and hasattr(numbers.get("period"), "shape"):
+        numbers["period"], rounded = _whole_periods(numbers["period"])
     axes = {name: numbers[name] for name in AXES if hasattr(numbers.get(name), "shape")}
     if len(axes) != 2:
         raise ArgumentError(
@@ -166,5 +183,5 @@ def map_command(
         save_figure(plot_map(dataset), plot)
     console = Console()
     show_map(dataset, [path for path in (out, plot) if path is not None], console)
-    for note in notes:
+    for note in (*rounded, *notes):
         show_line(f"note: {note}.", console)

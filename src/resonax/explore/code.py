@@ -200,14 +200,14 @@ def map_code(
 ) -> dict[str, str | None]:
     """Return the code that makes a map, over the vertical axis and the horizontal one.
 
-    A range has the same distance from point to point on the command line: where points had to be
-    rounded to whole numbers, no command makes the same map.
+    A range has the same distance from point to point on the command line, but for periods of a
+    level: where sizes of a batch had to be rounded to whole numbers, no command makes the same map.
     """
     given = ", ".join(
         f"{axis['name']}={_points(axis, found)}" for axis, found in zip(axes, values, strict=True)
     )
     whole = all(
-        not is_whole(axis) or _is_even(axis, found)
+        axis["name"] != "batch" or _is_even(axis, found)
         for axis, found in zip(axes, values, strict=True)
     )
     ranges = {axis["name"]: _range(axis) for axis in sorted(axes, key=_place)}
