@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
+
+
+class Missing:
+    """What needs a module that is not there, wherever it is taken out of a pipe."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return importlib.import_module, ("no_such_module",)
 
 
 def obey(pipe: Connection, prepare: Callable[[], None] | None) -> None:
@@ -18,6 +26,10 @@ def obey(pipe: Connection, prepare: Callable[[], None] | None) -> None:
             time.sleep(600)
         elif request.name == "die":
             os._exit(1)
+        elif request.name == "unreadable":
+            pipe.send(("partial", Missing()))
+        elif request.name == "not a number":
+            pipe.send(("result", {"name": float("nan")}))
         elif request.name == "refuse":
             pipe.send(("failed", {"error": "No."}))
         elif request.name == "no report":

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from check_processes import obey
+from check_processes import Missing, obey
 from resonax.core.errors import DataError
 from resonax.explore import check_process, check_worker
 from resonax.explore.check_worker import CheckRequest
@@ -23,6 +23,7 @@ LOST = (
     "The worker process of this check was killed, perhaps for want of memory: check again, "
     "and if that ends in the same way use fewer rows."
 )
+DEFECT = "The server failed at this request, which is a defect of resonax."
 
 
 def request(name: str) -> CheckRequest:
@@ -107,6 +108,8 @@ def test_a_process_that_finished_takes_the_next_check_and_tells_of_nothing_else(
         ("last", ("result", {"name": "last"})),
         ("no report", ("result", {"name": "no report"})),
         ("die", ("failed", {"error": LOST})),
+        ("unreadable", ("failed", {"error": LOST})),
+        ("not a number", ("failed", {"error": DEFECT})),
     ],
 )
 def test_a_process_that_ends_is_replaced_before_the_next_check(attend, name, end):
@@ -165,6 +168,21 @@ def test_two_checks_at_once_have_a_process_each_and_one_waits_afterwards(attend)
         await reach(lambda: lives() - others == {kept})
 
     others = lives()
+    attend(scene)
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_a_process_that_cannot_start_or_load_ends_its_check_with_a_sentence(
+    attend, monkeypatch, is_started
+):
+    async def scene(jobs: Jobs) -> None:
+        assert (await told(jobs.start(request("one"), "", None)))[-1][0] == "failed"
+        monkeypatch.undo()  # and the next one has another
+
+    if is_started:
+        monkeypatch.setattr(check_process, "work", Missing())
+    else:
+        monkeypatch.setattr(check_process, "_listen", lambda *_: 1 / 0)
     attend(scene)
 
 

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import multiprocessing
 import signal
+import sys
 import threading
+import traceback
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -85,6 +87,10 @@ def _listen(process: BaseProcess, pipe: Connection, news: asyncio.Queue[News | N
             try:
                 found = pipe.recv()
             except (EOFError, OSError):
+                found = None
+            except Exception as error:  # what it sent cannot be loaded here: nothing more is taken
+                traceback.print_exception(error, file=sys.stderr)
+                process.kill()
                 found = None
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(news.put_nowait, found)

@@ -12,7 +12,9 @@ import json
 import os
 import secrets
 import shutil
+import sys
 import tempfile
+import traceback
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +22,7 @@ from typing import Any
 
 from resonax.explore.check_process import CheckProcess
 from resonax.explore.check_worker import CheckRequest
-from resonax.explore.errors import RequestError
+from resonax.explore.errors import RequestError, answer_of
 
 __all__ = ["Job", "Jobs"]
 
@@ -164,20 +166,27 @@ class Jobs:
             if job.is_over:
                 return
             job.state = "running"
-            process = job.process = self._take_spare()
             try:
-                async for kind, content in process.check(job.request):
-                    await self._take(job, kind, content)
-            finally:
-                job.process = None
-                job.discard()
-                self._give_back(process)
+                await self._work_on(job)
+            except Exception as error:  # else the page would wait for ever
+                traceback.print_exception(error, file=sys.stderr)
+                await self._fail(job, answer_of(error)[1])
             if not job.is_over:  # it ended without a word
                 await self._fail(job, {"error": _LOST})
             async with job.news:  # who waits for its report hears that none comes
                 job.news.notify_all()
             if not self._is_closed and not any(other.is_under_way for other in self._jobs.values()):
                 self.start_spare()  # else the process of another check will come back
+
+    async def _work_on(self, job: Job) -> None:
+        process = job.process = self._take_spare()
+        try:
+            async for kind, content in process.check(job.request):
+                await self._take(job, kind, content)
+        finally:
+            job.process = None
+            job.discard()
+            self._give_back(process)
 
     def _take_spare(self) -> CheckProcess:
         self.start_spare()
@@ -205,8 +214,8 @@ class Jobs:
         elif kind == "failed":
             await self._fail(job, content)
         elif kind == "result":
-            job.result, job.state = content, "done"
             await job.add("result", content)
+            job.result, job.state = content, "done"
         elif kind in ("progress", "partial"):
             await job.add(kind, content)
 
