@@ -18,7 +18,7 @@ _MARKS = re.compile(r"(<!-- claims: benchmarks/claims.py -->\n).*?(<!-- end of c
 
 def _short(path: Path) -> str:
     """Return claims and outcomes, with how many there are of each."""
-    claims = json.loads(path.read_bytes())
+    claims = json.loads(path.read_bytes())["claims"]
     count = Counter(claim["outcome"] for claim in claims)
     words = ", ".join(f"{outcome} {number}" for outcome, number in count.most_common())
     rows = [f"| `{one['id']}` | {one['claim']} | {one['outcome']} |" for one in claims]

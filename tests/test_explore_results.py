@@ -129,6 +129,20 @@ def test_the_code_opens_a_folder_of_any_name(get, folder, tmp_path, monkeypatch)
     assert names["dataset"].equals(rx.open_store(folder / "results" / "fine.zarr"))
 
 
+def test_damaged_claims_are_told_and_the_numbers_are_shown_all_the_same(get, folder):
+    path = folder / "claims.json"
+    whole = path.read_bytes()
+    assert get("").json()["claims_damaged"] is None
+    path.write_bytes(whole.replace(b"holds", b"HOLDS", 1))
+    try:
+        found = get("").json()
+        assert "claims.json is damaged" in found["claims_damaged"]
+        assert (found["claims"], bool(found["experiments"])) == ([], True)
+        assert get("/fine").status_code == 200
+    finally:
+        path.write_bytes(whole)
+
+
 def test_an_unfinished_or_damaged_store_is_one_sentence(get, folder):
     answer = get("/begun")
     assert answer.status_code == 500

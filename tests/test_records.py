@@ -42,7 +42,7 @@ def test_a_figure_is_added_by_its_record_alone(tmp_path, monkeypatch, capsys):
     dataset = rx.open_store(out / "results" / "made-up.zarr")
     np.testing.assert_array_equal(dataset.height, np.sin(np.arange(6.0)))
     assert dataset.attrs["unit"] == "m"
-    (claim,) = json.loads((out / "claims.json").read_text())
+    (claim,) = json.loads((out / "claims.json").read_text())["claims"]
     assert (claim["id"], claim["holds"]) == ("never-above-one", True)
     assert (out / "figures" / "made-up.svg").stat().st_size > 1000
     page = (out / "report.html").read_text()

@@ -123,7 +123,7 @@ def test_claims_as_json(tmp_path):
     text = write_claims(plain_claims(CLAIMS, scale="smoke", seed=3), tmp_path).read_text(
         encoding="utf-8"
     )
-    claims = json.loads(text, parse_constant=pytest.fail)  # called for NaN and Infinity
+    claims = json.loads(text, parse_constant=pytest.fail)["claims"]  # no NaN and Infinity
     assert [claim["id"] for claim in claims] == [claim.id for claim in CLAIMS]
     assert [claim["holds"] for claim in claims] == [False, None, True, True]
     assert [claim["measured"] for claim in claims] == [0.9499996, None, -1.234567e-09, None]
@@ -140,19 +140,24 @@ def test_claims_that_were_not_judged_again_are_kept(tmp_path, caplog):
     )
     for judged in (first, second, []):
         path = write_claims(judged, tmp_path)
-    assert json.loads(path.read_bytes()) == [first[0], *second]
+    assert read_claims(path) == [first[0], *second]
 
 
-@pytest.mark.parametrize("damage", ["[", "{}", "[1]", '[{"id": "x"}]', "[" * 100_000, "\0"])
+@pytest.mark.parametrize(
+    "damage", ["[", "{}", "[1]", '[{"id": "x"}]', '{"claims": []}', "[" * 100_000, "\0", None]
+)
 def test_damaged_claims_do_not_end_the_work(tmp_path, damage, caplog):
     path = write_claims(plain_claims(CLAIMS[:1], scale="smoke", seed=3), tmp_path)
     whole = path.read_bytes()
-    path.write_text(damage)
-    with pytest.raises(StoreError, match="is damaged, or holds no claims"):
+    # The least that can happen: one word, which leaves claims that could be.
+    changed = whole.replace(b'"does not hold"', b'"holds"')
+    assert changed != whole
+    path.write_bytes(changed if damage is None else damage.encode())
+    with pytest.raises(StoreError, match="is damaged, or not what this version"):
         read_claims(path)
     write_claims(plain_claims(CLAIMS[:1], scale="smoke", seed=3), tmp_path)
     assert path.read_bytes() == whole
-    assert "is damaged, or holds no claims" in caplog.messages[0]
+    assert "is damaged, or not what this version" in caplog.messages[0]
 
 
 def test_a_claim_that_depends_on_the_reading_is_shown_with_both(report, tmp_path):
@@ -176,7 +181,7 @@ def test_a_claim_that_depends_on_the_reading_is_shown_with_both(report, tmp_path
     words = "three-peaks depends on the reading (norm 1/2: does not hold; norm 1: holds): table: 2"
     assert words in shown
     path = write_claims(plain_claims([claim], scale="smoke", seed=0), tmp_path)
-    assert json.loads(path.read_bytes())[0]["holds"] is None
+    assert read_claims(path)[0]["holds"] is None
 
 
 def test_claims_as_a_table(tmp_path):

@@ -105,7 +105,13 @@ PATHS = (
     ),
     Path("GET", "/api/jobs/{id}/report", "The report of a check, which stands alone.", "", "HTML"),
     Path("GET", "/api/jobs/{id}/check.json", "A check as resonax check --json prints it."),
-    Path("GET", "/api/results", "The folder of results.", "", "name, experiments, claims"),
+    Path(
+        "GET",
+        "/api/results",
+        "The folder of results.",
+        "",
+        "name, experiments, claims, claims_damaged",
+    ),
     Path(
         "GET",
         "/api/results/{experiment}",

@@ -62,6 +62,7 @@ def list_results(check: Check, folder: str) -> dict[str, Any]:
         "name": home.name,
         "experiments": experiments,
         "claims": [_claim(claim) for claim in _claims(home)],
+        "claims_damaged": _damage_of_claims(home),
     }
 
 
@@ -88,6 +89,14 @@ def _claims(home: Path) -> list[dict[str, Any]]:
         return read_claims(home / "claims.json")
     except StoreError:
         return []
+
+
+def _damage_of_claims(home: Path) -> str | None:
+    try:
+        read_claims(home / "claims.json")
+    except StoreError as error:
+        return f"{error}."
+    return None
 
 
 def _claim(claim: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from resonax.core.errors import StoreError
 from resonax.core.objects import plain_values
 from resonax.reports.page import write_page
 from resonax.store import Place, make_folder
+from resonax.store.files import UNSEALED, read_sealed, seal
 from resonax.sweeps.judgement import (
     Case,
     Claim,
@@ -33,7 +34,7 @@ def plain_claims(claims: Iterable[Claim], *, scale: str, seed: int) -> list[dict
 
 
 def write_claims(claims: Iterable[Mapping[str, Any]], folder: Place) -> Place:
-    """Write plain claims to ``claims.json``, whole or not at all; return its path.
+    """Write plain claims to ``claims.json``, whole and with a checksum; return its path.
 
     Claims that are there and were not judged now are kept, unless the file is damaged. A table of
     all stands beside, in ``claims.md``.
@@ -45,13 +46,17 @@ def write_claims(claims: Iterable[Mapping[str, Any]], folder: Place) -> Place:
         _LOG.warning("%s for claims that are not judged now: the file is written anew", error)
         stored = []
     merged = {claim["id"]: claim for claim in [*stored, *claims]}
-    text = json.dumps(list(merged.values()), indent=2, ensure_ascii=False, allow_nan=False)
+    table = {"sha256": UNSEALED, "claims": list(merged.values())}
+    text = json.dumps(table, indent=2, ensure_ascii=False, allow_nan=False)
     write_page(claims_table(merged.values()), path.with_suffix(".md"))
-    return write_page(text + "\n", path)
+    return write_page(seal(text.encode() + b"\n").decode(), path)
 
 
 def read_claims(path: Place) -> list[dict[str, Any]]:
-    """Return the plain claims of a file, none where it is not there."""
+    """Return the plain claims of a file, none where it is not there.
+
+    One that has changed since it was written, in whatever way, is an error.
+    """
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -59,13 +64,14 @@ def read_claims(path: Place) -> list[dict[str, Any]]:
     except OSError as error:
         raise StoreError(f"{path} could not be read: {error.strerror}") from None
     try:
-        stored = json.loads(data)
+        stored = (read_sealed(data) or {})["claims"]
         claims_table(stored)  # what has no row there is no claim
-        if isinstance(stored, list):
-            return stored
-    except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        pass
-    raise StoreError(f"{path} is damaged, or holds no claims: run `resonax reproduce` again")
+        return stored
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise StoreError(
+            f"{path} is damaged, or not what this version of resonax wrote: run "
+            "`resonax reproduce` again"
+        ) from None
 
 
 def claims_table(claims: Iterable[Mapping[str, Any]]) -> str:
