@@ -63,6 +63,23 @@ def test_a_folder_that_others_can_write_to_is_not_used_and_that_is_said_once(tmp
     assert "chmod go-w" in sentence
 
 
+def test_a_folder_that_the_user_names_to_jax_is_held_to_the_same(tmp_path):
+    own, shared = tmp_path / "own", tmp_path / "shared"
+    own.mkdir(mode=0o700)
+    shared.mkdir()
+    shared.chmod(0o777)
+    keep = {
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    assert compile_with(JAX_COMPILATION_CACHE_DIR=own, **keep) == (str(own), [])
+    assert len(entries(own)) == 1
+    used, (sentence,) = compile_with(JAX_COMPILATION_CACHE_DIR=shared, **keep)
+    assert (used, entries(shared)) == ("", [])
+    assert f"others can write to {shared.resolve()}" in sentence
+    assert "let JAX_COMPILATION_CACHE_DIR name a folder of your own" in sentence
+
+
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders have no owner by number here")
 def test_the_folder_of_another_user_is_not_used(tmp_path, monkeypatch):
     folder = tmp_path / "resonax"

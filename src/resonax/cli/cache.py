@@ -22,22 +22,27 @@ _START = "import jax; jax.devices()"
 
 
 def keep_compiled() -> None:
-    """Let jax keep what it compiles; leave it as it is where the user has named a folder to it."""
+    """Let jax keep what it compiles, in our folder or in the one that the user has named to it."""
     _check_environment()
     import jax
 
-    if jax.config.jax_compilation_cache_dir:  # pyrefly: ignore[missing-attribute]
+    named = jax.config.jax_compilation_cache_dir  # pyrefly: ignore[missing-attribute]
+    if named and "://" in named:  # a bucket, whose rights are not those of a folder
         return
-    folder = cache_folder()
+    folder = Path(named).absolute() if named else cache_folder()
     if open_folder := open_to_others(folder):
         if multiprocessing.parent_process() is None:  # workers leave it to who started them
+            name = "JAX_COMPILATION_CACHE_DIR" if named else "RESONAX_CACHE"
             print(
                 f"resonax: compiled programs are not kept, as others can write to {open_folder}, "
                 "and what is read from there is run: take that right from them (chmod go-w), or "
-                "let RESONAX_CACHE name a folder of your own",
+                f"let {name} name a folder of your own",
                 file=sys.stderr,
                 flush=True,
             )
+        jax.config.update("jax_compilation_cache_dir", None)
+        return
+    if named:
         return
     # Programs for a CPU are made for a number of threads: workers have few, and keep their own.
     threads = os.environ.get("PJRT_NPROC", "")
