@@ -78,6 +78,18 @@ def without(found: Check, *names: str) -> Check:
     return replace(found, dataset=found.dataset.drop_vars(names))
 
 
+def test_a_smaller_safe_value_beside_converges_is_explained(calm, swinging):
+    def said(found: Check, value: float) -> bool:
+        momentum = next(one for one in found.remedies if one.name == "momentum")
+        others = [one for one in found.remedies if one.name not in ("momentum", "lr")]
+        changed = (replace(momentum, value=value), *others)
+        return "safe: asks for more than converges" in str(replace(found, remedies=changed))
+
+    assert said(calm, 0.3)
+    assert not said(calm, 0.9)
+    assert not said(swinging, 0.3)  # it does not converge
+
+
 def test_a_check_is_a_result_and_a_stored_one_is_drawn_again(swinging, tmp_path):
     pass_battery(swinging, tmp_path)
     hostile = replace(swinging, cause=HOSTILE)

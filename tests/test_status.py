@@ -29,9 +29,11 @@ def test_others_see_what_is_done(capsys, url):
     run_experiments([replace(made_up("smoke"), compute=looking)], out)
     (status,) = seen
     assert (status.tasks, status.done, status.trouble) == (6, 2, None)
-    table, line = capsys.readouterr().out.splitlines()
+    table, line, explained = capsys.readouterr().out.splitlines()
     assert json.loads(table)["made-up"]["done"] == 2
     assert line.startswith("made-up: 2 of 6 tasks marked done")
+    assert "A task computes one part" in explained
+    assert "cells" in explained
     (after,) = read_status(out)
     assert (after.done, after.seconds_left) == (6, None)
 
@@ -50,7 +52,7 @@ def test_a_damaged_store_hides_no_other(capsys):
     root = as_place("out") / "results" / "made-up.zarr" / "zarr.json"
     root.write_bytes(root.read_bytes()[:-9])
     assert _run(["status", "out"]) == (2, "")
-    first, second = capsys.readouterr().out.splitlines()
+    first, second, _ = capsys.readouterr().out.splitlines()
     assert first.startswith("made-up: the metadata of out/results/made-up.zarr are damaged: run")
     assert second == "other: 6 of 6 tasks marked done"
     assert _run(["status", "out", "--json"]) == (2, "")

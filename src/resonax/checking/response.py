@@ -105,9 +105,9 @@ class Response(Result):
     def sentence(self) -> str:
         """The data held against the learner, in one sentence."""
         rhythm = self.rhythms[0] if self.rhythms else None
-        data = "no rhythm of the curvature stands out in your data"
+        data = "no rhythm of the curvature was found in your data"
         if rhythm is not None:
-            has = f"{rhythm.period:.3g} steps with {rhythm.depth:.0%} depth"
+            has = f"{rhythm.period:.3g} steps, in which the curvature swings by {rhythm.depth:.0%}"
             data = f"your data have a rhythm of {has}"
         if self.reason is not None:
             return f"{data}; this learner has no natural period, as {self.reason}"
@@ -116,12 +116,13 @@ class Response(Result):
             return (
                 f"{data}; this learner is damped too much ({self.damping:.2g}) to resonate with any"
             )
-        own = f"this learner resonates at {self.dangerous_periods[0]:.3g} from {self.depth:.0%} on"
+        period = self.dangerous_periods[0]
+        own = f"this learner resonates at period {period:.3g} if the swing exceeds {self.depth:.0%}"
         if rhythm is None or rhythm.critical_depth is None:
             return f"{data}; {own}"
-        there = f"at {rhythm.period:.3g} from {rhythm.critical_depth:.0%} on"
-        outcome = "an error grows" if rhythm.is_dangerous else "an error does not grow"
-        return f"{data}; {own}, and {there}: {outcome}"
+        there = f"at period {rhythm.period:.3g} if it exceeds {rhythm.critical_depth:.0%}"
+        outcome = "an error" if rhythm.is_dangerous else "no error"
+        return f"{data}; {own}, and {there}: {outcome} is predicted to grow"
 
     def summary(self) -> dict[str, Any]:
         """Return period, damping and depth, or the reason why there are none."""

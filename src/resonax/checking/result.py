@@ -162,6 +162,17 @@ class Check(Result):
             "for these rows, whatever their order"
         )
 
+    @property
+    def explained(self) -> list[str]:
+        """Words of the remedies that need a line: each begins with the word and a colon."""
+        own = ((one, self.settings.get(one.name)) for one in self.remedies)
+        smaller = any(
+            one.name in ("momentum", "lr") and None not in (one.value, now) and one.value < now
+            for one, now in own
+        )
+        is_stricter = smaller and not self.on_these_rows.is_harmful
+        return [STRICTER] * is_stricter + [CONSERVATIVE] * any(one.soft for one in self.remedies)
+
     def __str__(self) -> str:
         """Return verdict, cause and remedies, a line each."""
         meanings = self.on_these_rows.meaning(), self.on_more.meaning()
@@ -171,7 +182,7 @@ class Check(Result):
         if self.cause != "none":
             lines.append(f"cause: {self.explanation()}.")
         lines += [f"{sentence(remedy)}." for remedy in self.remedies]
-        lines += [f"{CONSERVATIVE}."] * any(remedy.soft for remedy in self.remedies)
+        lines += [f"{text}." for text in self.explained]
         lines.append(f"{self.order_proof.meaning('rows')}.")
         return "\n".join(lines)
 
@@ -183,6 +194,10 @@ REMEDIES = {
     "shuffle_buffer": "smallest safe shuffle buffer",
     "fastest_momentum": "momentum that converges fastest",
 }
+STRICTER = (
+    "safe: asks for more than converges: after twenty passes the distance is smaller too, and as "
+    "many further rows like these would not double it"
+)
 CONSERVATIVE = "conservative: the value is safe, and values just beyond it may be safe too"
 
 

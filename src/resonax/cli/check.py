@@ -199,7 +199,7 @@ def _show(found: Check, written: list[Path], console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from resonax.checking.result import CONSERVATIVE, sentence
+    from resonax.checking.result import sentence
     from resonax.rows.answers import factor
 
     level = f"{found.settings['level']:.0%}"
@@ -226,8 +226,7 @@ def _show(found: Check, written: list[Path], console: Console) -> None:
         rows.append(("further passes", f"each multiplies the distance by {text} in the end"))
     rows.append(("cause", found.explanation()))
     rows += [tuple(sentence(remedy).split(": ", 1)) for remedy in found.remedies]
-    if any(remedy.soft for remedy in found.remedies):
-        rows.append(tuple(CONSERVATIVE.split(": ", 1)))
+    rows += [tuple(text.split(": ", 1)) for text in found.explained]
     rows.append(("every order", found.order_proof.meaning("rows")))
     rows += [("note", note) for note in found.notes]
     rows += [(name, text) for name, text in found.facts if name == "preprocessing"]

@@ -111,5 +111,10 @@ def order_command(
         show_line(f"{line}.", console)
     for name, rate in found.compared.items():
         show_line(f"{name}: {rate:+.3g} per step.", console)
+    show_line(
+        "All these rates are of an order repeated pass after pass, once the start is forgotten; "
+        "`resonax check` gives that of the passes asked for, one if left out.",
+        console,
+    )
     if written := [str(path) for path in (out, plot) if path is not None]:
         show_line(f"written: {', '.join(written)}", console)

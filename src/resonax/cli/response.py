@@ -159,7 +159,9 @@ def _show(found: Response, notes: tuple[str, ...], plot: Path | None, console: C
     for place, (period, depth) in enumerate(
         zip(found.dangerous_periods, found.depths, strict=True), start=1
     ):
-        least = "by no depth" if depth is None else f"from a depth of {depth:.0%} on"
+        least = "no swing is enough to resonate"
+        if depth is not None:
+            least = f"resonates if the swing exceeds {depth:.0%}"
         show_line(f"period {period:.4g} ({place}/2 of the natural one): {least}", console)
     if "ratio" in found.dataset:
         swept = found.dataset

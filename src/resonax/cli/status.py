@@ -51,6 +51,12 @@ def status_command(
             words.append(f"the last {say_time(one.age)} ago")
         words += [f"about {say_time(one.seconds_left)} left"] if one.seconds_left else []
         show_line(f"{one.id}: {', '.join(words)}", console)
+    show_line(
+        "A task computes one part of the results and stores it: a block of cells, each of which is "
+        "one point of a figure. Numbers that are marked done are not read here; the command that "
+        "made them reads them all.",
+        console,
+    )
     raise typer.Exit(_exit_status(found))
 
 
