@@ -113,6 +113,7 @@ RANGES: dict[str, Range] = {
     # The training.
     "batch": Range(1, 1e9),
     "noise": Range(0, 1e12),
+    "drift": Range(0, 1e6),
     "start": _STEP,
 }
 

@@ -23,6 +23,7 @@ LABELS: dict[str, tuple[str, str, str]] = {
     "phase": ("phase", "φ", "rad"),
     "innovation": ("variance of the innovations", "σ²", "1"),
     "noise": ("variance of the noise", "σ²", "1"),
+    "drift": ("drift of the target", "δ", "1"),
     "distance": ("distance from the best weights", "", "1"),
     "rate": ("growth rate", "log ρ / T", "1/step"),
     "radius": ("spectral radius per period", "ρ", "1"),

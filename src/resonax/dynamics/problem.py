@@ -9,10 +9,22 @@ from typing import Any, Self
 
 import numpy as np
 
-from resonax.core.errors import RANGES, ArgumentError, check_range, shorten, suggest
+from jax import Array
+from jax.typing import ArrayLike
+
+from resonax.core.errors import (
+    RANGES,
+    ArgumentError,
+    as_array,
+    check_numbers,
+    check_range,
+    shorten,
+    suggest,
+)
 from resonax.core.values import Varied, static, value
-from resonax.learners import Features, Linear, Network, Optimizer, check_optimizer
+from resonax.learners import Features, Linear, Network, Omitted, Optimizer, check_optimizer
 from resonax.streams import Process
+from resonax.streams.base import unit_direction
 
 __all__ = ["Problem", "check_choice", "check_problem"]
 
@@ -26,13 +38,19 @@ class Problem(Varied):
     :math:`\operatorname{Var}\epsilon =` ``noise``. Gradients are averaged over the batch, or added
     up with ``reduction="sum"``.
 
+    The best weights may move with the inputs. With a ``drift`` (concept drift) they are
+    :math:`\theta^*_k = \theta^* + d\,z_k\,u`, where :math:`z_k` is the signal that moves the inputs
+    (the wave of a sinusoid or a square wave, :math:`z` of AR(2), the first drawn number of
+    switching) and :math:`u` is ``drift_direction`` at length 1, by default the first weight. An
+    ``omitted`` part of the target is one that the features cannot fit: `Omitted`.
+
     Examples
     --------
     >>> from resonax import Sinusoid, heavy_ball
     >>> problem = Problem(Sinusoid(period=22.0), heavy_ball(lr=0.01, momentum=0.97))
     >>> problem.axes
     ('lr', 'momentum', 'dampening', 'weight_decay', 'period', 'amplitude', 'variance', 'swing',
-     'phase', 'batch', 'noise')
+     'phase', 'batch', 'noise', 'drift')
     >>> problem.at({"period": 30.0, "lr": 0.1}).process.period
     30.0
     """
@@ -43,6 +61,9 @@ class Problem(Varied):
     batch: float = 1
     noise: float = 0.0
     reduction: str = static(default="mean")
+    drift: float = 0.0
+    drift_direction: ArrayLike | None = None
+    omitted: Omitted | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.process, Process):
@@ -59,6 +80,49 @@ class Problem(Varied):
         if isinstance(self.batch, float) and self.batch != int(self.batch):
             raise ArgumentError(f"batch must be a whole number, got {self.batch:g}")
         check_choice("reduction", self.reduction, ("mean", "sum"))
+        if not hasattr(self.drift, "aval"):  # not inside compiled code
+            self._check_target()
+
+    def _check_target(self) -> None:
+        """Check what moves the target: drift, its direction and what is omitted."""
+        if not self.is_driven and self.drift_direction is None:
+            return
+        if isinstance(self.model, Network):
+            raise ArgumentError("a network has a fixed target: leave drift and omitted out")
+        if self.drift and not self.process.signalled:
+            raise ArgumentError(
+                f"drift needs inputs that move, as those of sinusoid, square, ar2 and switching "
+                f"do, got {self.process.name}"
+            )
+        if self.drift_direction is not None and not hasattr(self.drift_direction, "aval"):
+            direction = as_array("drift_direction", self.drift_direction)
+            if direction.shape != (self.size,) or not direction.any():
+                raise ArgumentError(
+                    f"drift_direction must be {self.size} numbers, one for each weight, not all 0"
+                )
+            check_numbers("drift_direction", direction, direction.shape)
+        if self.omitted is None:
+            return
+        if not isinstance(self.omitted, Omitted):
+            raise ArgumentError(
+                "omitted must be an Omitted like Omitted.of(Polynomial(2), [0, 0, 1]), "
+                f"got {shorten(self.omitted)}"
+            )
+        wanted = self.omitted.features.size(self.process.dim)
+        if np.shape(self.omitted.weights) != (wanted,):
+            raise ArgumentError(
+                f"omitted must have {wanted} weights, one for each of its features, "
+                f"got {np.size(np.asarray(self.omitted.weights))}"
+            )
+
+    @property
+    def is_driven(self) -> bool:
+        """Whether the best weights move with the inputs."""
+        return self.omitted is not None or bool(np.any(np.asarray(self.drift)))
+
+    def motion(self, signals: Array) -> Array:
+        """Return how far the drift has moved the best weights at some signals, (..., size)."""
+        return self.drift * signals[..., None] * unit_direction(self.drift_direction, self.size)
 
     @classmethod
     def of(cls, problem: Problem, **rest: Any) -> Self:

@@ -10,7 +10,7 @@ from resonax.core.errors import ArgumentError
 from resonax.core.moments import Moments
 from resonax.core.values import value
 from resonax.dynamics.problem import Problem
-from resonax.learners import Features, Linear, Momentum
+from resonax.learners import Features, Joint, Linear, Momentum
 
 __all__ = ["Setting"]
 
@@ -42,6 +42,11 @@ class Setting(Problem):
     def grouped(self) -> Setting:
         """The same setting with the rows of a recording taken ``batch`` at a time."""
         return replace(self, process=self.process.grouped(int(self.batch)))
+
+    @property
+    def joint(self) -> Features:
+        """The features, and as the last one what they omit of the target."""
+        return self.model if self.omitted is None else Joint(self.model, self.omitted)
 
     def curvature(self, moments: Moments) -> Array:
         r"""Return :math:`B = 2E[\phi\phi^\top]`, the expected gradient's matrix (Prop. 1)."""

@@ -2,6 +2,7 @@
 
 from resonax.learners.basis import Fourier, Polynomial, Radial
 from resonax.learners.features import Features, Linear, Network
+from resonax.learners.omitted import Joint, Omitted
 from resonax.learners.optimizers import (
     Momentum,
     from_optax,
@@ -25,9 +26,11 @@ from resonax.learners.transforms import (
 __all__ = [
     "Features",
     "Fourier",
+    "Joint",
     "Linear",
     "Momentum",
     "Network",
+    "Omitted",
     "Optimizer",
     "Polynomial",
     "Radial",

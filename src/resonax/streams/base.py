@@ -55,6 +55,7 @@ class Process(Varied, ABC):
 
     name: ClassVar[str]
     random_mean: ClassVar[bool] = False
+    signalled: ClassVar[bool] = False  # whether a signal moves its law, which a target may follow
     pieces: ClassVar[int] = 1  # equal parts of a period inside which the law is smooth
     dim: int
 

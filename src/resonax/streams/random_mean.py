@@ -101,6 +101,7 @@ class AR2(Process):
 
     name: ClassVar[str] = "ar2"
     random_mean: ClassVar[bool] = True
+    signalled: ClassVar[bool] = True  # pyrefly: ignore[bad-override]
 
     def __post_init__(self) -> None:
         check_inputs(self)
@@ -145,13 +146,18 @@ class AR2(Process):
         del index
         last, before, phi1, phi2 = state
         latent = phi1 * last + phi2 * before + jnp.sqrt(self.innovation) * normals[0]
+        return (latent, last, phi1, phi2), self.given(latent)
+
+    def given(self, latent: Array) -> Moments:
+        """Return the law of the inputs where the autoregression stands at a value."""
         mean, root = self._moments(latent)
-        return (latent, last, phi1, phi2), Moments(mean[None], root[None], jnp.ones(1))
+        return Moments(mean[None], root[None], jnp.ones(1), signal=latent[None])
 
     def stationary(self) -> Moments:
         nodes, weights = hermite_nodes(_NODES)
-        mean, root = jax.vmap(self._moments)(jnp.asarray(nodes))
-        return Moments(mean, root, jnp.asarray(weights))
+        latent = jnp.asarray(nodes)
+        mean, root = jax.vmap(self._moments)(latent)
+        return Moments(mean, root, jnp.asarray(weights), signal=latent)
 
     def spectrum(self, frequency: ArrayLike) -> Spectrum:
         frequency = np.asarray(frequency, dtype=float)
@@ -187,6 +193,7 @@ class Switching(Process):
 
     name: ClassVar[str] = "switching"
     random_mean: ClassVar[bool] = True
+    signalled: ClassVar[bool] = True  # pyrefly: ignore[bad-override]
 
     def __post_init__(self) -> None:
         check_inputs(self)
@@ -209,7 +216,7 @@ class Switching(Process):
         """Return the law of the inputs of a block, given what was drawn for it."""
         mean, root = self.amplitude * state[:-1], variance_root(self.variance, self.dim)
         root = jnp.exp(0.5 * self.swing * state[-1]) * root
-        return Moments(mean[None], root[None], jnp.ones(1))
+        return Moments(mean[None], root[None], jnp.ones(1), signal=state[:1])
 
     def stationary(self) -> Moments:
         nodes, weights = hermite_nodes(_NODES)

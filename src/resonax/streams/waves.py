@@ -49,6 +49,8 @@ class Wave(Process):
     direction: ArrayLike | None = None
     dim: int = static(default=1)  # pyrefly: ignore[bad-override]
 
+    signalled: ClassVar[bool] = True  # pyrefly: ignore[bad-override]
+
     def __post_init__(self) -> None:
         check_inputs(self)
 
@@ -73,13 +75,14 @@ class Wave(Process):
         return self.wave(jnp.asarray(index) / self.period + self.phase / (2 * jnp.pi))
 
     def moments(self, index: ArrayLike) -> Moments:
-        mean, root = self._moments(self.wave_at(index))
-        return Moments(mean[None], root[None], jnp.ones(1))
+        wave = jnp.asarray(self.wave_at(index))
+        mean, root = self._moments(wave)
+        return Moments(mean[None], root[None], jnp.ones(1), signal=wave[None])
 
     def stationary(self) -> Moments:
         waves = self.wave((jnp.arange(_PHASES) + 0.5) / _PHASES)
         mean, root = jax.vmap(self._moments)(waves)
-        return Moments(mean, root, jnp.full(_PHASES, 1 / _PHASES))
+        return Moments(mean, root, jnp.full(_PHASES, 1 / _PHASES), signal=waves)
 
     def harmonics(self) -> tuple[np.ndarray, np.ndarray]:
         """Return numbers and powers of the harmonics of the wave in continuous time."""
@@ -188,6 +191,11 @@ class Iid(Process):
 
     def __post_init__(self) -> None:
         check_inputs(self)
+
+    @property
+    def signalled(self) -> bool:  # pyrefly: ignore[bad-override]
+        """Whether the mixture remembers the phase of its components."""
+        return self.law is not None and self.law.signal is not None
 
     @property
     def cycle(self) -> float:

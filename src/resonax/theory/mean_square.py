@@ -70,7 +70,7 @@ def _steps(
 
     def at(values: dict[str, Array], law: Law) -> Array:
         step = step_of(setting.at(values), frame, law)
-        return step if with_noise else step[:, :-1]
+        return step[:-1] if with_noise else step[:-1, :-1]
 
     each = jax.tree.map(lambda part: part[which], found)
     return jax.vmap(jax.vmap(at, (None, 0)))(values, each)

@@ -142,71 +142,102 @@ class Distances(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """The coordinates of a plan, with a 1 behind them for what does not depend on the error."""
+    """The coordinates of a plan, with a 1 behind them for what does not depend on the error.
+
+    With the 1 as a last entry of errors and velocities, all are entries of one second moment. Where
+    the target moves the mean is among them, between the coordinates and the 1.
+    """
 
     coordinates: Coordinates
     enter: np.ndarray
     leave: np.ndarray
     averaging: np.ndarray  # (groups, size): mean over the weights of a group
+    basis: np.ndarray  # (m, 2 size + 1, 2 size + 1), of the coordinates, the mean and the 1
+    row: np.ndarray  # with `column`: where each of them is read
+    column: np.ndarray
 
     @classmethod
-    def of(cls, layout: Layout) -> Frame:
+    def of(cls, layout: Layout, *, is_driven: bool = False) -> Frame:
         found = Coordinates.of(layout)
         members = np.eye(layout.groups.max() + 1)[layout.groups].T
         enter, leave = (np.pad(part, ((0, 1), (0, 1))) for part in (found.enter, found.leave))
         enter[-1, -1] = leave[-1, -1] = 1.0
-        return cls(found, enter, leave, members / members.sum(axis=1, keepdims=True))
+        last = 2 * layout.size
+        behind = np.arange(last + 1) if is_driven else np.array([last])
+        basis = np.pad(found.basis, ((0, len(behind)), (0, 1), (0, 1)))
+        places = len(found.basis) + np.arange(len(behind))
+        basis[places, behind, last] = basis[places, last, behind] = 1.0
+        return cls(
+            found,
+            enter,
+            leave,
+            members / members.sum(axis=1, keepdims=True),
+            basis,
+            np.append(found.row, behind),
+            np.append(found.column, np.full(len(behind), last)),
+        )
+
+    @property
+    def is_driven(self) -> bool:
+        """Whether the mean is among the coordinates."""
+        return len(self.basis) > len(self.coordinates.basis) + 1
+
+    @property
+    def errors(self) -> np.ndarray:
+        """The basis without the velocities, (m, size + 1, size + 1)."""
+        size = self.basis.shape[1] // 2
+        kept = np.append(np.arange(size), 2 * size)
+        return self.basis[:, kept[:, None], kept]
 
 
 class Law(NamedTuple):
     """What a law does, whatever the steps: in coordinates with a 1 behind them for the noise."""
 
     curvature: Array  # of the expected gradient
-    spread: Array  # (n, n + 1): second moment of the gradient around it, where each is read
-    squares: Array  # (groups, n + 1): mean square of the gradient in each group
+    pull: Array  # the expected gradient at an error of 0: none but where the target moves
+    spread: Array  # (m, m): second moment of the gradient around it, where each is read
+    squares: Array  # (groups, m): mean square of the gradient in each group
 
 
 def law_of(setting: Setting, frame: Frame, moments: Moments) -> Law:
     """Return what a law does to the second moment of the gradient."""
-    size, found = setting.size, frame.coordinates
-    curvature = setting.curvature(moments)
-    of_error, of_noise = Map(setting).covariance(moments)
-    errors = found.basis[:, :size, :size]
+    size, discrete, errors = setting.size, Map(setting), frame.errors
+    curvature, pull = setting.curvature(moments), jnp.zeros(size)
+    if frame.is_driven:
+        pull = 2 * setting.gradient_scale * discrete.loss(moments)[:size, -1]
+    gradient = jnp.concatenate([curvature, pull[:, None]], axis=1)
     own = np.flatnonzero(errors.any(axis=(1, 2)))  # a gradient depends on no velocity
-    given = jnp.asarray(errors[own])
-    around = jnp.concatenate([jax.vmap(of_error)(given), of_noise[None]])
-    steady = jax.vmap(lambda error: curvature @ error @ curvature)(given)
-    whole = around + jnp.pad(steady, ((0, 1), (0, 0), (0, 0)))
-    places, count = np.append(own, len(errors)), len(errors)
-    spread = around[:, found.row % size, found.column % size].T
+    given, count = jnp.asarray(errors[own]), len(errors)
+    around = jax.vmap(discrete.covariance(moments, is_driven=frame.is_driven))(given)
+    whole = around + gradient @ given @ gradient.T
+    is_moved = np.flatnonzero(frame.row < 2 * size)
+    is_moved = is_moved[frame.column[is_moved] < 2 * size]  # a gradient moves neither mean nor 1
+    row, column = frame.row[is_moved] % size, frame.column[is_moved] % size
     squares = jnp.asarray(frame.averaging) @ jnp.diagonal(whole, axis1=1, axis2=2).T
     return Law(
         curvature,
-        jnp.zeros((count, count + 1)).at[:, places].set(spread),
-        jnp.zeros((len(squares), count + 1)).at[:, places].set(squares),
+        pull,
+        jnp.zeros((count, count)).at[np.ix_(is_moved, own)].set(around[:, row, column].T),
+        jnp.zeros((len(squares), count)).at[:, own].set(squares),
     )
 
 
 def step_of(setting: Setting, frame: Frame, law: Law) -> Array:
-    r"""Return one step from (coordinates, 1) to coordinates.
+    r"""Return one step on (coordinates, 1), or on (coordinates, mean, 1) where the target moves.
 
     A coordinate is an entry of the second moment, and :math:`M` does not mix weights that may be
     turned with others: entry rc of :math:`M\Sigma M^\top` takes :math:`M_{ra}M_{cb} +
-    M_{rb}M_{ca}` from entry ab.
+    M_{rb}M_{ca}` from entry ab. The affine map of errors and velocities is a matrix on them and 1.
     """
-    discrete, found = Map(setting), frame.coordinates
-    matrix, row, column = discrete.matrix(law.curvature), found.row, found.column
+    discrete, row, column = Map(setting), frame.row, frame.column
+    gain = discrete.gain()
+    matrix = jnp.pad(discrete.matrix(law.curvature), ((0, 1), (0, 1)))
+    matrix = matrix.at[:-1, -1].set(-(gain * law.pull).ravel()).at[-1, -1].set(1.0)
     left, right = matrix[row], matrix[column]
     linear = left[:, row] * right[:, column]
     linear += jnp.where(row != column, left[:, column] * right[:, row], 0.0)
-    gain = discrete.gain().ravel()
-    return jnp.pad(linear, ((0, 0), (0, 1))) + (gain[row] * gain[column])[:, None] * law.spread
-
-
-def _whole_step(setting: Setting, frame: Frame, law: Law) -> Array:
-    """Return one step on (coordinates, 1)."""
-    step = step_of(setting, frame, law)
-    return jnp.concatenate([step, jnp.zeros((1, step.shape[1])).at[0, -1].set(1.0)])
+    gain = jnp.append(gain.ravel(), 0.0)
+    return linear + (gain[row] * gain[column])[:, None] * law.spread
 
 
 def _held(step: Array, squares: Array, start: Array, steps: Array, bits: Array) -> tuple:
@@ -236,7 +267,7 @@ def _switching(setting: Setting, frame: Frame, given: Plan, limit: Array) -> tup
 
     def block(state: Array) -> tuple[Array, Array]:
         law = law_of(setting, frame, setting.process.given(state))  # pyrefly: ignore[missing-attribute]
-        step, squares = _whole_step(setting, frame, law), law.squares
+        step, squares = step_of(setting, frame, law), law.squares
         after, total = _held(step, squares, start, steps, bits)
         longer, more = step @ after, total + squares @ after
         return after + rest * (longer - after), total + rest * (more - total)
@@ -252,7 +283,7 @@ def _sequence(setting: Setting, frame: Frame, steps: Array, limit: Array) -> tup
     def body(index: Array, carry: tuple) -> tuple:
         state, total = carry
         law = law_of(setting, frame, setting.process.moments(index))
-        after = _whole_step(setting, frame, law) @ state, total + law.squares @ state
+        after = step_of(setting, frame, law) @ state, total + law.squares @ state
         return jax.tree.map(lambda new, old: jnp.where(index < steps, new, old), after, carry)
 
     start = jnp.asarray(frame.enter)
@@ -330,7 +361,7 @@ def distances(setting: Setting, given: Plan, rest: Rest, steps: Array, limit: Ar
 
         def block(state: Array) -> Distances:
             law = law_of(setting, frame, setting.process.given(state))  # pyrefly: ignore[missing-attribute]
-            step = _whole_step(setting, frame, law)
+            step = step_of(setting, frame, law)
             return along(lambda _, moment: step @ moment, period)
 
         each = jax.vmap(block)(jnp.asarray(given.states))
@@ -340,7 +371,7 @@ def distances(setting: Setting, given: Plan, rest: Rest, steps: Array, limit: Ar
 
         def advance(index: Array, moment: Array) -> Array:
             return (
-                _whole_step(setting, frame, law_of(setting, frame, setting.process.moments(index)))
+                step_of(setting, frame, law_of(setting, frame, setting.process.moments(index)))
                 @ moment
             )
 

@@ -1,0 +1,433 @@
+r"""Where SGD with momentum settles: second moment, mean and loss at rest, exact.
+
+With :math:`\xi = (\theta-\theta^*, v)` a step is affine, :math:`\xi_{k+1} = \hat M_k\xi_k + \hat
+q_k`, and the second moment of :math:`(\xi, 1)`, in which the mean is a column, obeys a linear
+recursion. Over a period that is one matrix, and at rest is its fixed point. Where the mean of the
+inputs is random the recursion is conditional on it:
+
+- switching: the means of blocks are independent, and the matrix of a block is averaged over them;
+- AR(2): :math:`E[\,\cdot \mid z_k, z_{k-1}]` is a series of Hermite polynomials, on which a step of
+  the autoregression acts exactly. The series is cut off where two more degrees change nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from resonax.core.algebra import double_precision, hermite_nodes
+from resonax.core.errors import ArgumentError
+from resonax.core.moments import Moments
+from resonax.dynamics import Map, Setting
+from resonax.streams import AR2, Switching
+from resonax.theory.period import (
+    Advance,
+    Values,
+    over_cells,
+    padded,
+    product,
+    rational_periods,
+    take,
+)
+from resonax.theory.second_moment import Frame, Layout, law_of, step_of
+
+__all__ = ["AtRest", "at_rest", "in_random_order"]
+
+MOST_WEIGHTS = 12
+_NODES = {1: 32, 2: 12, 3: 7}  # of a normal vector, along each coordinate
+_SWINGS = 7
+_DEGREES = (4, 6, 8, 10, 12, 14)  # of the polynomials for AR(2)
+_SETTLED = 2e-3  # relative change of distance and loss from degree to degree
+_MOST_UNKNOWNS = 2500
+_SUMS = 3  # loss, squared distance and squared error are summed over a cycle, and the mean error
+
+
+class AtRest(NamedTuple):
+    """Means over a cycle at rest, of each cell; nan where the second moment grows."""
+
+    square: np.ndarray  # squared distance from the best weights of each step
+    excess: np.ndarray  # loss above that of the best fixed weights
+    lag: np.ndarray  # loss above that of the best weights of each step
+    orbit: np.ndarray  # mean square of the motion of the weights, without any noise
+    target: np.ndarray  # mean square of the motion of the best weights
+    rate: np.ndarray  # growth of the root mean square error per step, nan for ar2
+    is_settled: np.ndarray  # whether a series has come to its end: always where there is none
+
+
+def _frame(setting: Setting) -> Frame:
+    return Frame.of(Layout(tuple(range(setting.size))), is_driven=True)
+
+
+def _whole(setting: Setting, moments: Moments, is_noisy: bool) -> Array:
+    """Return a step on (coordinates, mean, 1, sums): what it does, and what it adds to the sums."""
+    frame, discrete, size = _frame(setting), Map(setting), setting.size
+    law = law_of(setting, frame, moments)
+    if not is_noisy:
+        law = law._replace(spread=jnp.zeros_like(law.spread))
+    step, errors = step_of(setting, frame, law), jnp.asarray(frame.errors)
+    apart, _ = discrete.optimum(moments)
+    sums = [jnp.tensordot(errors, form, 2) for form in (discrete.loss(moments), apart)]
+    sums += [jnp.trace(errors[:, :size, :size], axis1=1, axis2=2), *errors[:, :size, -1].T]
+    adds = jnp.stack(sums)
+    none = jnp.zeros((len(step), len(adds)))
+    return jnp.block([[step, none], [adds, jnp.eye(len(adds))]])
+
+
+@functools.partial(jax.jit, static_argnames=("is_noisy",))
+def _wholes(
+    setting: Setting, values: dict[str, Array], steps: Array, *, is_noisy: bool
+) -> Array:
+    """Return the matrices of some steps of all cells, (cells, steps, n, n)."""
+
+    def one(values: dict[str, Array], step: Array) -> Array:
+        cell = setting.at(values)
+        return _whole(cell, cell.process.moments(step), is_noisy)
+
+    return jax.vmap(jax.vmap(one, (None, 0)))(values, steps)
+
+
+@functools.partial(jax.jit, static_argnames=("is_noisy",))
+def _wholes_given(
+    setting: Setting, values: dict[str, Array], states: Array, *, is_noisy: bool
+) -> Array:
+    """Return the matrices of a step at each state of a random process, (cells, states, n, n)."""
+
+    def one(values: dict[str, Array], state: Array) -> Array:
+        cell = setting.at(values)
+        return _whole(cell, cell.process.given(state), is_noisy)  # pyrefly: ignore[missing-attribute]
+
+    return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(values, states)
+
+
+def _forms(setting: Setting, moments: Moments) -> Array:
+    """Return J and G of a law (`Map.loss`, `Map.optimum`) and the least loss, as one array."""
+    discrete = Map(setting)
+    apart, least = discrete.optimum(moments)
+    last = jnp.full((1, setting.size + 1, setting.size + 1), least)
+    return jnp.concatenate([discrete.loss(moments)[None], apart[None], last])
+
+
+@jax.jit
+def _forms_over(setting: Setting, values: dict[str, Array], counts: Array) -> Array:
+    """Return the mean of `_forms` over the steps of a period of each cell."""
+    limit = jnp.max(counts)
+
+    def one(values: dict[str, Array], count: Array) -> Array:
+        cell = setting.at(values)
+
+        def add(step: Array, total: Array) -> Array:
+            return total + jnp.where(step < count, _forms(cell, cell.process.moments(step)), 0.0)
+
+        zeros = jnp.zeros((3, setting.size + 1, setting.size + 1))
+        return jax.lax.fori_loop(0, limit, add, zeros) / count
+
+    return jax.vmap(one)(values, counts)
+
+
+@jax.jit
+def _forms_given(setting: Setting, values: dict[str, Array], states: Array, weights: Array) -> Array:
+    """Return the mean of `_forms` over the states of a random process, for each cell."""
+
+    def one(values: dict[str, Array], state: Array) -> Array:
+        cell = setting.at(values)
+        return _forms(cell, cell.process.given(state))  # pyrefly: ignore[missing-attribute]
+
+    found = jax.vmap(jax.vmap(one, (None, 0)), (0, None))(values, states)
+    return jnp.einsum("s,csfij->cfij", weights, found)
+
+
+class _Sums(NamedTuple):
+    """Means over a cycle at rest of each cell, and the rate."""
+
+    loss: np.ndarray
+    square: np.ndarray
+    length: np.ndarray  # mean square of the error
+    mean: np.ndarray  # (cells, size)
+    rate: np.ndarray
+
+
+def _settle(cycle: np.ndarray, steps: np.ndarray, size: int) -> _Sums:
+    """Return the fixed point of the matrices of a cycle on (coordinates, mean, 1, sums)."""
+    count = cycle.shape[1] - _SUMS - size
+    inner = cycle[:, : count - 1, : count - 1]
+    finite = np.isfinite(cycle).all(axis=(1, 2))
+    inner = np.where(finite[:, None, None], inner, 0.0)
+    radius = np.abs(np.linalg.eigvals(inner)).max(axis=1)
+    settles = finite & (radius < 1 - 1e-12)
+    safe = np.where(settles[:, None, None], inner, 0.0)
+    with np.errstate(invalid="ignore"):
+        state = np.linalg.solve(np.eye(count - 1) - safe, cycle[:, : count - 1, count - 1, None])
+        state = np.concatenate([state[..., 0], np.ones((len(state), 1))], axis=1)
+        sums = np.einsum("cij,cj->ci", cycle[:, count:, :count], state) / steps[:, None]
+    sums = np.where(settles[:, None], sums, np.nan)
+    logs = np.where(finite, np.log(np.maximum(radius, np.finfo(float).tiny)), np.inf)
+    return _Sums(sums[:, 0], sums[:, 1], sums[:, 2], sums[:, 3:], logs / steps / 2)
+
+
+def _answer(noisy: _Sums, still: _Sums, forms: np.ndarray, is_settled: np.ndarray) -> AtRest:
+    """Return what is reported, from sums with and without noise."""
+    loss, apart, least = forms[:, 0], forms[:, 1], forms[:, 2, 0, 0]
+    inner, side = loss[:, :-1, :-1], loss[:, :-1, -1]
+    best = np.einsum("cij,cj->ci", np.linalg.pinv(inner, hermitian=True), side)
+    fixed = loss[:, -1, -1] - np.einsum("ci,ci->c", best, side)
+    target = apart[:, -1, -1] - (apart[:, :-1, -1] ** 2).sum(axis=1)
+    orbit = still.length - (still.mean**2).sum(axis=1)
+    return AtRest(
+        np.maximum(noisy.square, 0.0),
+        np.maximum(noisy.loss - fixed, 0.0),
+        np.maximum(noisy.loss - least, 0.0),
+        np.maximum(orbit, 0.0),
+        np.maximum(target, 0.0),
+        noisy.rate,
+        is_settled,
+    )
+
+
+def _columns(setting: Setting) -> int:
+    """Return the rows of a matrix on (coordinates, mean, 1, sums)."""
+    return len(_frame(setting).basis) + _SUMS + setting.size
+
+
+def _periodic(setting: Setting, values: Values, advance: Advance | None) -> AtRest:
+    values, counts = rational_periods(setting, values)
+    size = _columns(setting)
+
+    def matrices(
+        setting: Setting, values: dict[str, np.ndarray], steps: np.ndarray, _: np.ndarray,
+        *, is_noisy: bool,
+    ) -> np.ndarray:
+        found = _wholes(setting, values, padded(steps), is_noisy=is_noisy)
+        return np.asarray(found)[:, : steps.shape[1]]
+
+    def cycle(values: dict[str, np.ndarray], counts: np.ndarray) -> np.ndarray:
+        both = []
+        for is_noisy in (True, False):
+            steps = functools.partial(matrices, is_noisy=is_noisy)
+            found = product(steps, setting, values, counts, size)
+            with np.errstate(over="ignore", invalid="ignore"):
+                both.append(np.ldexp(found.matrix, found.exponent[:, None, None]))
+        return np.stack(both, axis=1)
+
+    cycles = over_cells(cycle, values, counts, size, advance)
+    forms = np.asarray(_forms_over(setting, values, counts))
+    noisy, still = (_settle(cycles[:, i], counts, setting.size) for i in (0, 1))
+    return _answer(noisy, still, forms, np.ones(len(counts), dtype=bool))
+
+
+def _nodes(process: Switching, share: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Return states of a switching process and their weights, fewer of them by a share."""
+    if process.dim not in _NODES:
+        raise ArgumentError(
+            f"the level of switching takes at most {max(_NODES)} inputs, got {process.dim}"
+        )
+    along = [hermite_nodes(round(share * _NODES[process.dim]))] * process.dim
+    along.append(hermite_nodes(_SWINGS if float(process.swing) else 1))
+    states = np.array(list(itertools.product(*(nodes for nodes, _ in along))))
+    weights = np.array([math.prod(some) for some in itertools.product(*(w for _, w in along))])
+    return states, weights
+
+
+def _blocks(period: float, turns: int) -> np.ndarray:
+    """Return how many steps each of some blocks of a period has."""
+    ends = np.floor(np.arange(turns + 1) * period + 1e-9).astype(int)
+    return np.diff(np.ceil(np.arange(turns + 1) * period - 1e-9).astype(int)) if turns else ends
+
+
+def _switching(setting: Setting, values: Values, advance: Advance | None) -> AtRest:
+    values, counts = _rational(setting, values)
+    rest = {name: array for name, array in values.items() if name != "period"}
+    rest.setdefault("noise", np.full(len(counts), float(setting.noise)))
+    first, which = np.unique(np.stack(list(rest.values())), axis=1, return_inverse=True)
+    laws = dict(zip(rest, first, strict=True))  # cells that differ in the period share them
+    found = []
+    for share in (1.0, 0.75):
+        states, weights = _nodes(setting.process, share)  # pyrefly: ignore[bad-argument-type]
+        sums = []
+        for is_noisy in (True, False):
+            steps = np.asarray(_wholes_given(setting, laws, states, is_noisy=is_noisy))
+            cycles = np.stack(
+                [
+                    _cycle_of_blocks(steps[law], weights, period, count)
+                    for law, period, count in zip(
+                        which.ravel(), values["period"], counts, strict=True
+                    )
+                ]
+            )
+            sums.append(_settle(cycles, counts, setting.size))
+        forms = np.asarray(_forms_given(setting, laws, states, weights))[which.ravel()]
+        found.append(_answer(*sums, forms, np.ones(len(counts), dtype=bool)))
+    if advance:
+        advance(len(counts))
+    return found[0]._replace(is_settled=_agree(*found))
+
+
+def _agree(one: AtRest, other: AtRest) -> np.ndarray:
+    """Return whether two answers are the same, to within what is called settled."""
+    same = [
+        np.isclose(getattr(one, name), getattr(other, name), rtol=_SETTLED, atol=1e-300)
+        for name in ("square", "lag", "orbit")
+    ]
+    return np.all(same, axis=0)
+
+
+def _rational(setting: Setting, values: Values) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return values with rational periods of a switching process, and their steps."""
+    from resonax.theory.period import rational_period
+
+    values = {name: np.asarray(array, dtype=float) for name, array in values.items()}
+    count = len(next(iter(values.values())))
+    own = float(setting.process.period)  # pyrefly: ignore[missing-attribute]
+    pairs = [rational_period(period) for period in values.get("period", np.full(count, own))]
+    values["period"] = np.array([steps / turns for steps, turns in pairs])
+    return values, np.array([steps for steps, _ in pairs])
+
+
+def _cycle_of_blocks(
+    steps: np.ndarray, weights: np.ndarray, period: float, count: int
+) -> np.ndarray:
+    """Return the matrix of blocks until their lengths repeat, averaged over the states."""
+    lengths = _blocks(period, round(count / period))
+    with np.errstate(over="ignore", invalid="ignore"):
+        of = {
+            length: np.tensordot(weights, np.linalg.matrix_power(steps, int(length)), 1)
+            for length in np.unique(lengths)
+        }
+        return functools.reduce(lambda before, length: of[length] @ before, lengths, np.eye(steps.shape[-1]))
+
+
+class _Chain(NamedTuple):
+    """An autoregression on Hermite polynomials of (z, the rest of the value before it)."""
+
+    degrees: np.ndarray  # (polynomials, 2)
+    advance: np.ndarray  # [g, b]: share of polynomial g in the expectation of b a step later
+
+
+def _polynomials(values: np.ndarray, most: int) -> np.ndarray:
+    """Return the Hermite polynomials of unit norm up to a degree, (..., most + 1)."""
+    found = [np.ones_like(values), values]
+    for degree in range(1, most):
+        root = math.sqrt(degree + 1)
+        found.append((values * found[-1] - math.sqrt(degree) * found[-2]) / root)
+    return np.stack(found[: most + 1], axis=-1)
+
+
+def _chain(process: AR2, most: int) -> _Chain:
+    """Return what a step of the autoregression does to polynomials up to a total degree."""
+    phi1, phi2 = (float(phi) for phi in process.coefficients())
+    share = float(process.innovation)
+    lag = phi1 / (1 - phi2)
+    rest = math.sqrt(1 - lag**2)
+    nodes, weights = hermite_nodes(most + 1)
+    now, other, drawn = np.meshgrid(nodes, nodes, nodes, indexing="ij")
+    mass = np.einsum("i,j,k->ijk", weights, weights, weights)
+    later = phi1 * now + phi2 * (lag * now + rest * other) + math.sqrt(share) * drawn
+    behind = (now - lag * later) / rest
+    degrees = np.array([(i, j) for i in range(most + 1) for j in range(most + 1 - i)])
+    first, second = degrees.T
+    before = _polynomials(now, most)[..., first] * _polynomials(other, most)[..., second]
+    after = _polynomials(later, most)[..., first] * _polynomials(behind, most)[..., second]
+    return _Chain(degrees, np.einsum("ijk,ijkg,ijkb->gb", mass, before, after))
+
+
+def _of_chain(setting: Setting, most: int, is_noisy: bool) -> tuple[_Sums, np.ndarray]:
+    """Return the sums of one cell by polynomials up to a degree, and the forms of its laws."""
+    process: Any = setting.process
+    nodes, weights = hermite_nodes(most + 12)
+    own = {"noise": np.array([float(setting.noise)])}
+    wholes = np.asarray(_wholes_given(setting, own, nodes, is_noisy=is_noisy))[0]
+    count = wholes.shape[-1] - _SUMS - setting.size
+    steps, adds = wholes[:, :count, :count], wholes[:, count:, :count]
+    chain, along = _chain(process, most), _polynomials(nodes, most)
+    first, second = chain.degrees.T
+    # What a step does, between the polynomials of z alone; those of the rest stay as they are.
+    between = np.einsum("q,qa,qc,qij->acij", weights, along, along, steps)
+    mixed = between[first[:, None], first] * (second[:, None] == second)[..., None, None]
+    whole = np.einsum("gb,gaij->biaj", chain.advance, mixed)
+    many = len(first) * count
+    whole = whole.reshape(many, many)
+    ones = count * np.arange(len(first)) + count - 1  # E[h] of each polynomial: 1 for the first
+    free = np.setdiff1d(np.arange(many), ones)
+    state = np.zeros(many)
+    state[ones[0]] = 1.0
+    state[free] = np.linalg.solve(
+        np.eye(len(free)) - whole[np.ix_(free, free)], whole[free, ones[0]]
+    )
+    state = state.reshape(len(first), count)
+    alone = second == 0
+    at = along[:, first[alone]] @ state[alone]  # E[. | z] at the nodes
+    sums = np.einsum("q,qij,qj->i", weights, adds, at)
+    forms = np.asarray(_forms_given(setting, own, nodes, weights))[0]
+    parts = sums[None]
+    return _Sums(parts[:, 0], parts[:, 1], parts[:, 2], parts[:, 3:], np.full(1, np.nan)), forms
+
+
+def _autoregressive(setting: Setting, values: Values, advance: Advance | None) -> AtRest:
+    count = len(next(iter(values.values())))
+    found = []
+    for number in range(count):
+        cell = setting.at({name: float(array[number]) for name, array in values.items()})
+        found.append(_by_degrees(cell))
+        if advance:
+            advance(1)
+    return AtRest(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+
+def _by_degrees(setting: Setting) -> AtRest:
+    """Return the answer for one setting, by polynomials of as high a degree as it takes."""
+    rows = len(_frame(setting).basis)
+    last = None
+    for most in _DEGREES:
+        if (most + 1) * (most + 2) // 2 * rows > _MOST_UNKNOWNS and last is not None:
+            break
+        (noisy, forms), (still, _) = (_of_chain(setting, most, noisy) for noisy in (True, False))
+        now = _answer(noisy, still, forms[None], np.ones(1, dtype=bool))
+        if last is not None and _agree(now, last)[0]:
+            return now
+        last = now
+    return last._replace(is_settled=np.zeros(1, dtype=bool))  # pyrefly: ignore[missing-attribute]
+
+
+@double_precision
+def at_rest(setting: Setting, values: Values, advance: Advance | None = None) -> AtRest:
+    """Return where many cells settle.
+
+    Parameters
+    ----------
+    setting
+        A linear model trained by SGD with momentum on a process that repeats, switches or is an
+        autoregression.
+    values
+        Numbers of each cell.
+    advance
+        Called with the number of cells just finished.
+    """
+    if setting.size > MOST_WEIGHTS:
+        raise ArgumentError(
+            f"a level takes at most {MOST_WEIGHTS} weights, got {setting.size}: simulate it"
+        )
+    values = {name: np.asarray(array, dtype=float) for name, array in values.items()}
+    if isinstance(setting.process, Switching):
+        return _switching(setting, values, advance)
+    if isinstance(setting.process, AR2):
+        return _autoregressive(setting, values, advance)
+    return _periodic(setting, values, advance)
+
+
+@double_precision
+def in_random_order(setting: Setting) -> Moments:
+    """Return the law of the same rows in random order, with the signal of each component."""
+    process = setting.process
+    if not isinstance(process, Switching):
+        return jax.jit(lambda: process.stationary())()
+    states, weights = _nodes(process)
+    laws = jax.vmap(process.given)(jnp.asarray(states))
+    return Moments(
+        laws.mean[:, 0], laws.root[:, 0], jnp.asarray(weights), signal=laws.signals[:, 0]
+    )
