@@ -109,7 +109,9 @@ class Map:
             _, mixed, seconds = self._components(moments)
             loss = jnp.einsum("cai,cab,cbj->cij", mixed, seconds, mixed)
             best = -jnp.einsum(
-                "cij,cj->ci", jnp.linalg.pinv(loss[:, :size, :size], hermitian=True), loss[:, :size, -1]
+                "cij,cj->ci",
+                jnp.linalg.pinv(loss[:, :size, :size], hermitian=True),
+                loss[:, :size, -1],
             )
             least = loss[:, -1, -1] + jnp.sum(best * loss[:, :size, -1], axis=-1)
             left = moments.weight @ least

@@ -33,12 +33,12 @@ from resonax.theory.period import (
     over_cells,
     padded,
     product,
+    rational_period,
     rational_periods,
-    take,
 )
 from resonax.theory.second_moment import Frame, Layout, law_of, step_of
 
-__all__ = ["AtRest", "at_rest", "in_random_order"]
+__all__ = ["MOST_WEIGHTS", "Settled", "in_random_order", "settle"]
 
 MOST_WEIGHTS = 12
 _NODES = {1: 32, 2: 12, 3: 7}  # of a normal vector, along each coordinate
@@ -46,18 +46,19 @@ _SWINGS = 7
 _DEGREES = (4, 6, 8, 10, 12, 14)  # of the polynomials for AR(2)
 _SETTLED = 2e-3  # relative change of distance and loss from degree to degree
 _MOST_UNKNOWNS = 2500
+_MOST_VALUES = 500  # unknowns of which all eigenvalues are computed
 _SUMS = 3  # loss, squared distance and squared error are summed over a cycle, and the mean error
 
 
-class AtRest(NamedTuple):
+class Settled(NamedTuple):
     """Means over a cycle at rest, of each cell; nan where the second moment grows."""
 
     square: np.ndarray  # squared distance from the best weights of each step
-    excess: np.ndarray  # loss above that of the best fixed weights
+    excess: np.ndarray  # loss above that of the best fixed weights: below 0 where weights follow
     lag: np.ndarray  # loss above that of the best weights of each step
     orbit: np.ndarray  # mean square of the motion of the weights, without any noise
     target: np.ndarray  # mean square of the motion of the best weights
-    rate: np.ndarray  # growth of the root mean square error per step, nan for ar2
+    rate: np.ndarray  # growth of the root mean square error per step
     is_settled: np.ndarray  # whether a series has come to its end: always where there is none
 
 
@@ -81,9 +82,7 @@ def _whole(setting: Setting, moments: Moments, is_noisy: bool) -> Array:
 
 
 @functools.partial(jax.jit, static_argnames=("is_noisy",))
-def _wholes(
-    setting: Setting, values: dict[str, Array], steps: Array, *, is_noisy: bool
-) -> Array:
+def _wholes(setting: Setting, values: dict[str, Array], steps: Array, *, is_noisy: bool) -> Array:
     """Return the matrices of some steps of all cells, (cells, steps, n, n)."""
 
     def one(values: dict[str, Array], step: Array) -> Array:
@@ -132,7 +131,9 @@ def _forms_over(setting: Setting, values: dict[str, Array], counts: Array) -> Ar
 
 
 @jax.jit
-def _forms_given(setting: Setting, values: dict[str, Array], states: Array, weights: Array) -> Array:
+def _forms_given(
+    setting: Setting, values: dict[str, Array], states: Array, weights: Array
+) -> Array:
     """Return the mean of `_forms` over the states of a random process, for each cell."""
 
     def one(values: dict[str, Array], state: Array) -> Array:
@@ -153,7 +154,7 @@ class _Sums(NamedTuple):
     rate: np.ndarray
 
 
-def _settle(cycle: np.ndarray, steps: np.ndarray, size: int) -> _Sums:
+def _fixed_point(cycle: np.ndarray, steps: np.ndarray, size: int) -> _Sums:
     """Return the fixed point of the matrices of a cycle on (coordinates, mean, 1, sums)."""
     count = cycle.shape[1] - _SUMS - size
     inner = cycle[:, : count - 1, : count - 1]
@@ -171,7 +172,7 @@ def _settle(cycle: np.ndarray, steps: np.ndarray, size: int) -> _Sums:
     return _Sums(sums[:, 0], sums[:, 1], sums[:, 2], sums[:, 3:], logs / steps / 2)
 
 
-def _answer(noisy: _Sums, still: _Sums, forms: np.ndarray, is_settled: np.ndarray) -> AtRest:
+def _answer(noisy: _Sums, still: _Sums, forms: np.ndarray, is_settled: np.ndarray) -> Settled:
     """Return what is reported, from sums with and without noise."""
     loss, apart, least = forms[:, 0], forms[:, 1], forms[:, 2, 0, 0]
     inner, side = loss[:, :-1, :-1], loss[:, :-1, -1]
@@ -179,9 +180,9 @@ def _answer(noisy: _Sums, still: _Sums, forms: np.ndarray, is_settled: np.ndarra
     fixed = loss[:, -1, -1] - np.einsum("ci,ci->c", best, side)
     target = apart[:, -1, -1] - (apart[:, :-1, -1] ** 2).sum(axis=1)
     orbit = still.length - (still.mean**2).sum(axis=1)
-    return AtRest(
+    return Settled(
         np.maximum(noisy.square, 0.0),
-        np.maximum(noisy.loss - fixed, 0.0),
+        noisy.loss - fixed,
         np.maximum(noisy.loss - least, 0.0),
         np.maximum(orbit, 0.0),
         np.maximum(target, 0.0),
@@ -195,13 +196,17 @@ def _columns(setting: Setting) -> int:
     return len(_frame(setting).basis) + _SUMS + setting.size
 
 
-def _periodic(setting: Setting, values: Values, advance: Advance | None) -> AtRest:
+def _periodic(setting: Setting, values: Values, advance: Advance | None) -> Settled:
     values, counts = rational_periods(setting, values)
     size = _columns(setting)
 
     def matrices(
-        setting: Setting, values: dict[str, np.ndarray], steps: np.ndarray, _: np.ndarray,
-        *, is_noisy: bool,
+        setting: Setting,
+        values: dict[str, np.ndarray],
+        steps: np.ndarray,
+        _: np.ndarray,
+        *,
+        is_noisy: bool,
     ) -> np.ndarray:
         found = _wholes(setting, values, padded(steps), is_noisy=is_noisy)
         return np.asarray(found)[:, : steps.shape[1]]
@@ -217,7 +222,7 @@ def _periodic(setting: Setting, values: Values, advance: Advance | None) -> AtRe
 
     cycles = over_cells(cycle, values, counts, size, advance)
     forms = np.asarray(_forms_over(setting, values, counts))
-    noisy, still = (_settle(cycles[:, i], counts, setting.size) for i in (0, 1))
+    noisy, still = (_fixed_point(cycles[:, i], counts, setting.size) for i in (0, 1))
     return _answer(noisy, still, forms, np.ones(len(counts), dtype=bool))
 
 
@@ -236,11 +241,10 @@ def _nodes(process: Switching, share: float = 1.0) -> tuple[np.ndarray, np.ndarr
 
 def _blocks(period: float, turns: int) -> np.ndarray:
     """Return how many steps each of some blocks of a period has."""
-    ends = np.floor(np.arange(turns + 1) * period + 1e-9).astype(int)
-    return np.diff(np.ceil(np.arange(turns + 1) * period - 1e-9).astype(int)) if turns else ends
+    return np.diff(np.ceil(np.arange(turns + 1) * period - 1e-9).astype(int))
 
 
-def _switching(setting: Setting, values: Values, advance: Advance | None) -> AtRest:
+def _switching(setting: Setting, values: Values, advance: Advance | None) -> Settled:
     values, counts = _rational(setting, values)
     rest = {name: array for name, array in values.items() if name != "period"}
     rest.setdefault("noise", np.full(len(counts), float(setting.noise)))
@@ -260,7 +264,7 @@ def _switching(setting: Setting, values: Values, advance: Advance | None) -> AtR
                     )
                 ]
             )
-            sums.append(_settle(cycles, counts, setting.size))
+            sums.append(_fixed_point(cycles, counts, setting.size))
         forms = np.asarray(_forms_given(setting, laws, states, weights))[which.ravel()]
         found.append(_answer(*sums, forms, np.ones(len(counts), dtype=bool)))
     if advance:
@@ -268,7 +272,7 @@ def _switching(setting: Setting, values: Values, advance: Advance | None) -> AtR
     return found[0]._replace(is_settled=_agree(*found))
 
 
-def _agree(one: AtRest, other: AtRest) -> np.ndarray:
+def _agree(one: Settled, other: Settled) -> np.ndarray:
     """Return whether two answers are the same, to within what is called settled."""
     same = [
         np.isclose(getattr(one, name), getattr(other, name), rtol=_SETTLED, atol=1e-300)
@@ -279,8 +283,6 @@ def _agree(one: AtRest, other: AtRest) -> np.ndarray:
 
 def _rational(setting: Setting, values: Values) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Return values with rational periods of a switching process, and their steps."""
-    from resonax.theory.period import rational_period
-
     values = {name: np.asarray(array, dtype=float) for name, array in values.items()}
     count = len(next(iter(values.values())))
     own = float(setting.process.period)  # pyrefly: ignore[missing-attribute]
@@ -299,7 +301,9 @@ def _cycle_of_blocks(
             length: np.tensordot(weights, np.linalg.matrix_power(steps, int(length)), 1)
             for length in np.unique(lengths)
         }
-        return functools.reduce(lambda before, length: of[length] @ before, lengths, np.eye(steps.shape[-1]))
+        return functools.reduce(
+            lambda before, length: of[length] @ before, lengths, np.eye(steps.shape[-1])
+        )
 
 
 class _Chain(NamedTuple):
@@ -339,7 +343,7 @@ def _chain(process: AR2, most: int) -> _Chain:
 def _of_chain(setting: Setting, most: int, is_noisy: bool) -> tuple[_Sums, np.ndarray]:
     """Return the sums of one cell by polynomials up to a degree, and the forms of its laws."""
     process: Any = setting.process
-    nodes, weights = hermite_nodes(most + 12)
+    nodes, weights = hermite_nodes(_DEGREES[-1] + 12)
     own = {"noise": np.array([float(setting.noise)])}
     wholes = np.asarray(_wholes_given(setting, own, nodes, is_noisy=is_noisy))[0]
     count = wholes.shape[-1] - _SUMS - setting.size
@@ -356,19 +360,21 @@ def _of_chain(setting: Setting, most: int, is_noisy: bool) -> tuple[_Sums, np.nd
     free = np.setdiff1d(np.arange(many), ones)
     state = np.zeros(many)
     state[ones[0]] = 1.0
-    state[free] = np.linalg.solve(
-        np.eye(len(free)) - whole[np.ix_(free, free)], whole[free, ones[0]]
-    )
+    inner = whole[np.ix_(free, free)]
+    rate = np.full(1, np.nan)
+    if len(free) <= _MOST_VALUES:
+        rate[0] = math.log(np.abs(np.linalg.eigvals(inner)).max()) / 2
+    state[free] = np.linalg.solve(np.eye(len(free)) - inner, whole[free, ones[0]])
     state = state.reshape(len(first), count)
     alone = second == 0
     at = along[:, first[alone]] @ state[alone]  # E[. | z] at the nodes
     sums = np.einsum("q,qij,qj->i", weights, adds, at)
     forms = np.asarray(_forms_given(setting, own, nodes, weights))[0]
     parts = sums[None]
-    return _Sums(parts[:, 0], parts[:, 1], parts[:, 2], parts[:, 3:], np.full(1, np.nan)), forms
+    return _Sums(parts[:, 0], parts[:, 1], parts[:, 2], parts[:, 3:], rate), forms
 
 
-def _autoregressive(setting: Setting, values: Values, advance: Advance | None) -> AtRest:
+def _autoregressive(setting: Setting, values: Values, advance: Advance | None) -> Settled:
     count = len(next(iter(values.values())))
     found = []
     for number in range(count):
@@ -376,10 +382,10 @@ def _autoregressive(setting: Setting, values: Values, advance: Advance | None) -
         found.append(_by_degrees(cell))
         if advance:
             advance(1)
-    return AtRest(*(np.concatenate(column) for column in zip(*found, strict=True)))
+    return Settled(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
-def _by_degrees(setting: Setting) -> AtRest:
+def _by_degrees(setting: Setting) -> Settled:
     """Return the answer for one setting, by polynomials of as high a degree as it takes."""
     rows = len(_frame(setting).basis)
     last = None
@@ -388,6 +394,11 @@ def _by_degrees(setting: Setting) -> AtRest:
             break
         (noisy, forms), (still, _) = (_of_chain(setting, most, noisy) for noisy in (True, False))
         now = _answer(noisy, still, forms[None], np.ones(1, dtype=bool))
+        if last is not None:
+            now = now._replace(rate=np.where(np.isnan(now.rate), last.rate, now.rate))
+        if now.rate[0] >= 0:  # what is at rest would be no second moment
+            nothing = np.full(1, np.nan)
+            return Settled(*[nothing] * 5, rate=now.rate, is_settled=np.ones(1, dtype=bool))
         if last is not None and _agree(now, last)[0]:
             return now
         last = now
@@ -395,7 +406,7 @@ def _by_degrees(setting: Setting) -> AtRest:
 
 
 @double_precision
-def at_rest(setting: Setting, values: Values, advance: Advance | None = None) -> AtRest:
+def settle(setting: Setting, values: Values, advance: Advance | None = None) -> Settled:
     """Return where many cells settle.
 
     Parameters
