@@ -29,8 +29,9 @@ from resonax.learners import Linear, Transform
 from resonax.learners.adaptive import adaptive_form
 from resonax.theory.closure import plan, solve
 from resonax.theory.far_field import drift, find_escape
-from resonax.theory.level import Branch, Level, _band, _notes, level, levels
+from resonax.theory.level import Branch, Level, _notes, level, levels
 from resonax.theory.mean_square import noise_floor
+from resonax.theory.orbit import raised_band
 from resonax.theory.second_moment import Coordinates, Layout, at_rest, distances
 
 NOISE, LR = 0.3, 0.05
@@ -352,11 +353,11 @@ def test_amsgrad_is_bounded_and_others_are_refused():
 
 def test_the_band_ends_where_the_ratio_crosses():
     periods = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
-    low, high = _band(periods, np.array([1.0, 1.0, 2.0, 2.0, 1.0]), 1.0)
+    low, high = raised_band(periods, np.array([1.0, 1.0, 2.0, 2.0, 1.0]), 1.0)
     assert low == pytest.approx(2 * np.sqrt(2))
     assert high == pytest.approx(8 * np.sqrt(2))
-    assert _band(periods, np.full(5, 1.4), 1.0) == (None, None)
-    assert _band(periods, np.full(5, 1.6), 1.0) == (1.0, 16.0)
+    assert raised_band(periods, np.full(5, 1.4), 1.0) == (None, None)
+    assert raised_band(periods, np.full(5, 1.6), 1.0) == (1.0, 16.0)
 
 
 def test_a_map_of_levels_has_distances_and_a_picture():

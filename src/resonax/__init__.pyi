@@ -90,6 +90,7 @@ from .simulation import (
 from .theory import (
     Branch as Branch,
     Level as Level,
+    Orbit as Orbit,
     OrderProof as OrderProof,
     Verdict as Verdict,
     best_momentum as best_momentum,

@@ -35,6 +35,7 @@ __all__ = [
     "draw_factor",
     "draw_inputs",
     "needs_of",
+    "signal_of",
     "split",
 ]
 
@@ -85,6 +86,7 @@ class Gaussian(NamedTuple):
 
     mean: tuple[Array, ...]
     scale: tuple[Array, ...]
+    signal: Array | None = None
 
 
 class Mixture(NamedTuple):
@@ -93,6 +95,7 @@ class Mixture(NamedTuple):
     mean: Array  # (components, dim)
     scale: Array  # (components, dim)
     weight: Array  # (components,)
+    signal: Array | None = None  # (components,)
 
 
 Law = Gaussian | Mixture | Moments
@@ -104,10 +107,12 @@ def split(law: Moments, diagonal: bool) -> Law:
     if not law.is_sampled or not diagonal:
         return law
     if components > 1:
-        return Mixture(law.mean, jnp.diagonal(law.root, axis1=-2, axis2=-1), law.weight)
+        scale = jnp.diagonal(law.root, axis1=-2, axis2=-1)
+        return Mixture(law.mean, scale, law.weight, law.signal)
     mean, root, places = law.mean[0], law.root[0], range(dim)
     # One by one: XLA would gather the diagonal number by number.
-    return Gaussian(tuple(mean[i] for i in places), tuple(root[i, i] for i in places))
+    signal = None if law.signal is None else law.signal[0]
+    return Gaussian(tuple(mean[i] for i in places), tuple(root[i, i] for i in places), signal)
 
 
 def _size(law: Law) -> int:
@@ -127,6 +132,19 @@ def _moved(law: Law, standard: list[Array], which: ArrayLike = 0) -> Vector:
     return [mean[i] + sum(root[i, j] * standard[j] for j in places) for i in places]
 
 
+def _component(draws: Draws, law: Law, row: int) -> ArrayLike:
+    """Return the number of the component from which a row comes."""
+    if isinstance(law, Gaussian) or len(law.mean) == 1:
+        return 0
+    return jnp.sum(draws.choice[row] > jnp.cumsum(law.weight)[:-1])
+
+
+def signal_of(draws: Draws, law: Law, row: int) -> Array:
+    """Return the signal of the law from which a row comes."""
+    assert law.signal is not None  # a problem with a drift has one
+    return law.signal if isinstance(law, Gaussian) else law.signal[_component(draws, law, row)]
+
+
 def draw_inputs(draws: Draws, law: Law, rows: int) -> list[Vector]:
     """Return the inputs of a batch, drawn one by one; for a recording, its rows."""
     dim = _size(law)
@@ -135,10 +153,7 @@ def draw_inputs(draws: Draws, law: Law, rows: int) -> list[Vector]:
     inputs = []
     for row in range(rows):
         standard = [draws.input[row * dim + place] for place in range(dim)]
-        which: ArrayLike = 0
-        if not isinstance(law, Gaussian) and len(law.mean) > 1:
-            which = jnp.sum(draws.choice[row] > jnp.cumsum(law.weight)[:-1])
-        inputs.append(_moved(law, standard, which))
+        inputs.append(_moved(law, standard, _component(draws, law, row)))
     return inputs
 
 

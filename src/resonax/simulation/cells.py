@@ -40,6 +40,9 @@ class Training(Problem):
     :math:`\theta^*` have independent components, uniform in -start..start or, with
     ``start_law="normal"``, normal with variance start.
 
+    Where the target drifts, :math:`\theta^*` is what it drifts around, and distances are those
+    before an update from the best weights of the law from which its first row comes.
+
     Examples
     --------
     >>> from resonax import Sinusoid, heavy_ball
@@ -87,6 +90,7 @@ class Loop(NamedTuple):
     mixed: bool  # whether their law is a mixture
     noisy: bool  # whether targets have noise
     decays: bool  # whether weights decay
+    drifts: bool = False  # whether the best weights move with the inputs
 
     def needs(self, process: Process) -> Needs:
         """Return how many random numbers a step of a path takes."""

@@ -23,7 +23,7 @@ from resonax.simulation.linear import begin_linear, log_distance, step_linear
 from resonax.simulation.network import run_networks
 from resonax.simulation.random_numbers import LEAST_FREEDOM, path_keys
 from resonax.simulation.schedule import Advance, run_windows
-from resonax.streams import Recorded
+from resonax.streams import Recorded, Switching
 
 __all__ = ["STATISTICS", "Responses", "simulate", "summarise"]
 
@@ -202,6 +202,15 @@ def _check(request: _Request) -> None:
         most = training.process.grouped(int(training.batch)).steps
         if steps > most and not training.process.repeat:
             raise ArgumentError(f"steps must be at most {most} for one pass, got {steps}")
+    if request.largest("drift") > 0:
+        if not training.process.signalled:
+            raise ArgumentError(f"drift needs inputs that move, got {training.process.name}")
+        if "dim" in request.values:
+            raise ArgumentError("dim cannot vary where the target drifts")
+        if isinstance(training.process, Switching) and (columns.get("period", np.ones(1)) == 0).any():
+            raise ArgumentError(
+                "period must be above 0 for switching with a drift: 1 is a new mean for each step"
+            )
     if isinstance(training.model, Network):
         if "batch" in shared:
             raise ArgumentError("batch must be in columns for a network")
@@ -218,9 +227,11 @@ def _loop(request: _Request, ordered: bool, share_paths: bool) -> Loop:
     training, values, rows = request.training, request.values, int(request.largest("batch"))
     law_varies = not set(request.shared) <= {*training.optimizer.axes, "start", "batch", "dim"}
     mixed = not ordered or getattr(training.process, "law", None) is not None
+    driven = request.largest("drift") > 0 or training.omitted is not None
     # Sufficient statistics stand for the inputs where they can, and are fewer.
     statistics = isinstance(training.model, Linear) and not isinstance(training.process, Recorded)
     statistics = statistics and "dim" not in values and "batch" not in request.shared and not mixed
+    statistics = statistics and training.omitted is None
     scatter = statistics and rows - training.process.dim >= LEAST_FREEDOM
     # Cells that share H need no more products for H e than for F'(F e).
     gram = share_paths and not law_varies and "batch" not in request.shared
@@ -235,8 +246,9 @@ def _loop(request: _Request, ordered: bool, share_paths: bool) -> Loop:
         scatter=scatter,
         ordered=ordered,
         mixed=mixed,
-        noisy=request.largest("noise") > 0,
+        noisy=request.largest("noise") > 0 or driven,
         decays=request.largest("weight_decay") > 0,
+        drifts=request.largest("drift") > 0,
     )
 
 

@@ -21,8 +21,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from resonax.learners import Features, Momentum
-from resonax.simulation.batches import BLOCK, Draws, draw, draw_factor
+from resonax.learners import Features, Joint, Momentum
+from resonax.simulation.batches import BLOCK, Draws, draw, draw_factor, signal_of
 from resonax.simulation.cells import (
     Grid,
     Loop,
@@ -108,29 +108,48 @@ def _active(values: Any, dim: int) -> list[Array] | None:
 
 
 def gradient(training: Training, grid: Grid, loop: Loop, law: Any, draws: Draws) -> Any:
-    """Return H and p, or F and its noise, of one step, over (cells or 1, paths)."""
+    """Return H and p, or F and its noise, of one step, over (cells or 1, paths).
 
-    def one(values: Any, given: Draws, law: Any) -> tuple[Any, Any]:
+    With them comes how far the best weights have moved, where they drift.
+    """
+
+    def one(values: Any, given: Draws, law: Any) -> tuple[Any, Any, Any]:
         cell = cell_at(training, values)
         assert isinstance(cell.model, Features)
+        model = cell.model if cell.omitted is None else Joint(cell.model, cell.omitted)
         rows = draw_factor(
             given,
             law,
-            cell.model,
+            model,
             rows=loop.rows,
             scatter=loop.scatter,
             batch=None if loop.batch_varies else cell.batch,
         )
         spread = jnp.sqrt(jnp.asarray(cell.noise) / (1.0 if loop.batch_varies else cell.batch))
         noise = [spread * given.noise[place] for place in range(len(rows)) if loop.noisy]
+        if cell.omitted is not None:  # what the features cannot fit is noise to them
+            noise = [one + row[-1] for one, row in zip(noise, rows, strict=True)]
+            rows = [row[:-1] for row in rows]
+        best: tuple[Array, ...] = ()
+        if loop.drifts:
+            moves = [
+                [entry for entry in cell.motion(signal_of(given, law, 0 if loop.scatter else row))]
+                for row in range(1 if loop.scatter else len(rows))
+            ]
+            best = tuple(moves[0])
+            moves *= len(rows) // len(moves)
+            noise = [
+                one + sum(f * entry for f, entry in zip(row, move, strict=True))
+                for one, row, move in zip(noise, rows, moves, strict=True)
+            ]
         if not loop.gram:
-            return tuple(map(tuple, rows)), tuple(noise)
+            return tuple(map(tuple, rows)), tuple(noise), best
         scale = 2 * grid.scale(cell.batch, values)
         size = range(len(rows[0]))
         hessian = [scale * sum(row[i] * row[j] for row in rows) for i in size for j in range(i + 1)]
         pairs = list(zip(rows, noise, strict=True)) if loop.noisy else []
         pull = [scale * sum(row[i] * one for row, one in pairs) for i in size if pairs]
-        return tuple(hessian), tuple(pull)
+        return tuple(hessian), tuple(pull), best
 
     return vmap_cells(one, grid, loop)(draws, law)
 
@@ -147,7 +166,7 @@ def _slope(
     """Return the gradient: H e - p, or 2 F'(F e - noise) with fewer products where F is short."""
     places = range(len(weights))
     if loop.gram:
-        hessian, pull = gradient
+        hessian, pull, _ = gradient
 
         def entry(i: int, j: int) -> Array:
             i, j = max(i, j), min(i, j)
@@ -155,7 +174,7 @@ def _slope(
 
         slope = [sum(entry(i, j) * weights[j] for j in places) for i in places]
         return [g - unit * p for g, p in zip(slope, pull, strict=True)] if loop.noisy else slope
-    rows, noise = gradient
+    rows, noise, _ = gradient
     gaps = [sum(f * e for f, e in zip(row, weights, strict=True)) for row in rows]
     if loop.noisy:
         gaps = [gap - unit * one for gap, one in zip(gaps, noise, strict=True)]
@@ -286,7 +305,13 @@ def step_linear(
         weights, optimizer = step_cells(
             gradient, state.weights, state.optimizer, state.target, unit
         )
-        total = state.total + _distance(weights) if measured else state.total
+        total = state.total
+        if measured:
+            apart = weights
+            if loop.drifts:
+                pairs = zip(state.weights, gradient[2], strict=True)
+                apart = tuple(weight - unit * best for weight, best in pairs)
+            total = total + _distance(apart)
         return state._replace(weights=weights, optimizer=optimizer, total=total), None
 
     def plain(before: LinearState, given: Any) -> LinearState:

@@ -18,7 +18,7 @@ from resonax.core.moments import Moments
 from resonax.dynamics.problem import check_problem
 from resonax.learners import Features
 from resonax.simulation.cells import Training
-from resonax.streams import Iid, Recorded, shuffled
+from resonax.streams import Iid, Recorded, Switching, shuffled
 
 __all__ = ["Trajectories", "trajectories"]
 
@@ -28,7 +28,10 @@ _MULTIPLE = 4  # the number of runs is filled up to a multiple of this
 
 
 class Trajectories(NamedTuple):
-    """Runs over time: logarithms of distances from the best weights, base 10."""
+    """Runs over time: logarithms of distances from the best weights, base 10.
+
+    Where the target drifts, the distance is that before the last update, as in `Training`.
+    """
 
     steps: np.ndarray  # (points,)
     in_order: np.ndarray  # (runs, points); infinite where a run overflowed
@@ -74,6 +77,8 @@ def trajectories(
         return _follow(training, seed, keys, rows, stride, in_order)[:runs, :kept]
 
     in_order = follow(in_order=True)
+    if training.drift and isinstance(training.process, Switching):
+        raise ArgumentError("trajectories of switching with a drift cannot be shuffled: use simulate")
     # Independent inputs have no order to lose: shuffled, they are the same numbers again.
     at_random = in_order if isinstance(training.process, Iid) else follow(in_order=False)
     return Trajectories(stride * np.arange(kept), in_order, at_random)
@@ -85,13 +90,15 @@ def _follow(
 ) -> np.ndarray:
     summed = float(training.gradient_scale)
     plain = replace(training, reduction="mean", batch=float(training.batch))
-    distances = _distances(plain, seed, stride, summed, runs=runs, rows=rows, in_order=in_order)
+    shape = {"runs": runs, "rows": rows, "in_order": in_order}
+    drifts = bool(training.drift)
+    distances = _distances(plain, seed, stride, summed, **shape, is_drifting=drifts)
     with np.errstate(divide="ignore"):
         found = np.log10(np.asarray(distances))
     return np.where(np.isnan(found), np.inf, found)
 
 
-@functools.partial(jax.jit, static_argnames=("runs", "rows", "in_order"))
+@functools.partial(jax.jit, static_argnames=("runs", "rows", "in_order", "is_drifting"))
 def _distances(
     training: Training,
     seed: ArrayLike,
@@ -101,6 +108,7 @@ def _distances(
     runs: int,
     rows: int,
     in_order: bool,
+    is_drifting: bool,
 ) -> Array:
     """Return the distance of each run before the first step and after every stride."""
     if not in_order:
@@ -110,22 +118,25 @@ def _distances(
         start_key, init_key, walk_key, draw_key = jax.random.split(key, 4)
         weights, target = _start(training, start_key)
         optimizer: Any = training.optimizer.transform()
-        state = (weights, optimizer.init(weights), training.process.draw_init(init_key))
+        law = training.process.draw_init(init_key)
+        state = (weights, optimizer.init(weights), law, jnp.linalg.norm(weights - target))
 
-        def step(index: Array, now: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-            weights, moved, law = now
+        def step(index: Array, now: tuple[Any, ...]) -> tuple[Any, ...]:
+            weights, moved, law, _ = now
             law, moments = training.process.draw_step(
                 jax.random.fold_in(walk_key, index), law, index
             )
             key = jax.random.fold_in(draw_key, index)
-            gradient = scale * _gradient(training, key, moments, weights - target, rows)
-            moves, moved = optimizer.update(gradient, moved, weights)
-            return weights + moves, moved, law
+            gradient, best = _gradient(training, key, moments, weights - target, rows)
+            moves, moved = optimizer.update(scale * gradient, moved, weights)
+            after = weights + moves
+            apart = weights - target - best if is_drifting else after - target
+            return after, moved, law, jnp.linalg.norm(apart)
 
-        def leg(now: tuple[Any, Any, Any], number: Array) -> tuple[Any, Array]:
+        def leg(now: tuple[Any, ...], number: Array) -> tuple[Any, Array]:
             first = number * stride
             after = jax.lax.fori_loop(first, first + stride, step, now)
-            return after, jnp.linalg.norm(after[0] - target)
+            return after, after[-1]
 
         _, distances = jax.lax.scan(leg, state, jnp.arange(_POINTS))
         return jnp.concatenate([jnp.linalg.norm(weights - target)[None], distances])
@@ -143,11 +154,20 @@ def _start(training: Training, key: Array) -> tuple[Array, Array]:
     return drawn[0], drawn[1]
 
 
-def _gradient(training: Training, key: Array, moments: Moments, error: Array, rows: int) -> Array:
-    """Return the mean gradient of a batch; of the rows drawn the first ``batch`` count."""
+def _gradient(
+    training: Training, key: Array, moments: Moments, error: Array, rows: int
+) -> tuple[Array, Array]:
+    """Return the mean gradient of a batch, and how far the best weights of its first row are.
+
+    Of the rows drawn the first ``batch`` count.
+    """
     inputs_key, noise_key = jax.random.split(key)
     assert isinstance(training.model, Features)
-    features = training.model.apply(moments.sample(inputs_key, (rows,)))
+    inputs, signals = moments.draw(inputs_key, (rows,))
+    features, best = training.model.apply(inputs), training.motion(signals)
     noise = jnp.sqrt(jnp.asarray(training.noise)) * jax.random.normal(noise_key, (rows,))
-    gaps = jnp.where(jnp.arange(rows) < training.batch, features @ error - noise, 0.0)
-    return 2 * gaps @ features / training.batch
+    gaps = jnp.sum(features * (error - best), axis=-1) - noise
+    if training.omitted is not None:
+        gaps -= training.omitted.apply(inputs)
+    gaps = jnp.where(jnp.arange(rows) < training.batch, gaps, 0.0)
+    return 2 * gaps @ features / training.batch, best[0]

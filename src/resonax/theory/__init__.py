@@ -3,6 +3,7 @@
 from resonax.theory.level import Branch, Level, level
 from resonax.theory.lyapunov import Interval, lyapunov
 from resonax.theory.maps import stability_map
+from resonax.theory.orbit import Orbit
 from resonax.theory.order_proof import OrderProof, order_proof
 from resonax.theory.search import (
     Best,
@@ -21,6 +22,7 @@ __all__ = [
     "Interval",
     "Level",
     "MeanSquare",
+    "Orbit",
     "OrderProof",
     "Tongue",
     "Verdict",

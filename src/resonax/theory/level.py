@@ -1,4 +1,6 @@
-r"""The level at which an adaptive optimizer settles, if it does.
+r"""The level at which an error settles, if it does: of adaptive optimizers, and of SGD with momentum.
+
+That of SGD with momentum is exact (`orbit`). Of an adaptive optimizer:
 
 With the second moment :math:`v` of Adam at rest the weights follow heavy ball with the steps
 :math:`a_i = \eta(1-\beta_1)/(\sqrt{v_i}+\epsilon)`. Their second moment at rest is :math:`S(v)`,
@@ -27,17 +29,17 @@ import numpy as np
 from resonax.core.algebra import double_precision, on_the_cpu
 from resonax.core.errors import ArgumentError
 from resonax.core.objects import Result
-from resonax.dynamics import Problem, check_problem
-from resonax.learners import Features
+from resonax.dynamics import Problem, Setting, check_problem
+from resonax.learners import Features, Momentum
 from resonax.learners.adaptive import Adaptive, adaptive_form
 from resonax.streams import Recorded, Switching, shuffled
 from resonax.theory.closure import plan, solve
 from resonax.theory.far_field import find_escape
+from resonax.theory.orbit import Orbit, find_orbit, orbit_distances, raised_band
 from resonax.theory.period import Advance, Values
 
-__all__ = ["Branch", "Level", "check_adaptive", "level", "levels"]
+__all__ = ["Branch", "Level", "check_adaptive", "check_level", "level", "levels"]
 
-RAISED = 1.5  # times the level of the shuffled inputs, from which a period belongs to the band
 # Over a memory of 3 periods and more the simulated rms of 60 settings lay within 16% of the
 # prediction; over a shorter one it was up to 5 times as large (docs/adam.md), and held rows let an
 # error grow without bound (docs/adam-divergence.md).
@@ -112,17 +114,35 @@ def _stable_distances(branches: tuple[Branch, ...]) -> list[float]:
 
 def check_adaptive(problem: Problem) -> Adaptive:
     """Return the form of the optimizer; raise `ArgumentError` where no level can be predicted."""
-    check_problem(problem, Problem)
-    if not isinstance(problem.model, Features):
-        raise ArgumentError("a level is predicted for linear models: simulate a network")
+    _check_linear(problem)
+    if problem.is_driven:
+        raise ArgumentError(
+            "drift and omitted are for SGD with momentum: simulate an adaptive optimizer"
+        )
     return adaptive_form(problem.optimizer)
 
 
-def levels(problem: Problem, values: Values, advance: Advance | None = None) -> np.ndarray:
-    """Return the mean distance of many cells, on the uppermost branch; nan where none is found.
+def _check_linear(problem: Problem) -> None:
+    check_problem(problem, Problem)
+    if not isinstance(problem.model, Features):
+        raise ArgumentError("a level is predicted for linear models: simulate a network")
 
-    That is also where `level` says ``diverges`` or ``undecided``.
+
+def check_level(problem: Problem) -> None:
+    """Raise `ArgumentError` where no level can be predicted."""
+    _check_linear(problem)
+    if not isinstance(problem.optimizer, Momentum):
+        check_adaptive(problem)
+
+
+def levels(problem: Problem, values: Values, advance: Advance | None = None) -> np.ndarray:
+    """Return the distance of many cells; nan where none is found.
+
+    That is also where `level` says ``diverges`` or ``undecided``. The distance is the mean, on the
+    uppermost branch, or the root mean square for SGD with momentum.
     """
+    if isinstance(problem.optimizer, Momentum):
+        return orbit_distances(Setting.of(problem), values, advance)
     found = solve(problem, values, points=_MAP_POINTS, advance=advance)
     result = np.full(len(next(iter(values.values()))), np.nan)
     result[found.cell] = found.distance
@@ -153,27 +173,6 @@ def _is_short(form: Adaptive, period: np.ndarray) -> np.ndarray:
     """Return whether the mean square follows the period: AMSGrad's, which never falls, does not."""
     is_short = form.memory < PERIODS_IN_MEMORY * period * (1 - 1e-9)
     return np.zeros_like(is_short) if form.keeps_largest else is_short
-
-
-def _band(
-    periods: np.ndarray, distances: np.ndarray, iid: float
-) -> tuple[float | None, float | None]:
-    """Return the ends of the band around the worst period, read off between those computed."""
-    ratio = distances / iid
-    peak = int(np.nanargmax(ratio))
-    if not ratio[peak] > RAISED:
-        return None, None
-    is_low = ~(ratio > RAISED)
-
-    def edge(inside: int, outside: int) -> float:
-        span = (ratio[inside] - RAISED) / (ratio[inside] - ratio[outside])
-        logs = np.log(periods[[inside, outside]])
-        return float(np.exp(logs[0] + span * (logs[1] - logs[0])))
-
-    before, after = np.flatnonzero(is_low[:peak]), np.flatnonzero(is_low[peak:])
-    low = edge(before[-1] + 1, before[-1]) if len(before) else float(periods[0])
-    end = peak + int(after[0]) if len(after) else None
-    return low, float(periods[-1]) if end is None else edge(end - 1, end)
 
 
 def _notes(form: Adaptive, branches: tuple[Branch, ...]) -> tuple[str, ...]:
@@ -222,17 +221,23 @@ def _refused(problem: Problem, form: Adaptive, period: float) -> Level | None:
 
 
 @on_the_cpu
-def level(problem: Problem, advance: Advance | None = None) -> Level:
-    """Predict whether an adaptive optimizer settles, and where.
+def level(problem: Problem, advance: Advance | None = None) -> Level | Orbit:
+    """Predict whether training settles, and where.
 
     Parameters
     ----------
     problem
-        A linear model trained by Adam, AdamW, Nadam, RMSprop or AMSGrad on a process that repeats
-        or switches. Weight decay pulls the weights as well to a point that depends on the unknown
-        target; the distance between the two is not counted.
+        A linear model trained by SGD with momentum, Adam, AdamW, Nadam, RMSprop or AMSGrad on a
+        process that repeats or switches; SGD with momentum also on AR(2), and on targets that move
+        (``drift``, ``omitted``). Weight decay pulls the weights as well to a point that depends on
+        the unknown target; the distance between the two is not counted.
     advance
         Called while it computes; what it raises ends the work.
+
+    Returns
+    -------
+    Level or Orbit
+        An `Orbit`, which is exact, for SGD with momentum.
 
     Examples
     --------
@@ -241,7 +246,19 @@ def level(problem: Problem, advance: Advance | None = None) -> Level:
     >>> found = level(Problem(rows, adam(lr=0.05), Linear(bias=False), noise=0.3))
     >>> print(f"{found.distance:.4f} {found.over_iid:.2f}")
     0.0925 1.00
+
+    A slope that follows a sine of period 24: the weights swing 2.6 times as far as it does.
+
+    >>> from resonax import Setting, Sinusoid, heavy_ball
+    >>> stream = Sinusoid(period=24, amplitude=0.0)
+    >>> setting = Setting(stream, heavy_ball(0.05, 0.9), Linear(bias=False), 8, drift=0.5)
+    >>> found = level(setting)
+    >>> print(f"{found.gain:.2f} {found.peak_gain:.2f} {found.peak_period:.0f}")
+    2.55 2.76 21
     """
+    check_level(problem)
+    if isinstance(problem.optimizer, Momentum):
+        return find_orbit(Setting.of(problem), advance)
     form = check_adaptive(problem)
     problem = replace(problem, process=problem.process.grouped(int(problem.batch)))
     given = plan(problem)  # which refuses what has none, before anything is computed
@@ -267,7 +284,7 @@ def level(problem: Problem, advance: Advance | None = None) -> Level:
         own = {"lr": values["lr"][:1]}
         found_iid = solve(shuffled_problem, own, points=_MAP_POINTS, given=given, advance=advance)
         iid = float(found_iid.distance[0])
-    low, high = _band(periods, distances, iid) if len(periods) else (None, None)
+    low, high = raised_band(periods, distances, iid) if len(periods) else (None, None)
     return Level(
         branches[0].distance,
         branches[0].rms,

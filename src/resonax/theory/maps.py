@@ -14,7 +14,7 @@ from resonax.core.errors import RANGES, ArgumentError, suggest
 from resonax.core.labels import LABELS, versions
 from resonax.dynamics import Setting
 from resonax.theory.flow import flow_grid_rates, missing_flags
-from resonax.theory.level import check_adaptive, levels
+from resonax.theory.level import check_level, levels
 from resonax.theory.lyapunov import MAP_PATHS, MAP_STEPS, lyapunov_rates
 from resonax.theory.order_proof import order_proof
 from resonax.theory.period import REASONS, Advance, check_values
@@ -109,7 +109,7 @@ def map_arrays(
     ``missing`` has the place of a cell's reason in `REASONS`, 0 where there is a rate.
     """
     if criterion == "level":
-        check_adaptive(setting)
+        check_level(setting)
     else:
         check_criterion(setting, criterion)
     arrays = _checked(setting, axes)
@@ -144,7 +144,7 @@ def stability_map(
     setting
         What is trained on what; the axes replace its numbers.
     criterion
-        ``flow``, ``map``, ``mean_square`` or ``lyapunov``; ``level`` for a `Problem` with an
+        ``flow``, ``map``, ``mean_square`` or ``lyapunov``; ``level``, also for a `Problem` with an
         adaptive optimizer.
     advance
         Called with the number of cells just finished.
@@ -156,7 +156,7 @@ def stability_map(
     -------
     xarray.Dataset
         ``rate`` per step (and ``low``, ``high`` for lyapunov; for level ``distance``, the mean
-        distance from the best weights) with labelled axes; the setting and
+        distance from the best weights, or its root mean square for SGD with momentum) with labelled axes; the setting and
         the versions are in the attributes. Where inputs or features are bounded and an axis is
         momentum or lr, ``order_proof`` is the largest value of it that is safe in every order. A
         cell that cannot be computed has the rate NaN, and ``missing`` flags the reason;
