@@ -18,6 +18,7 @@ from resonax.cli.options import (
     Reading,
     Seed,
     Stream,
+    Target,
     given,
     option,
     single,
@@ -28,7 +29,7 @@ from resonax.cli.show import check_path, progress, show_line, show_map, show_ver
 from resonax.cli.statuses import Status
 from resonax.core.errors import ArgumentError, check_whole, suggest
 from resonax.core.labels import CRITERIA
-from resonax.spec.settings import AXES, check_setting, is_adaptive
+from resonax.spec.settings import AXES, check_setting, is_adaptive, is_driven
 
 __all__ = ["map_command", "stability_command"]
 
@@ -39,6 +40,7 @@ _RESULT = "Result"
 def stability_command(
     stream: Stream,
     learner: Learner,
+    target: Target,
     reading: Reading,
     noise: Noise = 1.0,
     paths: Annotated[int, option("--paths", _RESULT, "Sampled paths for lyapunov.", whole)] = 64,
@@ -56,6 +58,9 @@ def stability_command(
 ) -> None:
     """Judge one setting: does it converge, and how fast? With Adam: does it settle, and where?
 
+    With --drift or --omitted the best weights move, and the orbit on which the error settles is
+    said too.
+
     The exit status is 1 if it diverges, 0 if not or if that is undecided, 2 for bad input.
 
     resonax stability sinusoid --period 22 --amplitude 0.5 --lr 0.01 --momentum 0.97 --batch 20
@@ -63,8 +68,8 @@ def stability_command(
     for name, number, least in (("paths", paths, 2), ("steps", steps, 16), ("seed", seed, 0)):
         if number is not None:
             check_whole(name, number, low=least)
-    single(stream, learner, noise=noise)
-    asked = given(stream) | given(learner) | given(reading) | {"noise": noise}
+    single(stream, learner, target, noise=noise)
+    asked = given(stream) | given(learner) | given(target) | given(reading) | {"noise": noise}
     parts = check_setting(asked, spelled)
     _check_data(stream)
     from resonax.dynamics.build import build_setting
@@ -84,11 +89,15 @@ def stability_command(
                 show_line(f"note: {note}.", console)
         raise typer.Exit(_status(reached.verdict))
     found = verdict(setting, paths=paths, steps=steps, seed=seed)  # pyrefly: ignore[bad-argument-type]
+    driven = level(setting) if is_driven(asked) else None
     if as_json:
-        print(json.dumps(found.to_dict(), allow_nan=False))
+        more = {} if driven is None else {"level": driven.to_dict()}
+        print(json.dumps(found.to_dict() | more, allow_nan=False))
     else:
         show_verdict(found, setting, console)
-        for note in notes:
+        if driven is not None:
+            show_line(f"level: {driven}.", console)
+        for note in (*(() if driven is None else driven.notes), *notes):
             show_line(f"note: {note}.", console)
     raise typer.Exit(_status(found.verdict))
 
@@ -123,6 +132,7 @@ def _whole_periods(periods: Any) -> tuple[Any, list[str]]:
 def map_command(
     stream: Stream,
     learner: Learner,
+    target: Target,
     reading: Reading,
     noise: Noise = 1.0,
     criterion: Annotated[
@@ -130,7 +140,7 @@ def map_command(
         option(
             "--criterion",
             _RESULT,
-            f"{', '.join(CRITERIA)}; level for adaptive optimizers.",
+            f"{', '.join(CRITERIA)}; level: where the error settles.",
             names=(*CRITERIA, "level"),
         ),
     ] = "map",
@@ -145,15 +155,13 @@ def map_command(
     """
     if criterion not in (*CRITERIA, "level"):
         raise suggest("criterion", criterion, (*CRITERIA, "level"))
-    is_level = is_adaptive(given(learner))
-    if (criterion == "level") != is_level:
-        word = "level" if is_level else f"one of {', '.join(CRITERIA)}"
-        raise ArgumentError(f"criterion must be {word} for the optimizer {learner.optimizer}")
+    if is_adaptive(given(learner)) and criterion != "level":
+        raise ArgumentError(f"criterion must be level for the optimizer {learner.optimizer}")
     if out is None and plot is None:
         raise ArgumentError("a map needs --out FILE.nc, --plot FILE.png or both")
     check_path("--out", out, ".nc")
     check_path("--plot", plot, ".png", ".svg", ".pdf")
-    numbers: dict[str, Any] = given(stream) | given(learner) | {"noise": noise}
+    numbers: dict[str, Any] = given(stream) | given(learner) | given(target) | {"noise": noise}
     rounded = []
     if is_level and hasattr(numbers.get("period"), "shape"):
         numbers["period"], rounded = _whole_periods(numbers["period"])

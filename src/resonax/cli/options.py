@@ -51,6 +51,7 @@ __all__ = [
     "Reading",
     "Seed",
     "Stream",
+    "Target",
     "completing",
     "given",
     "option",
@@ -58,7 +59,7 @@ __all__ = [
     "with_groups",
 ]
 
-_STREAM, _LEARNER, _DATA = "Stream", "Learner", "Data"
+_STREAM, _LEARNER, _TARGET, _DATA = "Stream", "Learner", "Target", "Data"
 _ONE_NUMBER = (axis, whole_axis, number, whole)
 
 
@@ -234,6 +235,45 @@ class Learner:
     width: Annotated[
         float | None,
         option("--width", _LEARNER, "Width of the radial basis; 1 if left out.", number),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """How the best weights move with the inputs."""
+
+    drift: Annotated[
+        Points | None,
+        option(
+            "--drift",
+            _TARGET,
+            "How far the best weights move with the inputs; not at all if left out.",
+            axis,
+        ),
+    ] = None
+    drift_direction: Annotated[
+        Numbers | None,
+        option(
+            "--drift-direction",
+            _TARGET,
+            "Direction in which they move, a number for each weight; the first if left out.",
+            parse_numbers,
+        ),
+    ] = None
+    omitted: Annotated[
+        str | None,
+        option(
+            "--omitted",
+            _TARGET,
+            "Features of the target that the model leaves out, as polynomial:2.",
+            names=kinds("model", "stability"),
+        ),
+    ] = None
+    omitted_weights: Annotated[
+        Numbers | None,
+        option(
+            "--omitted-weights", _TARGET, "Their weights in the target, as 0,0,1.", parse_numbers
+        ),
     ] = None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from resonax.dynamics.problem import Problem
 from resonax.dynamics.setting import Setting
-from resonax.learners import Features
+from resonax.learners import Features, Omitted
 from resonax.spec.kinds import Part
 from resonax.spec.settings import SettingParts, first_points
 from resonax.streams import Process
@@ -53,5 +53,10 @@ def build_setting(parts: SettingParts) -> tuple[Problem, tuple[str, ...]]:
     process, notes = build_process(parts.process)
     kind: type[Problem] = Setting if parts.optimizer.kind.is_linear else Problem
     optimizer = parts.optimizer.kind.load()(**first_points(parts.optimizer.given))
-    rest = first_points({"batch": parts.batch, "noise": parts.noise})
+    rest = first_points({"batch": parts.batch, "noise": parts.noise, "drift": parts.drift})
+    if parts.drift_direction is not None:
+        rest["drift_direction"] = parts.drift_direction
+    if parts.omitted is not None:
+        features = build_basis(parts.omitted, process.dim)
+        rest["omitted"] = Omitted.of(features, parts.omitted_weights)
     return kind(process, optimizer, **rest, model=build_basis(parts.basis, process.dim)), notes

@@ -81,7 +81,7 @@ class Map:
         return jnp.einsum("c,cai,cab,cbj->ij", moments.weight, mixed, seconds, mixed)
 
     def _components(self, moments: Moments) -> tuple[Moments, Array, Array]:
-        """Return the components of a law one by one, and of each C and R.
+        r"""Return the components of a law one by one, and of each C and R.
 
         The residual of a target is :math:`\psi(x)^\top C\,(e, 1)`, where :math:`\psi` are the
         features and, as the last one, what is omitted of the target.

@@ -8,7 +8,6 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-
 from jax import Array
 from jax.typing import ArrayLike
 

@@ -157,9 +157,8 @@ def _map(question: _MapQuestion) -> tuple[dict[str, Any], dict[str, Any], dict[s
     criterion = usual if question.criterion is None else question.criterion
     if criterion not in (*CRITERIA, "level"):
         raise suggest("criterion", criterion, (*CRITERIA, "level"))
-    if (criterion == "level") != is_adaptive(asked):
-        word = "level" if is_adaptive(asked) else f"one of {', '.join(CRITERIA)}"
-        raise ArgumentError(f"criterion must be {word} for this optimizer, got {criterion}")
+    if is_adaptive(asked) and criterion != "level":
+        raise ArgumentError(f"criterion must be level for this optimizer, got {criterion}")
     for axis in (x, y):  # a cycle of a level has all steps of a period, or of many broken ones
         axis["whole"] = axis["name"] == "batch" or (axis["name"], criterion) == ("period", "level")
     check_setting({**asked, **{axis["name"]: points(axis) for axis in (x, y)}})

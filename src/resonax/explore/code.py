@@ -100,7 +100,7 @@ def python_setting(asked: Mapping[str, Any], made: str | None = None) -> str:
     lines = [
         _call(KINDS["process"][asked["process"]].maker, process),
         _call(kind.maker, _own(asked, "optimizer", name)),
-        *(f"{key}={tidy(asked[key])}" for key in ("batch", "noise") if key in asked),
+        *(f"{key}={tidy(asked[key])}" for key in ("batch", "noise", "drift") if key in asked),
     ]
     if features := features_code(asked, _dim(asked)):
         lines.append(f"model={features}")

@@ -64,6 +64,7 @@ _SLIDERS = {
     "weight_decay": _Slider("How strongly weights are pulled to zero.", 0, 0, 1),
     "batch": _Slider("Samples of one update.", 20, 1, 256, log=True, integer=True),
     "noise": _Slider("Variance of the observation noise.", 1, 0, 10),
+    "drift": _Slider("How far the best weights move with the inputs.", 0, 0, 3),
     "width": _Slider("Width of the radial functions.", 1, 0.1, 5, log=True),
 }
 _LABELS = {  # where `LABELS` has none
@@ -118,7 +119,8 @@ def _process(name: str) -> dict[str, Any]:
         "about": about,
         "numbers": numbers,
         "axes": _axes(numbers),
-        "criteria": list(_MAPS if repeats else _MAPS[-1:]),
+        # The level of ar2 takes too long for a map.
+        "criteria": [*(_MAPS if repeats else _MAPS[-1:]), *(["level"] if name != "ar2" else [])],
     }
 
 
@@ -127,13 +129,14 @@ def _optimizer(name: str) -> dict[str, Any]:
     numbers = _numbers("optimizer", name)
     adaptive = name in kinds("optimizer", "level")
     varying = [key for key in numbers if (name, key) not in _FIXED]
+    own = _EVERYWHERE if adaptive else (*_EVERYWHERE, "drift")
     return {
         "name": name,
         "label": label,
         "about": about,
-        "numbers": [*numbers, *_EVERYWHERE],
-        "axes": _axes([*varying, *_EVERYWHERE]),
-        "criteria": ["level"] if adaptive else list(_MAPS),
+        "numbers": [*numbers, *own],
+        "axes": _axes([*varying, *own]),
+        "criteria": ["level"] if adaptive else [*_MAPS, "level"],
     }
 
 
@@ -171,7 +174,7 @@ def describe(data: str | None = None, results: str | None = None) -> dict[str, A
     level = {
         "name": "level",
         "label": "level",
-        "about": "predicted distance from the best weights, if there is one",
+        "about": "distance from the best weights at which the error settles, if it does",
         "quantity": "distance",
     }
     flag = {"label": "bias", "about": "Whether a linear model has one.", "default": True}

@@ -20,9 +20,10 @@ from resonax.explore.code import map_code, verdict_code
 from resonax.explore.schema import DEFAULT
 from resonax.rows.answers import pace
 from resonax.spec.settings import check_setting, is_adaptive
-from resonax.theory import Level, Verdict, level, verdict
+from resonax.theory import Level, Orbit, Verdict, level, verdict
 from resonax.theory.map import multipliers
 from resonax.theory.maps import map_arrays, proof_line
+from resonax.theory.orbit import find_orbit
 from resonax.theory.period import REASONS
 from resonax.theory.verdict import MARGIN
 
@@ -51,9 +52,13 @@ def judge(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
     setting, code = _problem(asked), verdict_code(asked, is_adaptive(asked), _PATHS)
     check()
     if not isinstance(setting, Setting):
-        return _settled(setting, level(setting, check), code)
+        found = level(setting, check)
+        assert isinstance(found, Level)
+        return _settled(setting, found, code)
     found = verdict(setting, paths=_PATHS)
     check()
+    driven = find_orbit(setting, check, curve=False) if setting.is_driven else None
+    notes = [*found.notes, *(() if driven is None else (f"the error {driven}", *driven.notes))]
     return {
         "verdict": found.verdict,
         "sentence": f"{found.verdict}: {found.scoped(setting)}.",
@@ -61,10 +66,22 @@ def judge(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
         "multipliers": _multipliers(setting),
         "multipliers_missing": None if setting.process.periodic else _NEVER,
         "order_proof": f"In every order: {found.order_proof.meaning()}.",
-        "notes": [f"{note.rstrip('.')}." for note in found.notes],
-        "level": None,
+        "notes": [f"{note.rstrip('.')}." for note in notes],
+        "level": None if driven is None else _orbit(driven),
         "code": code,
     }
+
+
+def _orbit(found: Orbit) -> dict[str, float]:
+    """Return the numbers of a level that is driven, none where nothing settles."""
+    named = {
+        "distance from the best weights (root mean square)": found.rms,
+        "times that in random order": found.over_iid,
+        "swing over that of the best weights": found.gain,
+        "loss above the best fixed weights": found.excess_loss,
+        "the same in random order": found.excess_iid,
+    }
+    return {name: number for name, number in named.items() if number is not None}
 
 
 def _settled(setting: Problem, found: Level, code: dict[str, str | None]) -> dict[str, Any]:

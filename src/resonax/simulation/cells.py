@@ -164,8 +164,12 @@ def shuffled_laws(training: Training, grid: Grid, loop: Loop) -> Any:
     It may need the root of a matrix: a loop over blocks computes it once, before the first.
     """
     diagonal = has_diagonal_roots(training.process)
-    law = vmap_cells(lambda values, _: split(_stationary(training, values), diagonal), grid, loop)
-    return law(())
+
+    def one(values: Any, _: Any) -> Any:
+        process = cell_at(training, values).process
+        return split(process.mixture() if loop.drifts else process.stationary(), diagonal)
+
+    return vmap_cells(one, grid, loop)(())
 
 
 def stationary_laws(training: Training, grid: Grid, loop: Loop) -> Any:

@@ -23,7 +23,7 @@ from resonax.simulation.linear import begin_linear, log_distance, step_linear
 from resonax.simulation.network import run_networks
 from resonax.simulation.random_numbers import LEAST_FREEDOM, path_keys
 from resonax.simulation.schedule import Advance, run_windows
-from resonax.streams import Recorded, Switching
+from resonax.streams import Recorded
 
 __all__ = ["STATISTICS", "Responses", "simulate", "summarise"]
 
@@ -207,10 +207,6 @@ def _check(request: _Request) -> None:
             raise ArgumentError(f"drift needs inputs that move, got {training.process.name}")
         if "dim" in request.values:
             raise ArgumentError("dim cannot vary where the target drifts")
-        if isinstance(training.process, Switching) and (columns.get("period", np.ones(1)) == 0).any():
-            raise ArgumentError(
-                "period must be above 0 for switching with a drift: 1 is a new mean for each step"
-            )
     if isinstance(training.model, Network):
         if "batch" in shared:
             raise ArgumentError("batch must be in columns for a network")

@@ -133,7 +133,7 @@ def gradient(training: Training, grid: Grid, loop: Loop, law: Any, draws: Draws)
         best: tuple[Array, ...] = ()
         if loop.drifts:
             moves = [
-                [entry for entry in cell.motion(signal_of(given, law, 0 if loop.scatter else row))]
+                list(cell.motion(signal_of(given, law, 0 if loop.scatter else row)))
                 for row in range(1 if loop.scatter else len(rows))
             ]
             best = tuple(moves[0])

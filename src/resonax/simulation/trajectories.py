@@ -18,7 +18,7 @@ from resonax.core.moments import Moments
 from resonax.dynamics.problem import check_problem
 from resonax.learners import Features
 from resonax.simulation.cells import Training
-from resonax.streams import Iid, Recorded, Switching, shuffled
+from resonax.streams import Iid, Recorded, shuffled
 
 __all__ = ["Trajectories", "trajectories"]
 
@@ -77,8 +77,6 @@ def trajectories(
         return _follow(training, seed, keys, rows, stride, in_order)[:runs, :kept]
 
     in_order = follow(in_order=True)
-    if training.drift and isinstance(training.process, Switching):
-        raise ArgumentError("trajectories of switching with a drift cannot be shuffled: use simulate")
     # Independent inputs have no order to lose: shuffled, they are the same numbers again.
     at_random = in_order if isinstance(training.process, Iid) else follow(in_order=False)
     return Trajectories(stride * np.arange(kept), in_order, at_random)
@@ -112,7 +110,9 @@ def _distances(
 ) -> Array:
     """Return the distance of each run before the first step and after every stride."""
     if not in_order:
-        training = replace(training, process=shuffled(training.process))
+        process = training.process
+        mixed = Iid(law=process.mixture(), dim=process.dim) if is_drifting else shuffled(process)
+        training = replace(training, process=mixed)
 
     def one(key: Array) -> Array:
         start_key, init_key, walk_key, draw_key = jax.random.split(key, 4)

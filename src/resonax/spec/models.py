@@ -59,7 +59,7 @@ def _check_count(name: str, value: Any) -> None:
 _CHECKS: dict[str, Callable[[str, Any], None]] = {
     **dict.fromkeys(RANGES, check_range),
     **dict.fromkeys(("dim", "degree"), _check_count),
-    **dict.fromkeys(("variance", "direction"), _check_plain),
+    **dict.fromkeys(("variance", "direction", "drift_direction", "omitted_weights"), _check_plain),
     **dict.fromkeys(("frequencies", "centers"), _check_table),
 }
 

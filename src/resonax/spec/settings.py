@@ -19,6 +19,7 @@ from resonax.spec.models import Spec, Spell, read
 
 __all__ = [
     "AXES",
+    "SIGNALLED",
     "AxisName",
     "SettingParts",
     "check_basis",
@@ -27,6 +28,7 @@ __all__ = [
     "check_setting",
     "first_points",
     "is_adaptive",
+    "is_driven",
     "parse_numbers",
 ]
 
@@ -45,15 +47,21 @@ AxisName = Literal[
     "weight_decay",
     "beta2",
     "noise",
+    "drift",
 ]
 AXES: tuple[AxisName, ...] = get_args(AxisName)  # that may be ranges, in this order
 
 _OPTIMIZER = "heavy_ball"  # if none is named
+SIGNALLED = ("sinusoid", "square", "ar2", "switching")  # whose inputs a target may follow
 
 
 class _Rest(Spec):
     batch: Any = 1
     noise: Any = 1.0
+    drift: Any = 0.0
+    drift_direction: Any = None
+    omitted: Any = None
+    omitted_weights: Any = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,10 @@ class SettingParts:
     basis: Part
     batch: Any
     noise: Any
+    drift: Any = 0.0
+    drift_direction: Any = None
+    omitted: Part | None = None  # features that the model leaves out of the target
+    omitted_weights: Any = None
 
 
 def is_adaptive(asked: Mapping[str, Any]) -> bool:
@@ -137,6 +149,30 @@ def check_basis(asked: Mapping[str, Any], spell: Spell = str) -> Part:
     return Part(kind, given)
 
 
+def _check_omitted(asked: Mapping[str, Any], spell: Spell) -> Part | None:
+    """Return the features of what is omitted, given as a basis is, with a weight for each."""
+    one, other = asked.get("omitted"), asked.get("omitted_weights")
+    if (one is None) != (other is None):
+        missing = "omitted_weights" if other is None else "omitted"
+        raise ArgumentError(
+            f"{spell(missing)} is missing: omitted features and weights go together"
+        )
+    if one is None:
+        return None
+    return check_basis({"basis": one}, lambda name: spell("omitted" if name == "basis" else name))
+
+
+def is_driven(asked: Mapping[str, Any]) -> bool:
+    """Return whether the best weights move with the inputs.
+
+    Examples
+    --------
+    >>> is_driven({"drift": 0.5}), is_driven({"omitted": "polynomial:2"}), is_driven({"drift": 0})
+    (True, True, False)
+    """
+    return asked.get("omitted") is not None or bool(np.any(np.asarray(asked.get("drift", 0.0))))
+
+
 def check_process(asked: Mapping[str, Any], spell: Spell = str) -> Part:
     """Return the process that some words and numbers name."""
     name, known = asked.get("process"), family_names("process")
@@ -178,8 +214,29 @@ def check_setting(asked: Mapping[str, Any], spell: Spell = str) -> SettingParts:
     use = "level" if is_adaptive(asked) else "stability"
     optimizer = check_optimizer(asked, use, spell)
     basis = check_basis(asked, spell)
-    rest = read(_Rest, {key: asked[key] for key in ("batch", "noise") if key in asked}, spell=spell)
-    return SettingParts(process, optimizer, basis, rest.batch, rest.noise)
+    own = {key: asked[key] for key in _Rest.model_fields if asked.get(key) is not None}
+    rest = read(_Rest, own, spell=spell)
+    omitted = _check_omitted(asked, spell)
+    if is_driven(asked):
+        if use == "level":
+            raise ArgumentError(
+                f"{spell('drift')} and {spell('omitted')} are for SGD with momentum: leave them out"
+            )
+        if process.kind.name not in SIGNALLED and omitted is None:
+            raise ArgumentError(
+                f"{spell('drift')} needs inputs that move, one of {', '.join(SIGNALLED)}"
+            )
+    return SettingParts(
+        process,
+        optimizer,
+        basis,
+        rest.batch,
+        rest.noise,
+        rest.drift,
+        rest.drift_direction,
+        omitted,
+        rest.omitted_weights,
+    )
 
 
 def first_points(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from resonax.core.errors import ArgumentError, shorten, suggest
 from resonax.spec.kinds import KINDS, Kind, check_kind, find_kind, kinds
 from resonax.spec.models import Spell, first_mistake, read
+from resonax.spec.settings import SIGNALLED
 from resonax.spec.sweeps import COSTLY, MOST, PERIODIC, Panel, Run, Sweep, Train
 
 __all__ = [
@@ -35,7 +36,7 @@ MOST_WEIGHTS = 24  # of a linear model
 MOST_UNROLLED = 1024  # features of a batch whose rows are drawn one by one: the loop lists them
 MOST_INPUTS = 2**18  # of a network in one step, in all coordinates: each has its slot
 MOST_BATCHES = 32  # on the second axis: each is compiled on its own
-TRAIN_AXES = ("batch", "noise", "start")  # numbers of the table train that may be axes
+TRAIN_AXES = ("batch", "noise", "start", "drift")  # numbers of the table train that may be axes
 
 
 def kind_of(part: str, table: Mapping[str, Any]) -> Kind:
@@ -142,6 +143,7 @@ def check_sweep(sweep: Sweep) -> None:
         cell = resolve(sweep, number)
         _check_axes(cell, points)
         _check_limits(panel, number, points)
+        _check_drift(cell, points)
         _check_size(sweep, cell, points)
         if sweep.theory:
             _check_theory(sweep, cell, points)
@@ -203,6 +205,20 @@ def count_weights(model: Mapping[str, Any], dim: int) -> int:
         widths = (dim, *model.get("hidden", (20, 20)), 1)
         return sum((before + 1) * after for before, after in itertools.pairwise(widths))
     return dim + model.get("bias", True)
+
+
+def _check_drift(cell: Cell, points: Mapping[str, np.ndarray]) -> None:
+    if not cell.train.drift and not points.get("drift", np.zeros(1)).any():
+        return
+    if cell.is_network:
+        raise ArgumentError("train.drift is for linear models: a network has a target of its own")
+    if cell.process["kind"] not in SIGNALLED:
+        raise ArgumentError(
+            f"train.drift needs a process that moves, one of {', '.join(SIGNALLED)}, "
+            f"got {cell.process['kind']}"
+        )
+    if "dim" in points:
+        raise ArgumentError("axes.dim cannot vary where the target drifts")
 
 
 def _check_size(sweep: Sweep, cell: Cell, points: Mapping[str, np.ndarray]) -> None:

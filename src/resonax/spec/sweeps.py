@@ -142,6 +142,8 @@ class Train(Spec):
     start: float = 1.0
     start_law: Literal["uniform", "normal"] = "uniform"
     reduction: Literal["mean", "sum"] = "mean"
+    drift: float = 0.0
+    drift_direction: Annotated[tuple[_Number, ...], Strict(False)] | None = None
 
 
 class Run(Spec):

@@ -119,6 +119,10 @@ class Process(Varied, ABC):
     def stationary(self) -> Moments:
         """Return the law of an input at a random real time: what is left without the order."""
 
+    def mixture(self) -> Moments:
+        """Return the stationary law as components that each have the signal of their rows."""
+        return self.stationary()
+
     def spectrum(self, frequency: ArrayLike) -> Spectrum:
         """Return the power spectral density in closed form."""
         raise ArgumentError(f"{self.name} has no power spectral density in closed form")

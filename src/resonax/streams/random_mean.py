@@ -29,6 +29,7 @@ from resonax.streams.base import (
 __all__ = ["AR2", "Switching"]
 
 _NODES = 32  # quadrature over a standard normal, for the stationary law
+_SIGNAL_NODES = 12, 6  # the same, for the mean and the variance of switching
 _HALVINGS = 64  # of a bracket: more than a double has digits
 
 
@@ -225,6 +226,17 @@ class Switching(Process):
         spread = scale * (root @ root.T) + self.amplitude**2 * jnp.eye(self.dim)
         mean = jnp.zeros((_NODES, self.dim))
         return Moments(mean, matrix_sqrt(spread), jnp.asarray(weights))
+
+    def mixture(self) -> Moments:
+        # Given the first coordinate of what was drawn, which is the signal, the rest is normal.
+        (signal, share), (log, part) = (hermite_nodes(count) for count in _SIGNAL_NODES)
+        signal, log = (jnp.asarray(grid).ravel() for grid in np.meshgrid(signal, log))
+        first, root = jnp.eye(self.dim)[0], variance_root(self.variance, self.dim)
+        spread = jnp.exp(self.swing * log)[:, None, None] * (root @ root.T)
+        spread += self.amplitude**2 * (jnp.eye(self.dim) - jnp.outer(first, first))
+        mean = self.amplitude * signal[:, None] * first
+        weight = jnp.asarray(np.outer(part, share).ravel())
+        return Moments(mean, matrix_sqrt(spread), weight, signal=signal)
 
     def spectrum(self, frequency: ArrayLike) -> Spectrum:
         # Two steps a lag apart share a block with probability 1 - lag/T, whatever the period.

@@ -156,11 +156,11 @@ def stability_map(
     -------
     xarray.Dataset
         ``rate`` per step (and ``low``, ``high`` for lyapunov; for level ``distance``, the mean
-        distance from the best weights, or its root mean square for SGD with momentum) with labelled axes; the setting and
-        the versions are in the attributes. Where inputs or features are bounded and an axis is
-        momentum or lr, ``order_proof`` is the largest value of it that is safe in every order. A
-        cell that cannot be computed has the rate NaN, and ``missing`` flags the reason;
-        ``dataset.resonax.reasons()`` says it.
+        distance from the best weights, or its root mean square for SGD with momentum) with
+        labelled axes; the setting and the versions are in the attributes. Where inputs or features
+        are bounded and an axis is momentum or lr, ``order_proof`` is the largest value of it that
+        is safe in every order. A cell that cannot be computed has the rate NaN, and ``missing``
+        flags the reason; ``dataset.resonax.reasons()`` says it.
 
     Examples
     --------

@@ -35,17 +35,19 @@ class Orbit(Result):
     square error grows; and ``undecided`` where it rests on inputs so rare that it is not known.
     """
 
-    rms: float | None  # root mean square distance from the best weights of each step
-    over_iid: float | None  # that distance, over that with the same rows in random order
-    excess_loss: float | None  # mean loss above that of the best fixed weights; below 0 if followed
-    excess_iid: float | None  # the same with the rows in random order
-    lag_loss: float | None  # mean loss above that of the best weights of each step
-    orbit: float | None  # root mean square of how far the weights swing, without any noise
-    gain: float | None  # the orbit over how far the best weights swing; None if those rest
-    peak_period: float | None  # where the gain is largest, of those computed
-    peak_gain: float | None
-    period_low: float | None  # ends of the band of periods around the worst, in which the distance
-    period_high: float | None  # is more than 1.5 times that in random order; None if none is
+    rms: float | None = None  # root mean square distance from the best weights of each step
+    over_iid: float | None = None  # that distance, over that with the same rows in random order
+    excess_loss: float | None = None  # mean loss above the best fixed weights; below 0 if followed
+    excess_iid: float | None = None  # the same with the rows in random order
+    lag_loss: float | None = None  # mean loss above that of the best weights of each step
+    orbit: float | None = None  # root mean square of how far the weights swing, without any noise
+    gain: float | None = None  # the orbit over how far the best weights swing; None if those rest
+    peak_period: float | None = None  # where the gain is largest, of those computed
+    peak_gain: float | None = None
+    period_low: float | None = None  # ends of the band of periods around the worst, in which the
+    period_high: float | None = (
+        None  # distance is more than 1.5 times that in random order; None if none is
+    )
     periods: tuple[float, ...] = ()  # a curve over other periods; nan where the error grows
     distances: tuple[float, ...] = ()  # root mean square distance
     orbits: tuple[float, ...] = ()
@@ -67,8 +69,9 @@ class Orbit(Result):
             )
         words = (
             f"settles {self.rms:.3g} from the best weights (root mean square), {self.over_iid:.2f} "
-            f"times as far as with the same rows in random order; mean loss {self.excess_loss:+.3g} "
-            f"against the best fixed weights, {self.excess_iid:+.3g} in random order"
+            "times as far as with the same rows in random order; mean loss "
+            f"{self.excess_loss:+.3g} against the best fixed weights, {self.excess_iid:+.3g} in "
+            "random order"
         )
         if self.gain is not None:
             words += f"; the weights swing {self.gain:.2f} times as far as the best ones"
@@ -116,9 +119,7 @@ def _prepared(setting: Setting) -> Setting:
     return setting.grouped
 
 
-def orbit_distances(
-    setting: Setting, values: Values, advance: Advance | None = None
-) -> np.ndarray:
+def orbit_distances(setting: Setting, values: Values, advance: Advance | None = None) -> np.ndarray:
     """Return the root mean square distance of many cells; nan where the error grows."""
     found = settle(_prepared(setting), values, advance)
     return np.sqrt(np.where(found.is_settled, found.square, np.nan))
@@ -164,10 +165,6 @@ def find_orbit(setting: Setting, advance: Advance | None = None, *, curve: bool 
         lag_loss=float(found.lag[0]),
         orbit=swing,
         gain=swing / target if target > 1e-9 else None,
-        peak_period=None,
-        peak_gain=None,
-        period_low=None,
-        period_high=None,
     )
     if not len(others):
         return made
@@ -177,18 +174,17 @@ def find_orbit(setting: Setting, advance: Advance | None = None, *, curve: bool 
 
 
 def _not_settled(rate: float) -> Orbit:
-    none = Orbit(*[None] * 11, verdict="undecided")  # pyrefly: ignore[bad-argument-count]
     if rate >= 0:
         note = (
             "the mean square error grows, which rare runs may carry alone: the criterion lyapunov "
             "says what becomes of almost every run"
         )
-        return replace(none, verdict="diverges", growth=rate, notes=(note,))
+        return Orbit(verdict="diverges", growth=rate, notes=(note,))
     note = (
         "the mean square error rests on inputs that are so rare, or so slow to forget, that it is "
         "not known: simulate the setting"
     )
-    return replace(none, notes=(note,))
+    return Orbit(verdict="undecided", notes=(note,))
 
 
 def _with_curve(made: Orbit, periods: np.ndarray, line: Settled, least: float) -> Orbit:

@@ -26,7 +26,7 @@ from resonax.core.algebra import double_precision, hermite_nodes
 from resonax.core.errors import ArgumentError
 from resonax.core.moments import Moments
 from resonax.dynamics import Map, Setting
-from resonax.streams import AR2, Switching
+from resonax.streams import AR2, Process, Switching
 from resonax.theory.period import (
     Advance,
     Values,
@@ -158,7 +158,7 @@ def _fixed_point(cycle: np.ndarray, steps: np.ndarray, size: int) -> _Sums:
     """Return the fixed point of the matrices of a cycle on (coordinates, mean, 1, sums)."""
     count = cycle.shape[1] - _SUMS - size
     inner = cycle[:, : count - 1, : count - 1]
-    finite = np.isfinite(cycle).all(axis=(1, 2))
+    finite = np.asarray(np.isfinite(cycle).all(axis=(1, 2)))
     inner = np.where(finite[:, None, None], inner, 0.0)
     radius = np.abs(np.linalg.eigvals(inner)).max(axis=1)
     settles = finite & (radius < 1 - 1e-12)
@@ -266,7 +266,7 @@ def _switching(setting: Setting, values: Values, advance: Advance | None) -> Set
             )
             sums.append(_fixed_point(cycles, counts, setting.size))
         forms = np.asarray(_forms_given(setting, laws, states, weights))[which.ravel()]
-        found.append(_answer(*sums, forms, np.ones(len(counts), dtype=bool)))
+        found.append(_answer(sums[0], sums[1], forms, np.ones(len(counts), dtype=bool)))
     if advance:
         advance(len(counts))
     return found[0]._replace(is_settled=_agree(*found))
@@ -434,11 +434,9 @@ def settle(setting: Setting, values: Values, advance: Advance | None = None) -> 
 @double_precision
 def in_random_order(setting: Setting) -> Moments:
     """Return the law of the same rows in random order, with the signal of each component."""
-    process = setting.process
-    if not isinstance(process, Switching):
-        return jax.jit(lambda: process.stationary())()
-    states, weights = _nodes(process)
-    laws = jax.vmap(process.given)(jnp.asarray(states))
-    return Moments(
-        laws.mean[:, 0], laws.root[:, 0], jnp.asarray(weights), signal=laws.signals[:, 0]
-    )
+    return _mixture(setting.process)
+
+
+@jax.jit
+def _mixture(process: Process) -> Moments:
+    return process.mixture()

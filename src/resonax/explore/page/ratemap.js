@@ -155,7 +155,7 @@ function levelTraces(x, y, z) {
   const ends = known.length ? [10 ** Math.min(...known), 10 ** Math.max(...known)] : [0.1, 1];
   return [{
     type: "heatmap", x, y, z: logs, colorscale: sequential(), hoverinfo: "skip",
-    meta: `Colours: the predicted mean distance from the best weights${
+    meta: `Colours: the predicted distance from the best weights${
       known.length < logs.flat().length ? "; none where it diverges or is undecided" : ""}.`,
     colorbar: { ...barLook(), ...ticks(...ends, "log") },
   }];

@@ -96,7 +96,7 @@ export function axisWord({ name, first, last }) {
  */
 export function compact(schema, setting) {
   const { criteria, numbers } = schema.optimizers.find(({ name }) => name === setting.optimizer);
-  const needed = new Set([...Object.keys(schema.default), ...(criteria.includes("level") ? numbers : [])]);
+  const needed = new Set([...Object.keys(schema.default), ...(criteria[0] === "level" ? numbers : [])]);
   return Object.fromEntries(Object.entries(setting)
     .filter(([name, value]) => needed.has(name) || value !== schema.numbers[name]?.default));
 }

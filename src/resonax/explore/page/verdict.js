@@ -35,7 +35,7 @@ export function criteriaTable(schema) {
     show({ criteria, order_proof: order, level, notes = [] }) {
       list.hidden = !criteria.length;
       for (const found of criteria) rows.get(found.name)?.show(found);
-      say(heading, level ? "Predicted distance from the best weights" : "Four criteria");
+      say(heading, criteria.length ? "Four criteria" : "Predicted distance from the best weights");
       distances.replaceChildren(...Object.entries(level ?? {}).map(([name, value]) => el("div", {},
         el("dt", {}, name), el("dd", {}, short(value, 3)))));
       say(proof, [order ?? "", ...notes].filter(Boolean).map(sentence).join(" "));
