@@ -163,7 +163,7 @@ def map_command(
     check_path("--plot", plot, ".png", ".svg", ".pdf")
     numbers: dict[str, Any] = given(stream) | given(learner) | given(target) | {"noise": noise}
     rounded = []
-    if is_level and hasattr(numbers.get("period"), "shape"):
+    if is_adaptive(given(learner)) and hasattr(numbers.get("period"), "shape"):
         numbers["period"], rounded = _whole_periods(numbers["period"])
     axes = {name: numbers[name] for name in AXES if hasattr(numbers.get(name), "shape")}
     if len(axes) != 2:

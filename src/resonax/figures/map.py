@@ -146,7 +146,7 @@ def add_scale(figure: Figure, image: Any, axes: Any, ticks: list[float] | None =
 
 
 def _plot_levels(dataset: xr.Dataset) -> Figure:
-    """Return a figure of the distances at which an adaptive optimizer is predicted to settle."""
+    """Return a figure of the distances at which training is predicted to settle."""
     vertical, horizontal = (str(name) for name in dataset.distance.dims)
     x, y, distance = dataset[horizontal].values, dataset[vertical].values, dataset.distance.values
     setting = json.loads(dataset.attrs["setting"])
@@ -162,7 +162,8 @@ def _plot_levels(dataset: xr.Dataset) -> Figure:
         _scale_axes(axes, x, y)
         axes.set_xlabel(axis_label(horizontal))
         axes.set_ylabel(axis_label(vertical))
-        name, process = setting["optimizer"]["make"], dataset.attrs["process"]
+        name = setting["optimizer"].get("make", "SGD with momentum")
+        process = dataset.attrs["process"]
         axes.set_title(f"level of {name}, {process} inputs", fontsize=10)
         bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=30)
         bar.set_label("distance from the best weights")

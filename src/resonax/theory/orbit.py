@@ -45,9 +45,7 @@ class Orbit(Result):
     peak_period: float | None = None  # where the gain is largest, of those computed
     peak_gain: float | None = None
     period_low: float | None = None  # ends of the band of periods around the worst, in which the
-    period_high: float | None = (
-        None  # distance is more than 1.5 times that in random order; None if none is
-    )
+    period_high: float | None = None  # distance is more than 1.5 times that in random order
     periods: tuple[float, ...] = ()  # a curve over other periods; nan where the error grows
     distances: tuple[float, ...] = ()  # root mean square distance
     orbits: tuple[float, ...] = ()
@@ -150,7 +148,11 @@ def find_orbit(setting: Setting, advance: Advance | None = None, *, curve: bool 
     setting = _prepared(setting)
     others = _periods(setting) if curve else np.zeros(0)
     own = {"lr": np.full(1, float(setting.optimizer.lr))}
-    found = settle(setting, own, advance)
+    cells = own
+    if len(others):  # the setting itself comes first
+        periods = np.append(float(setting.process.period), others)  # pyrefly: ignore[missing-attribute]
+        cells = {"lr": np.repeat(own["lr"], len(periods)), "period": periods}
+    found = settle(setting, cells, advance)
     if not found.rate[0] < 0 or not found.is_settled[0] or not np.isfinite(found.square[0]):
         return _not_settled(float(found.rate[0]))
     at_random = replace(setting, process=Iid(law=in_random_order(setting), dim=setting.process.dim))
@@ -168,9 +170,7 @@ def find_orbit(setting: Setting, advance: Advance | None = None, *, curve: bool 
     )
     if not len(others):
         return made
-    lr = np.full(len(others), float(setting.optimizer.lr))
-    line = settle(setting, {"lr": lr, "period": others}, advance)
-    return _with_curve(made, others, line, least)
+    return _with_curve(made, others, Settled(*(part[1:] for part in found)), least)
 
 
 def _not_settled(rate: float) -> Orbit:

@@ -41,10 +41,10 @@ from resonax.theory.second_moment import Frame, Layout, law_of, step_of
 __all__ = ["MOST_WEIGHTS", "Settled", "in_random_order", "settle"]
 
 MOST_WEIGHTS = 12
-_NODES = {1: 32, 2: 12, 3: 7}  # of a normal vector, along each coordinate
+_NODES = {1: 48, 2: 14, 3: 8}  # of a normal vector, along each coordinate
 _SWINGS = 7
 _DEGREES = (4, 6, 8, 10, 12, 14)  # of the polynomials for AR(2)
-_SETTLED = 2e-3  # relative change of distance and loss from degree to degree
+_SETTLED = 1e-2  # relative change of squares and losses from degree to degree
 _MOST_UNKNOWNS = 2500
 _MOST_VALUES = 500  # unknowns of which all eigenvalues are computed
 _SUMS = 3  # loss, squared distance and squared error are summed over a cycle, and the mean error
@@ -66,12 +66,11 @@ def _frame(setting: Setting) -> Frame:
     return Frame.of(Layout(tuple(range(setting.size))), is_driven=True)
 
 
-def _whole(setting: Setting, moments: Moments, is_noisy: bool) -> Array:
+def _whole(setting: Setting, moments: Moments, spread: float) -> Array:
     """Return a step on (coordinates, mean, 1, sums): what it does, and what it adds to the sums."""
     frame, discrete, size = _frame(setting), Map(setting), setting.size
     law = law_of(setting, frame, moments)
-    if not is_noisy:
-        law = law._replace(spread=jnp.zeros_like(law.spread))
+    law = law._replace(spread=spread * law.spread)
     step, errors = step_of(setting, frame, law), jnp.asarray(frame.errors)
     apart, _ = discrete.optimum(moments)
     sums = [jnp.tensordot(errors, form, 2) for form in (discrete.loss(moments), apart)]
@@ -81,26 +80,26 @@ def _whole(setting: Setting, moments: Moments, is_noisy: bool) -> Array:
     return jnp.block([[step, none], [adds, jnp.eye(len(adds))]])
 
 
-@functools.partial(jax.jit, static_argnames=("is_noisy",))
-def _wholes(setting: Setting, values: dict[str, Array], steps: Array, *, is_noisy: bool) -> Array:
+@jax.jit
+def _wholes(setting: Setting, values: dict[str, Array], steps: Array, *, spread: float) -> Array:
     """Return the matrices of some steps of all cells, (cells, steps, n, n)."""
 
     def one(values: dict[str, Array], step: Array) -> Array:
         cell = setting.at(values)
-        return _whole(cell, cell.process.moments(step), is_noisy)
+        return _whole(cell, cell.process.moments(step), spread)
 
     return jax.vmap(jax.vmap(one, (None, 0)))(values, steps)
 
 
-@functools.partial(jax.jit, static_argnames=("is_noisy",))
+@jax.jit
 def _wholes_given(
-    setting: Setting, values: dict[str, Array], states: Array, *, is_noisy: bool
+    setting: Setting, values: dict[str, Array], states: Array, *, spread: float
 ) -> Array:
     """Return the matrices of a step at each state of a random process, (cells, states, n, n)."""
 
     def one(values: dict[str, Array], state: Array) -> Array:
         cell = setting.at(values)
-        return _whole(cell, cell.process.given(state), is_noisy)  # pyrefly: ignore[missing-attribute]
+        return _whole(cell, cell.process.given(state), spread)  # pyrefly: ignore[missing-attribute]
 
     return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(values, states)
 
@@ -206,15 +205,15 @@ def _periodic(setting: Setting, values: Values, advance: Advance | None) -> Sett
         steps: np.ndarray,
         _: np.ndarray,
         *,
-        is_noisy: bool,
+        spread: float,
     ) -> np.ndarray:
-        found = _wholes(setting, values, padded(steps), is_noisy=is_noisy)
+        found = _wholes(setting, values, padded(steps), spread=spread)
         return np.asarray(found)[:, : steps.shape[1]]
 
     def cycle(values: dict[str, np.ndarray], counts: np.ndarray) -> np.ndarray:
         both = []
-        for is_noisy in (True, False):
-            steps = functools.partial(matrices, is_noisy=is_noisy)
+        for spread in (1.0, 0.0):
+            steps = functools.partial(matrices, spread=spread)
             found = product(steps, setting, values, counts, size)
             with np.errstate(over="ignore", invalid="ignore"):
                 both.append(np.ldexp(found.matrix, found.exponent[:, None, None]))
@@ -254,8 +253,8 @@ def _switching(setting: Setting, values: Values, advance: Advance | None) -> Set
     for share in (1.0, 0.75):
         states, weights = _nodes(setting.process, share)  # pyrefly: ignore[bad-argument-type]
         sums = []
-        for is_noisy in (True, False):
-            steps = np.asarray(_wholes_given(setting, laws, states, is_noisy=is_noisy))
+        for spread in (1.0, 0.0):
+            steps = np.asarray(_wholes_given(setting, laws, states, spread=spread))
             cycles = np.stack(
                 [
                     _cycle_of_blocks(steps[law], weights, period, count)
@@ -340,12 +339,12 @@ def _chain(process: AR2, most: int) -> _Chain:
     return _Chain(degrees, np.einsum("ijk,ijkg,ijkb->gb", mass, before, after))
 
 
-def _of_chain(setting: Setting, most: int, is_noisy: bool) -> tuple[_Sums, np.ndarray]:
+def _of_chain(setting: Setting, most: int, spread: float) -> tuple[_Sums, np.ndarray]:
     """Return the sums of one cell by polynomials up to a degree, and the forms of its laws."""
     process: Any = setting.process
     nodes, weights = hermite_nodes(_DEGREES[-1] + 12)
     own = {"noise": np.array([float(setting.noise)])}
-    wholes = np.asarray(_wholes_given(setting, own, nodes, is_noisy=is_noisy))[0]
+    wholes = np.asarray(_wholes_given(setting, own, nodes, spread=spread))[0]
     count = wholes.shape[-1] - _SUMS - setting.size
     steps, adds = wholes[:, :count, :count], wholes[:, count:, :count]
     chain, along = _chain(process, most), _polynomials(nodes, most)
@@ -392,7 +391,7 @@ def _by_degrees(setting: Setting) -> Settled:
     for most in _DEGREES:
         if (most + 1) * (most + 2) // 2 * rows > _MOST_UNKNOWNS and last is not None:
             break
-        (noisy, forms), (still, _) = (_of_chain(setting, most, noisy) for noisy in (True, False))
+        (noisy, forms), (still, _) = (_of_chain(setting, most, spread) for spread in (1.0, 0.0))
         now = _answer(noisy, still, forms[None], np.ones(1, dtype=bool))
         if last is not None:
             now = now._replace(rate=np.where(np.isnan(now.rate), last.rate, now.rate))

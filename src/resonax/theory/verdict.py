@@ -27,7 +27,6 @@ from resonax.theory.lyapunov import (
 )
 from resonax.theory.map import map_rates
 from resonax.theory.mean_square import mean_square_rates, noise_floor
-from resonax.theory.orbit import find_orbit
 from resonax.theory.order_proof import OrderProof, order_proof
 from resonax.theory.period import Advance, Values, check_values, own_values
 
@@ -47,7 +46,10 @@ class Growth:
 
 @dataclass(frozen=True)
 class MeanSquare(Growth):
-    """Growth of the root mean square error; where it falls, the level at which it settles."""
+    """Growth of the root mean square error; where it falls, the level at which it settles.
+
+    Where the best weights move there is no floor here: `resonax.level` has the orbit.
+    """
 
     noise_floor: float | None
 
@@ -105,7 +107,7 @@ class Verdict(Result):
         if self.verdict == "converges":
             halves = f"the error halves every {_steps(min(rate, -1e-12))} steps"
             floor = self.mean_square.noise_floor if self.mean_square else None
-            return f"{halves}, until it is held near {floor:.2g}" if floor else halves
+            return f"{halves}, until the noise holds it near {floor:.2g}" if floor else halves
         if self.lyapunov.high < 0:
             return "single runs converge, but rare ones grow so large that the mean square diverges"
         return "too close to the boundary to tell"
@@ -205,11 +207,6 @@ def _prove_and_judge(setting: Setting) -> tuple[OrderProof, dict[str, float], li
     return proof, found, notes
 
 
-def _floor(setting: Setting) -> float | None:
-    """Return the root mean square distance from the best weights at which a run settles."""
-    return find_orbit(setting, curve=False).rms if setting.is_driven else noise_floor(setting)
-
-
 @on_the_cpu
 def verdict(
     setting: Setting,
@@ -252,7 +249,8 @@ def verdict(
     mean_square = None
     if "mean_square" in found:
         square = found["mean_square"]
-        floor = _floor(grouped) if square < -MARGIN else None
+        rests = square < -MARGIN and not grouped.is_driven  # where it is driven, `level` says
+        floor = noise_floor(grouped) if rests else None
         mean_square = MeanSquare(square, radius(2 * square, cycle), floor)
     flow, exact = (
         Growth(found[name], radius(found[name], cycle)) if name in found else None
