@@ -66,6 +66,13 @@ def test_constant_curvature_without_momentum_has_a_closed_form():
     assert found.period_low is None
 
 
+def test_heavy_ball_on_a_constant_curvature_has_a_closed_form():
+    found = level(constant(heavy_ball(LR, 0.5)))
+    assert found.rms == pytest.approx(np.sqrt(variance_of_heavy_ball(LR, 0.5)), rel=1e-9)
+    assert (found.orbit, found.gain) == (0.0, None)
+    assert found.over_iid == pytest.approx(1.0, rel=1e-9)
+
+
 def test_constant_curvature_with_momentum_solves_the_closure():
     branch = level(constant(adam(LR, beta1=0.9))).branches[0]
     square = variance_of_heavy_ball(LR * 0.1 / np.sqrt(branch.square[0]), 0.9)
@@ -346,7 +353,7 @@ def test_amsgrad_is_bounded_and_others_are_refused():
     amsgrad = Transform.of(optax.amsgrad, {"lr": LR, "beta1": 0.5, "beta2": 0.999})
     assert "upper bound" in _notes(adaptive_form(amsgrad), ())[0]
     with pytest.raises(ArgumentError, match="a level is predicted for adam"):
-        level(constant(heavy_ball(LR, 0.5)))
+        level(constant(Transform.of(optax.lion, {"lr": LR, "beta1": 0.5})))
     with pytest.raises(ArgumentError, match="repeats or switches"):
         level(Problem(AR2(period=20), adam(LR)))
 
@@ -372,6 +379,6 @@ def test_a_map_of_levels_has_distances_and_a_picture():
         some = stability_map(problem, "level", beta1=[0.8, 0.9], period=periods)
         (legend,) = some.resonax.plot().legends
         assert "diverges or is undecided" in legend.get_texts()[0].get_text()
-    heavy = Problem(stream, heavy_ball(0.01, 0.9))
+    lion = Problem(stream, Transform.of(optax.lion, {"lr": 0.01, "beta1": 0.9}))
     with pytest.raises(ArgumentError, match="a level is predicted for adam"):
-        stability_map(heavy, "level", momentum=[0.8, 0.9], period=[1.0, 8.0])
+        stability_map(lion, "level", beta1=[0.8, 0.9], period=[1.0, 8.0])

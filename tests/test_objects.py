@@ -67,6 +67,9 @@ def made(kind: str) -> Any:
     if kind == "Level":
         branch = rx.Branch(0.3, 1 / 3, (0.1, 0.2), True)
         return rx.Level(0.3, 1 / 3, 2.0, 3.5, 7.0, (2.0, 4.0), (0.15, math.nan), (branch,), ("a",))
+    if kind == "Orbit":
+        curve = (2.0, 4.0), (0.5, math.nan), (0.1, 0.2), (0.3, -0.1)
+        return rx.Orbit(0.5, 2.0, 0.3, 0.1, 0.4, 0.2, 1.5, 4.0, 2.0, 3.5, 7.0, *curve, ("a",))
     assert kind == "map"
     return rx.stability_map(SETTING, momentum=[0.9, 0.99], period=[22.0, 30.0]).resonax
 
@@ -80,6 +83,7 @@ KINDS = (
     "GuardReport",
     "Response",
     "Level",
+    "Orbit",
     "map",
 )
 

@@ -30,6 +30,7 @@ from .learners import (
     Linear as Linear,
     Momentum as Momentum,
     Network as Network,
+    Omitted as Omitted,
     Polynomial as Polynomial,
     Radial as Radial,
     Transform as Transform,

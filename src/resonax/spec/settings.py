@@ -114,20 +114,20 @@ def parse_numbers(name: str, text: str) -> list[float]:
         ) from None
 
 
-def check_basis(asked: Mapping[str, Any], spell: Spell = str) -> Part:
-    """Return the basis, given as ``name`` or ``name:numbers``.
+def check_basis(asked: Mapping[str, Any], spell: Spell = str, key: str = "basis") -> Part:
+    """Return the basis, given as ``name`` or ``name:numbers`` under a key.
 
     Numbers of a Fourier or a radial basis go along each coordinate: here they are one column.
     """
-    basis = asked.get("basis", "linear")
+    basis = asked.get(key, "linear")
     if not isinstance(basis, str):
-        raise ArgumentError(f"{spell('basis')} must be a name, got {shorten(basis)}")
+        raise ArgumentError(f"{spell(key)} must be a name, got {shorten(basis)}")
     name, colon, text = basis.partition(":")
-    kind = find_kind("model", name, "stability", "basis")
+    kind = find_kind("model", name, "stability", key)
     own = kind.names[0]  # what the numbers are
     if colon and not text.strip():
         raise ArgumentError(
-            f"{spell('basis')} {shorten(basis)} names no numbers: write {name} alone, or one of "
+            f"{spell(key)} {shorten(basis)} names no numbers: write {name} alone, or one of "
             "polynomial:2, fourier:1,2 and radial:-1,0,1 with numbers of yours"
         )
     given: dict[str, Any] = {key: asked[key] for key in ("bias", "width") if key in asked}
@@ -144,7 +144,7 @@ def check_basis(asked: Mapping[str, Any], spell: Spell = str) -> Part:
             )
         given[own] = int(text)
     if kind.needs(own):
-        given[own] = [[point] for point in parse_numbers(spell("basis"), text or "1")]
+        given[own] = [[point] for point in parse_numbers(spell(key), text or "1")]
     check_kind("model", name, given, use="stability", spell=spell)
     return Part(kind, given)
 
@@ -159,7 +159,7 @@ def _check_omitted(asked: Mapping[str, Any], spell: Spell) -> Part | None:
         )
     if one is None:
         return None
-    return check_basis({"basis": one}, lambda name: spell("omitted" if name == "basis" else name))
+    return check_basis({"omitted": one}, spell, "omitted")
 
 
 def is_driven(asked: Mapping[str, Any]) -> bool:

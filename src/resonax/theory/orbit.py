@@ -12,7 +12,7 @@ from resonax.core.algebra import double_precision, on_the_cpu
 from resonax.core.errors import ArgumentError
 from resonax.core.objects import Result
 from resonax.dynamics import Setting
-from resonax.streams import AR2, Recorded, Switching
+from resonax.streams import AR2, Recorded, Sinusoid, Switching
 from resonax.streams.waves import Iid
 from resonax.theory.period import Advance, Values
 from resonax.theory.settling import Settled, in_random_order, settle
@@ -130,7 +130,8 @@ def _periods(setting: Setting) -> np.ndarray:
     with np.errstate(divide="ignore"):
         curvature = np.linalg.eigvalsh(_curvature(setting))
         slowest = 2 * np.pi / np.sqrt(np.maximum(curvature.min(), 1e-12))
-    least = 1 if isinstance(setting.process, Switching) else 2
+    # A sine of period 2 is always 0.
+    least = {Switching: 1, Sinusoid: 3}.get(type(setting.process), 2)
     count = _RANDOM_PERIODS if isinstance(setting.process, AR2) else _PERIODS
     return np.unique(np.geomspace(least, np.clip(4 * slowest, 64, _LONGEST), count).round())
 
