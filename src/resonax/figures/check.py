@@ -1,4 +1,4 @@
-"""The pictures of a check: map, rhythms, surrogates, training."""
+"""Figures of a check: map of rates, training, surrogates and spectrum of the rows."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from resonax.figures.ticks import exponent_axis, log_axis
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Checked", "plot_check", "plot_panels"]
+__all__ = ["CheckLike", "plot_check", "plot_panels"]
 
-_DECADES = 5  # of power that are shown
-_TITLE = 150  # characters of a line of the title
-_BINS = 100  # of the spectrum, in each decade of periods
+_MIN_POWER = 1e-5  # lower end of the axis of the spectrum, whose largest value is 1
+_TITLE_WIDTH = 150  # characters
+_BINS_PER_DECADE = 100  # of the spectrum
 
 
-class Checked(Protocol):
-    """What the pictures need to know of a check."""
+class CheckLike(Protocol):
+    """The attributes of a `resonax.checking.result.Check` that its figures use."""
 
     @property
     def dataset(self) -> xr.Dataset: ...
@@ -49,12 +49,12 @@ class Checked(Protocol):
     def meaning(self) -> str: ...
 
 
-def plot_check(check: Checked) -> Figure:
-    """Return one figure with all pictures for which a check has the numbers."""
+def plot_check(check: CheckLike) -> Figure:
+    """Return one figure with all panels for which the check has data."""
     right = ["training", "rhythms"] if "error" in check.dataset else ["rhythms"]
     with matplotlib.rc_context(STYLE):
         figure = new_figure(13.2, 8.8 if "without_values" in check.dataset else 7.6)
-        title = textwrap.fill(f"{check.verdict.capitalize()}: {check.meaning()}", _TITLE)
+        title = textwrap.fill(f"{check.verdict.capitalize()}: {check.meaning()}", _TITLE_WIDTH)
         figure.suptitle(title, x=0.01, ha="left", fontsize=12)
         halves = figure.subfigures(1, 2, wspace=0.03, squeeze=False)
         for half, column in zip(halves[0], (["map", "orders"], right), strict=True):
@@ -65,11 +65,15 @@ def plot_check(check: Checked) -> Figure:
     return figure
 
 
-def plot_panels(check: Checked, names: Container[str] | None = None) -> dict[str, Figure]:
-    """Return each picture as a figure of its own: map, training, orders and rhythms.
+def plot_panels(check: CheckLike, names: Container[str] | None = None) -> dict[str, Figure]:
+    """Return the panels "map", "training", "orders" and "rhythms", each as a figure of its own.
 
-    Or those that are named. There is no training without a target, and less of the rest where no
-    rhythm was looked for.
+    Parameters
+    ----------
+    check
+        A check.
+    names
+        Panels to draw; all by default. Without a target there is no "training".
     """
     figures = {}
     for name, (draw, height) in _PANELS.items():
@@ -77,29 +81,41 @@ def plot_panels(check: Checked, names: Container[str] | None = None) -> dict[str
             continue
         if name == "training" and "error" not in check.dataset:
             continue
-        short = name == "rhythms" and "without_values" not in check.dataset
+        if name == "rhythms" and "without_values" not in check.dataset:
+            height = 3.4  # only one of its two axes
         with matplotlib.rc_context(STYLE):
-            figures[name] = new_figure(6.6, 3.4 if short else height)
+            figures[name] = new_figure(6.6, height)
             draw(figures[name], check)
     return figures
 
 
-def _draw_training(figure: Figure | SubFigure, check: Checked) -> None:
-    """Draw the squared error of the model in both orders, and the growth that was measured."""
+def _draw_training(figure: Figure | SubFigure, check: CheckLike) -> None:
+    """Draw the loss of the model, trained on the rows in order and shuffled."""
     axes = figure.add_subplot()
     step = check.dataset.step.values
-    looks = {"shuffled": (BLUE, "the same rows shuffled"), "chronological": (RED, "rows in order")}
-    for order, (color, label) in looks.items():
+    orders = {
+        "shuffled": (BLUE, "the same rows shuffled"),
+        "chronological": (RED, "rows in order"),
+    }
+    for order, (color, label) in orders.items():
         error = check.dataset.error.sel(order=order).values
         error = np.where(np.isfinite(error), error, np.nan)
         axes.plot(step, error, color=color, linewidth=1.3, label=label)
         if "learner_error" in check.dataset:
-            own = check.dataset.learner_error.sel(order=order).values
-            axes.plot(step, own, ".", color=color, markersize=3.5, label=f"your learner, {order}")
+            learner_error = check.dataset.learner_error.sel(order=order).values
+            axes.plot(
+                step,
+                learner_error,
+                ".",
+                color=color,
+                markersize=3.5,
+                label=f"your learner, {order}",
+            )
         if order == "chronological" and check.verdict == "diverges":
-            line = 2 * _rate(check) / math.log(10) * step
-            line += np.nanmedian(error - line)
-            axes.plot(step, line, color=INK, linewidth=0.9, linestyle="--", label="average growth")
+            # The axis has the decimal logarithm of a square: twice that of the distance.
+            trend = 2 * _cause_rate(check) / math.log(10) * step
+            trend += np.nanmedian(error - trend)
+            axes.plot(step, trend, color=INK, linewidth=0.9, linestyle="--", label="average growth")
     low, high = axes.get_ylim()
     axes.set_ylim(low, high + 0.09 * len(axes.lines) * (high - low))  # room for the legend
     exponent_axis(axes.yaxis)
@@ -110,117 +126,143 @@ def _draw_training(figure: Figure | SubFigure, check: Checked) -> None:
     axes.legend(loc="upper left")
 
 
-def _draw_rhythms(figure: Figure | SubFigure, check: Checked) -> None:
-    """Draw how strong the rhythms are, and under it the rate with each of them taken out."""
+def _draw_rhythms(figure: Figure | SubFigure, check: CheckLike) -> None:
+    """Draw the spectrum of the rows, and below it the rate without each band of periods."""
     dataset = check.dataset
     if "without_values" in dataset:
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 1.1])
-        _draw_bands(below, check)
+        _draw_rates_without_bands(below, check)
     else:
         axes = below = figure.add_subplot()
     below.set_xlabel("period (steps)")
     axes.set_xscale("log")
     axes.set_yscale("log")
     if "tongues" in dataset:
-        for place, (low, high) in enumerate(dataset.tongues.values):
-            label = None if place else "a pure rhythm grows"
+        # Periods at which, by theory, one pure rhythm of this strength is unstable.
+        for index, (low, high) in enumerate(dataset.tongues.values):
+            label = "a pure rhythm grows" if index == 0 else None  # one entry in the legend
             axes.axvspan(low, high, color=RED, alpha=0.14, linewidth=0, label=label)
     lines = (("power_products", GREY, "products of columns"), ("power", INK, "columns"))
     period = dataset.period.values
     for name, color, label in lines:
-        axes.plot(*_octaves(period, dataset[name].values), color=color, linewidth=1.1, label=label)
+        middle, power = _power_per_octave(period, dataset[name].values)
+        axes.plot(middle, power, color=color, linewidth=1.1, label=label)
     axes.set_xlim(period.min(), period.max())
-    axes.set_ylim(bottom=max(axes.get_ylim()[0], 10.0**-_DECADES), top=6)
-    if (found := check.period) is not None:
+    axes.set_ylim(bottom=max(axes.get_ylim()[0], _MIN_POWER), top=6)
+    if check.period is not None:
         for part in {axes, below}:
-            part.axvline(found, color=RED, linewidth=1.0, linestyle=(0, (1, 1.5)))
-        place, text = ("data", "axes fraction"), f"{found:.3g} steps"
-        late = math.log(found / period.min()) > 0.7 * math.log(period.max() / period.min())
-        look: Any = {"color": RED, "fontsize": 9, "fontweight": "bold"}
-        look["ha"] = "right" if late else "left"
-        axes.annotate(text, (found, 1), (-4 if late else 4, -10), place, "offset points", **look)
+            part.axvline(check.period, color=RED, linewidth=1.0, linestyle=(0, (1, 1.5)))
+        _label_period(axes, check.period, float(period.min()), float(period.max()))
     log_axis(axes.xaxis)
     log_axis(axes.yaxis)
     axes.set(ylabel="power, largest = 1", title="The rhythms in the data")
     axes.legend(loc="best", fontsize=8.5)
 
 
-def _draw_bands(axes: Axes, check: Checked) -> None:
-    """Draw the rate with each band of periods taken out."""
+def _label_period(axes: Axes, period: float, shortest: float, longest: float) -> None:
+    """Write a period beside its line, on the left of it near the right end of the axis."""
+    is_near_end = math.log(period / shortest) > 0.7 * math.log(longest / shortest)
+    axes.annotate(
+        f"{period:.3g} steps",
+        (period, 1),
+        (-4 if is_near_end else 4, -10),
+        ("data", "axes fraction"),
+        "offset points",
+        color=RED,
+        fontsize=9,
+        fontweight="bold",
+        ha="right" if is_near_end else "left",
+    )
+
+
+def _draw_rates_without_bands(axes: Axes, check: CheckLike) -> None:
+    """Draw the rate of the rows without each band of periods."""
     dataset = check.dataset
     lines = (
-        ("without_size", GREY, "s", "out of the size of the rows"),
-        ("without_values", INK, "o", "out of their values"),
+        ("without_size", GREY, "s", "removed from the size of the rows"),
+        ("without_values", INK, "o", "removed from their values"),
     )
     for name, color, marker, label in lines:
-        look: Any = {"color": color, "marker": marker, "markersize": 3.5, "linewidth": 1.1}
-        axes.plot(dataset.band, dataset[name], label=label, **look)
-    axes.axhline(_rate(check), color=RED, linewidth=1.0, linestyle="--", label="nothing taken out")
-    axes.set(ylabel="growth per step", title="Growth without the rhythms around one period")
-    _tint(axes)
+        style: Any = {"color": color, "marker": marker, "markersize": 3.5, "linewidth": 1.1}
+        axes.plot(dataset.band, dataset[name], label=label, **style)
+    rate = _cause_rate(check)
+    axes.axhline(rate, color=RED, linewidth=1.0, linestyle="--", label="nothing removed")
+    axes.set(ylabel="growth per step", title="Growth without a band of periods")
+    _shade_growth(axes)
     axes.legend(loc="best", fontsize=8.5)
 
 
-def _draw_orders(figure: Figure | SubFigure, check: Checked) -> None:
-    """Draw the rates of the same rows otherwise: shuffled, with random phases, stretched."""
+def _draw_orders(figure: Figure | SubFigure, check: CheckLike) -> None:
+    """Draw the rates of surrogates of the rows: shuffled, phase-randomised, stretched in time."""
     dataset = check.dataset
     groups = [("shuffled", dataset.shuffled.values, BLUE)]
     if "randomised" in dataset:
         groups.append(("random\nphases", dataset.randomised.values, GREY))
-    if "stretched" in dataset:
-        axes, beside = figure.subplots(1, 2, sharey=True, width_ratios=[1.1, 1])
-        beside.set_xscale("log")
-        look: Any = {"color": INK, "markersize": 3.5, "linewidth": 1.1}
-        beside.plot(dataset.stretch, dataset.stretched, "o-", **look)
-        beside.plot([1.0], [_rate(check)], "o", color=RED, markersize=7)
-        beside.xaxis.set_major_locator(FixedLocator([0.5, 0.7, 1, 1.4, 2]))
-        beside.xaxis.set_minor_locator(NullLocator())
-        beside.xaxis.set_major_formatter("{x:g}")
-        beside.set_xlabel("stretched in time, factor")
+    has_stretched = "stretched" in dataset
+    if has_stretched:
+        axes, stretched_axes = figure.subplots(1, 2, sharey=True, width_ratios=[1.1, 1])
+        _draw_stretched(stretched_axes, check)
     else:
-        axes, beside = figure.add_subplot(), None
-    spread = [[check.rate - check.low], [check.high - check.rate]]
-    axes.errorbar([0], [check.rate], spread, fmt="o", color=RED, capsize=4, markersize=7)
-    for place, (_, rates, color) in enumerate(groups, start=1):
-        shift = 0.14 * np.sin(2.4 * np.arange(len(rates)))  # so that equal dots stay apart
-        axes.plot(place + shift, rates, "o", color=color, alpha=0.6, markeredgewidth=0, ms=5)
+        axes = figure.add_subplot()
+    interval = [[check.rate - check.low], [check.high - check.rate]]
+    axes.errorbar([0], [check.rate], interval, fmt="o", color=RED, capsize=4, markersize=7)
+    for x, (_, rates, color) in enumerate(groups, start=1):
+        jitter = 0.14 * np.sin(2.4 * np.arange(len(rates)))  # so that equal dots stay apart
+        axes.plot(x + jitter, rates, "o", color=color, alpha=0.6, markeredgewidth=0, ms=5)
     axes.set_xticks(range(1 + len(groups)), ["in order", *(name for name, _, _ in groups)])
     axes.set_xlim(-0.6, len(groups) + 0.6)
-    axes.set(ylabel="growth per step", title="The same rows otherwise")
-    _tint(axes, words=beside is None)
-    if beside is not None:
-        _tint(beside)
+    axes.set(ylabel="growth per step", title="Surrogates of the rows")
+    _shade_growth(axes, has_words=not has_stretched)
+    if has_stretched:
+        _shade_growth(stretched_axes)
 
 
-def _tint(axes: Axes, words: bool = True) -> None:
-    """Say on an axis of rates which side grows."""
+def _draw_stretched(axes: Axes, check: CheckLike) -> None:
+    """Draw the rate of the rows stretched in time; the rows themselves have the factor 1."""
+    dataset = check.dataset
+    style: Any = {"color": INK, "markersize": 3.5, "linewidth": 1.1}
+    axes.set_xscale("log")
+    axes.plot(dataset.stretch, dataset.stretched, "o-", **style)
+    axes.plot([1.0], [_cause_rate(check)], "o", color=RED, markersize=7)
+    axes.xaxis.set_major_locator(FixedLocator([0.5, 0.7, 1, 1.4, 2]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("factor of stretching in time")
+
+
+def _shade_growth(axes: Axes, has_words: bool = True) -> None:
+    """Shade the positive and the negative side of an axis of rates, and say which one grows."""
     low, high = axes.get_ylim()
-    reach = max(abs(low), abs(high))
-    low, high = min(low, -0.15 * reach), max(high, 0.15 * reach)
+    margin = 0.15 * max(abs(low), abs(high))
+    low, high = min(low, -margin), max(high, margin)
     axes.axhline(0, color=INK, linewidth=0.8, zorder=-1)
-    for end, word, color, side in ((high, "grows", RED, "bottom"), (low, "falls", BLUE, "top")):
+    for end, word, color, va in ((high, "grows", RED, "bottom"), (low, "falls", BLUE, "top")):
         axes.axhspan(0, 2 * end, color=color, alpha=0.05, linewidth=0, zorder=-2)
-        if words:
-            place, shift = ("axes fraction", "data"), (5, math.copysign(3, end))
-            look: Any = {"color": color, "fontsize": 9, "va": side}
-            axes.annotate(word, (1, 0), shift, place, "offset points", **look)
+        if has_words:
+            shift = (5, math.copysign(3, end))
+            coordinates = ("axes fraction", "data")
+            style: Any = {"color": color, "fontsize": 9, "va": va}
+            axes.annotate(word, (1, 0), shift, coordinates, "offset points", **style)
     axes.set_ylim(low, high)
     axes.yaxis.set_major_formatter("{x:g}")
 
 
-def _rate(check: Checked) -> float:
-    """Return the rate where the cause was looked for, which can be a part of the rows."""
+def _cause_rate(check: CheckLike) -> float:
+    """Return the rate over the rows in which a cause was searched, which may be a part of them."""
     return float(check.dataset.attrs.get("rate", check.rate))
 
 
-def _octaves(period: np.ndarray, power: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the power per octave, so that areas over a logarithmic axis count, in even bins."""
+def _power_per_octave(period: np.ndarray, power: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the middle and the mean power per octave of logarithmic bins, the largest being 1.
+
+    Over a logarithmic axis of periods, equal areas under it are equal powers. Periods ascend.
+    """
     weighted = power / period
-    places = np.floor(np.log10(period) * _BINS).astype(int)
-    edges = np.flatnonzero(np.diff(places, prepend=places[0] - 1))  # periods are in order
-    counts = np.diff(np.append(edges, len(period)))
-    means = np.add.reduceat(weighted, edges) / counts
-    middle = np.exp(np.add.reduceat(np.log(period), edges) / counts)
+    bins = np.floor(np.log10(period) * _BINS_PER_DECADE).astype(int)
+    starts = np.flatnonzero(np.diff(bins, prepend=bins[0] - 1))  # of the bins that are not empty
+    counts = np.diff(np.append(starts, len(period)))
+    means = np.add.reduceat(weighted, starts) / counts
+    middle = np.exp(np.add.reduceat(np.log(period), starts) / counts)
     return middle, means / max(float(means.max()), 1e-300)
 
 

@@ -17,7 +17,7 @@ from resonax.figures.style import DIVERGING, INK
 from resonax.figures.ticks import log_axis
 
 if TYPE_CHECKING:
-    from resonax.figures.check import Checked
+    from resonax.figures.check import CheckLike
 
 __all__ = ["draw_map"]
 
@@ -25,7 +25,7 @@ _MOMENTA = (0, 0.5, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 _STEPS = (1000, 300, 100, 30, 10, 3)  # of doubling or halving, at which the colour changes
 
 
-def draw_map(figure: Figure | SubFigure, check: Checked) -> None:
+def draw_map(figure: Figure | SubFigure, check: CheckLike) -> None:
     """Paint the rate over step size and momentum, and where the user and the safe values are."""
     dataset = check.dataset
     lrs, momenta, rate = dataset.lr.values, _depth(dataset.momentum.values), dataset.rate.values

@@ -1,4 +1,4 @@
-"""Ticks of logarithmic axes: round numbers, however many powers of ten an axis spans."""
+"""Ticks of logarithmic axes at round numbers, over parts of a decade or hundreds of them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,22 @@ from matplotlib.ticker import Formatter, Locator, MaxNLocator, NullLocator
 
 __all__ = ["exponent_axis", "log_axis", "round_exponents"]
 
-# Digits before a power of ten, and how many ticks they have to give.
-_MANTISSAS = (((1,), 4), ((1, 3), 4), ((1, 2, 5), 3), (tuple(range(1, 10)), 4))
+# Mantissas to try in turn, each with the smallest number of ticks for which it is taken.
+_MANTISSAS = (
+    ((1,), 4),
+    ((1, 3), 4),
+    ((1, 2, 5), 3),
+    ((1, 2, 3, 4, 5, 6, 7, 8, 9), 4),
+)
+_LARGEST_EXPONENT = 300  # numbers beyond may not be floats
 
 
-def round_exponents(low: float, high: float, most: int = 7) -> np.ndarray:
-    """Return the logarithms, base 10, of round numbers from 10^low to 10^high.
+def round_exponents(low: float, high: float, max_ticks: int = 7) -> np.ndarray:
+    """Return the decimal logarithms of round numbers between 10^low and 10^high.
 
-    They are powers of ten where the axis spans enough of them, else multiples of such by 1 and 3,
-    by 1, 2 and 5, or by all digits; and within a fraction of a decade evenly spaced numbers.
+    These numbers are powers of ten if the axis spans enough of them, else their products with the
+    mantissas 1 and 3, with 1, 2 and 5, or with 1 to 9. Within a fraction of a decade they are
+    evenly spaced.
 
     Examples
     --------
@@ -32,75 +39,86 @@ def round_exponents(low: float, high: float, most: int = 7) -> np.ndarray:
     """
     low, high = min(low, high), max(low, high)
     first, last = math.floor(low), math.ceil(high)
-    if last - first > 3 * most:
-        locator = MaxNLocator(most, integer=True, steps=[1, 2, 5, 10])
-        found = np.asarray(locator.tick_values(low, high))
-        return found[(found >= low) & (found <= high)]
-    inside = np.array([])
-    for mantissas, enough in _MANTISSAS:
-        powers = np.arange(first, last + 1)[:, None] + np.log10(mantissas)
-        inside = powers[(powers >= low - 1e-9) & (powers <= high + 1e-9)]
-        if len(inside) >= enough:
-            step = -(-len(inside) // most) if mantissas == (1,) else 1
-            return inside[(np.round(inside) % step == 0)] if step > 1 else inside
-    if abs(low) > 300 or abs(high) > 300:  # numbers that no float holds
-        return inside
-    locator = MaxNLocator(most, steps=[1, 2, 5, 10])
-    numbers = np.asarray(locator.tick_values(10**low, 10**high))
-    numbers = numbers[(numbers >= 10**low) & (numbers <= 10**high) & (numbers > 0)]
-    return np.log10(numbers) if len(numbers) > len(inside) else inside
+    if last - first > 3 * max_ticks:
+        return _even_ticks(low, high, MaxNLocator(max_ticks, integer=True, steps=[1, 2, 5, 10]))
+    exponents = np.array([])
+    for mantissas, min_ticks in _MANTISSAS:
+        exponents = np.arange(first, last + 1)[:, None] + np.log10(mantissas)
+        exponents = exponents[(exponents >= low - 1e-9) & (exponents <= high + 1e-9)]
+        if len(exponents) < min_ticks:
+            continue
+        if mantissas == (1,):
+            step = math.ceil(len(exponents) / max_ticks)
+            exponents = exponents[np.round(exponents) % step == 0]
+        return exponents
+    if max(abs(low), abs(high)) > _LARGEST_EXPONENT:
+        return exponents
+    numbers = _even_ticks(10**low, 10**high, MaxNLocator(max_ticks, steps=[1, 2, 5, 10]))
+    numbers = numbers[numbers > 0]
+    return np.log10(numbers) if len(numbers) > len(exponents) else exponents
 
 
-class _Round(Locator):
-    """Places the ticks of `round_exponents`, on an axis of numbers or of their logarithms."""
+def _even_ticks(low: float, high: float, locator: MaxNLocator) -> np.ndarray:
+    """Return the ticks of a linear axis that lie inside it."""
+    ticks = np.asarray(locator.tick_values(low, high))
+    return ticks[(ticks >= low) & (ticks <= high)]
 
-    def __init__(self, numbers: bool) -> None:
-        self.numbers = numbers
+
+class _RoundLocator(Locator):
+    """Ticks of `round_exponents`, on an axis of numbers or of their decimal logarithms."""
+
+    def __init__(self, is_exponent: bool) -> None:
+        self.is_exponent = is_exponent
 
     def __call__(self) -> np.ndarray:
         return self.tick_values(*self.axis.get_view_interval())  # pyrefly: ignore[missing-attribute]
 
     def tick_values(self, vmin: float, vmax: float) -> np.ndarray:  # pyrefly: ignore[bad-override]
-        if not self.numbers:
+        if self.is_exponent:
             return round_exponents(vmin, vmax)
-        if min(vmin, vmax) <= 0:  # before the scale has been set
+        if min(vmin, vmax) <= 0:  # matplotlib asks before the scale is set to logarithmic
             return np.array([])
         return 10 ** round_exponents(math.log10(vmin), math.log10(vmax))
 
 
-class _Words(Formatter):
-    """Writes round numbers: all written out where all are short, else all as powers of ten."""
+class _RoundFormatter(Formatter):
+    """Labels of round numbers: plain if all are short, like 0.05, else all as powers of ten."""
 
-    def __init__(self, numbers: bool) -> None:
-        self.numbers = numbers
+    def __init__(self, is_exponent: bool) -> None:
+        self.is_exponent = is_exponent
 
     def __call__(self, x: float, pos: int | None = None) -> str:
         return self.format_ticks([x])[0]
 
     def format_ticks(self, values: Sequence[float]) -> list[str]:
-        if self.numbers:
+        if not self.is_exponent:
             values = [math.log10(value) if value > 0 else math.nan for value in values]
-        known = [value for value in values if math.isfinite(value)]
-        short = all(-4 <= value < 5 for value in known)
-        return [_word(value, short) if math.isfinite(value) else "" for value in values]
+        is_plain = all(-4 <= value < 5 for value in values if math.isfinite(value))
+        format_label = _plain_label if is_plain else _power_label
+        return [format_label(value) if math.isfinite(value) else "" for value in values]
 
 
-def _word(exponent: float, short: bool) -> str:
-    if short:
-        return f"{10**exponent:.6g}"
+def _plain_label(exponent: float) -> str:
+    return f"{10**exponent:.6g}"
+
+
+def _power_label(exponent: float) -> str:
     power = math.floor(exponent + 1e-9)
     mantissa = f"{10 ** (exponent - power):.6g}"
     return f"$10^{{{power}}}$" if mantissa == "1" else f"${mantissa}·10^{{{power}}}$"
 
 
 def log_axis(axis: Axis) -> None:
-    """Give an axis with a logarithmic scale round ticks."""
-    axis.set_major_locator(_Round(numbers=True))
+    """Set round ticks on an axis with a logarithmic scale."""
+    axis.set_major_locator(_RoundLocator(is_exponent=False))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(_Words(numbers=True))
+    axis.set_major_formatter(_RoundFormatter(is_exponent=False))
 
 
 def exponent_axis(axis: Axis) -> None:
-    """Give an axis of logarithms, base 10, the numbers that they are of: they can be too large."""
-    axis.set_major_locator(_Round(numbers=False))
-    axis.set_major_formatter(_Words(numbers=False))
+    """Set round ticks on an axis of decimal logarithms, labelled by the numbers themselves.
+
+    Logarithms are drawn where the numbers may be too large for floats.
+    """
+    axis.set_major_locator(_RoundLocator(is_exponent=True))
+    axis.set_major_formatter(_RoundFormatter(is_exponent=True))

@@ -54,13 +54,13 @@ _CAPTIONS = {
     "safe values on the lines through it.",
     "training": "The model, trained. Its squared error from zero weights on, with the rows in "
     "their order and shuffled; each mark of the scale is a power of ten.",
-    "orders": "The same rows otherwise. Each dot is the growth in one variant of the rows: above "
+    "orders": "Surrogates of the rows. Each dot is the growth in one variant of the rows: above "
     "the line the distance grows, below it falls. The bar is the interval of your rows.",
     "rhythms": "The rhythms in the data. A peak is a rhythm of that period, in the columns or in "
     "products of two of them, which are what pushes the weights.",
 }
 _SLOPE = " The dashed line is the growth that was measured without looking at the target."
-_BELOW = " Below, rhythms are taken out of the rows, one band of periods after the other."
+_BELOW = " Below, the rhythms of one band of periods are removed from the rows, band after band."
 _BAND = " The shaded band is where theory expects growth of one pure rhythm of this strength."
 
 _WORDS = (
