@@ -1,4 +1,4 @@
-"""How far results are, read by others while processes work."""
+"""Progress of results, read by other processes while a run goes on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from test_records import compute, made_up
 
 
 @pytest.mark.parametrize("url", ["out", "memory://status-of-results/out"])
-def test_others_see_what_is_done(capsys, url):
+def test_the_status_is_read_while_a_run_goes_on(capsys, url):
     out, seen = as_place(url), []
 
     def looking(region, seed, double, advance):
@@ -28,7 +28,7 @@ def test_others_see_what_is_done(capsys, url):
 
     run_experiments([replace(made_up("smoke"), compute=looking)], out)
     (status,) = seen
-    assert (status.tasks, status.done, status.trouble) == (6, 2, None)
+    assert (status.tasks, status.done, status.error) == (6, 2, None)
     table, line, explained = capsys.readouterr().out.splitlines()
     assert json.loads(table)["made-up"]["done"] == 2
     assert line.startswith("made-up: 2 of 6 tasks marked done")
@@ -38,13 +38,13 @@ def test_others_see_what_is_done(capsys, url):
     assert (after.done, after.seconds_left) == (6, None)
 
 
-def test_the_time_left_follows_the_pace_of_late_while_tasks_are_stored():
-    half = Status("made-up", tasks=6, done=2, age=3.0, pace=0.5)
+def test_the_time_left_follows_the_recent_speed_while_tasks_are_stored():
+    half = Status("made-up", tasks=6, done=2, age=3.0, speed=0.5)
     assert half.seconds_left == 8.0
     assert replace(half, age=61.0).seconds_left is None  # nothing is stored any more
-    assert replace(half, age=61.0, pace=0.01).seconds_left == 400.0  # a task takes longer
+    assert replace(half, age=61.0, speed=0.01).seconds_left == 400.0  # a task takes longer
     assert replace(half, done=6).seconds_left is None
-    assert replace(half, pace=None).seconds_left is None
+    assert replace(half, speed=None).seconds_left is None
 
 
 def test_a_damaged_store_hides_no_other(capsys):
@@ -57,13 +57,13 @@ def test_a_damaged_store_hides_no_other(capsys):
     assert second == "other: 6 of 6 tasks marked done"
     assert _run(["status", "out", "--json"]) == (2, "")
     table = json.loads(capsys.readouterr().out)
-    assert (table["other"]["done"], table["other"]["trouble"]) == (6, None)
-    assert "are damaged" in table["made-up"]["trouble"]
+    assert (table["other"]["done"], table["other"]["error"]) == (6, None)
+    assert "are damaged" in table["made-up"]["error"]
     run_experiments([made_up("smoke")], "out")
     assert _run(["status", "out"]) == (0, "")
 
 
-def test_a_place_without_results_is_a_sentence(tmp_path):
+def test_a_folder_without_results_is_one_sentence(tmp_path):
     with pytest.raises(StoreError, match="no results in"):
         read_status(tmp_path)
     status, words = _run(["status", str(tmp_path / "nowhere")])

@@ -43,8 +43,8 @@ def status_command(
         raise typer.Exit(_exit_status(found))
     console = Console()
     for one in found:
-        if one.trouble:
-            show_line(f"{one.id}: {one.trouble}", console)
+        if one.error:
+            show_line(f"{one.id}: {one.error}", console)
             continue
         words = [f"{one.done} of {one.tasks} tasks marked done"]
         if one.age is not None and one.done < one.tasks:
@@ -61,4 +61,4 @@ def status_command(
 
 
 def _exit_status(found: Iterable[Status]) -> int:
-    return 2 if any(one.trouble for one in found) else 0
+    return 2 if any(one.error for one in found) else 0

@@ -1,4 +1,4 @@
-"""How far results are: which tasks are stored, and how long the rest takes."""
+"""Progress of the experiments in a results folder: tasks stored, and the estimated time left."""
 
 from __future__ import annotations
 
@@ -11,27 +11,30 @@ from resonax.store import TASKS, Place, Remote, check_reachable, file_names, rea
 
 __all__ = ["Status", "read_status"]
 
-_RECENT = 20  # tasks from which the pace is taken
-_LATE = 10.0  # a run has stopped if nothing was stored for as long as so many tasks take
-_PATIENCE = 60.0  # seconds that no run has to be late by
+_WINDOW = 20  # the speed is measured over so many of the last stored tasks
+# A run counts as stopped if nothing was stored for the usual time of 10 tasks, and for a minute.
+_STOPPED_TASKS = 10.0
+_STOPPED_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Status:
-    """How far one experiment is.
+    """Progress of one experiment.
 
     Attributes
     ----------
     id
-        Its name.
-    tasks, done
-        How many tasks there are, and are marked as stored. Their numbers are not read: the command
-        that made them, run again, reads all and computes those anew that were damaged.
+        Name of the experiment.
+    tasks
+        Number of tasks.
+    done
+        Number of tasks marked as stored. Their arrays are not read, so damaged ones count as well;
+        the command that computes the experiment finds these and computes them again.
     age
-        Seconds since the last task was stored, where files have times.
-    pace
-        Tasks a second of late, None where that is not known.
-    trouble
+        Seconds since the last task was stored; None for a URL, where no times are known.
+    speed
+        Tasks stored per second, over the last 20 tasks; None if it is not known.
+    error
         Why the store cannot be read, None if it can.
     """
 
@@ -39,47 +42,46 @@ class Status:
     tasks: int = 0
     done: int = 0
     age: float | None = None
-    pace: float | None = None
-    trouble: str | None = None
+    speed: float | None = None
+    error: str | None = None
 
     @property
     def seconds_left(self) -> float | None:
-        """About how long the rest takes at the pace of late, if tasks are still being stored."""
-        if not self.pace or self.age is None or self.done == self.tasks:
+        """Estimated time until all tasks are stored; None if the run has stopped or is complete."""
+        if not self.speed or self.age is None or self.done == self.tasks:
             return None
-        if self.age > max(_LATE / self.pace, _PATIENCE):
+        if self.age > max(_STOPPED_TASKS / self.speed, _STOPPED_SECONDS):
             return None
-        return (self.tasks - self.done) / self.pace
+        return (self.tasks - self.done) / self.speed
 
 
 def read_status(out: Place) -> list[Status]:
-    """Return how far the results in a folder or at a URL are, without a look at the numbers."""
+    """Return the progress of each experiment in a results folder, from its metadata alone."""
     if isinstance(out, Remote):
         check_reachable(out)
     names = sorted(name for name in file_names(out / "results") if name.endswith(".zarr"))
     if not names:
         raise StoreError(f"there are no results in {out}: name a folder or URL that --out wrote to")
-    return [_status(out / "results" / name, name.removesuffix(".zarr")) for name in names]
+    return [_read_store(out / "results" / name, name.removesuffix(".zarr")) for name in names]
 
 
-def _status(store: Place, name: str) -> Status:
+def _read_store(store: Place, name: str) -> Status:
     try:
         metadata = read_metadata(store)
-    except StoreError as error:  # the others can be read
-        return Status(name, trouble=str(error))
-    times = _times(store)
-    return Status(
-        name,
-        metadata.layout.count(),
-        len(metadata.finished),
-        age=max(time.time() - times[-1], 0.0) if times else None,
-        pace=(len(times) - 1) / (times[-1] - times[0]) if times and times[-1] > times[0] else None,
-    )
+    except StoreError as error:  # the status of the other stores is still shown
+        return Status(name, error=str(error))
+    times = _last_times(store)
+    age = speed = None
+    if times:
+        age = max(time.time() - times[-1], 0.0)
+        elapsed = times[-1] - times[0]
+        speed = (len(times) - 1) / elapsed if elapsed > 0 else None
+    return Status(name, metadata.layout.count(), len(metadata.finished), age, speed)
 
 
-def _times(store: Place) -> list[float]:
-    """Return when the last tasks were stored, where files have times."""
+def _last_times(store: Place) -> list[float]:
+    """Return the modification times of the last markers, in order; none for a URL."""
     if not isinstance(store, Path):
         return []
     markers = (store / TASKS).glob("[0-9]*.json")
-    return sorted(marker.stat().st_mtime for marker in markers)[-_RECENT:]
+    return sorted(marker.stat().st_mtime for marker in markers)[-_WINDOW:]
