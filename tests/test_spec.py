@@ -8,7 +8,7 @@ import pytest
 
 import resonax as rx
 from resonax.core.errors import ArgumentError
-from resonax.learners.transforms import _OPTAX
+from resonax.learners.transforms import _OPTAX_NAMES
 from resonax.spec.kinds import KINDS, check_kind, find_kind, kinds
 
 ALL = [(family, name) for family, table in KINDS.items() for name in table]
@@ -21,7 +21,7 @@ def test_a_kind_has_the_parameters_of_what_makes_it(family, name):
     takes = dict(inspect.signature(kind.load()).parameters)
     takes.pop("law", None)  # of iid: made by `shuffled`
     takes.pop("nesterov", None)  # of torch: a kind of its own here
-    short = _OPTAX if name.startswith("optax.") else {}
+    short = _OPTAX_NAMES if name.startswith("optax.") else {}
     fields = {short.get(key, key): kind.needs(key) for key in kind.names}
     if name == "recorded":  # the rest is for the reader of the file
         fields = {key: needed for key, needed in fields.items() if key not in READING}

@@ -130,5 +130,5 @@ def adaptive_form(optimizer: Any) -> Adaptive:
 
     for name, form in _FORMS.items():
         if getattr(optimizer, "make", None) is getattr(optax, name):
-            return form(**optimizer.numbers)
+            return form(**optimizer.hyperparameters)
     raise ArgumentError(f"a level is predicted for {', '.join(_FORMS)}: use the other criteria")

@@ -56,7 +56,7 @@ def _is_adam(optimizer: Any) -> bool:
     import optax
 
     is_adam = isinstance(optimizer, Transform) and optimizer.make is optax.adam
-    return is_adam and set(optimizer.numbers) <= {"learning_rate", *_ADAM}
+    return is_adam and set(optimizer.hyperparameters) <= {"learning_rate", *_ADAM}
 
 
 def _numbers_of(optimizer: Any) -> list[Any]:
@@ -65,7 +65,7 @@ def _numbers_of(optimizer: Any) -> list[Any]:
         first_alpha = optimizer.lr if optimizer.full_start else optimizer.alpha
         rest = optimizer.alpha, optimizer.kappa, optimizer.beta, optimizer.weight_decay
         return [optimizer.momentum, first_alpha, *rest]
-    named = {**_ADAM, **optimizer.numbers}
+    named = {**_ADAM, **optimizer.hyperparameters}
     return [named[name] for name in ("learning_rate", *_ADAM)]
 
 
