@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from resonax.core.objects import Result, call, plain_values
+from resonax.core.objects import Result, call_by_name, plain_values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,11 +60,11 @@ class StabilityMap(Result):
 
     def plot(self) -> Figure:
         """Return the picture of the map, as `plot_map` draws it."""
-        return call("resonax.figures.map:plot_map", self._dataset)
+        return call_by_name("resonax.figures.map:plot_map", self._dataset)
 
     def save(self, path: str | Path) -> Path:
         """Write the map to a ``.nc`` file, whole or not at all; `resonax.load` reads it again."""
-        call("resonax.store.saved:save_dataset", self._dataset, path)
+        call_by_name("resonax.store.saved:save_dataset", self._dataset, path)
         return Path(path)
 
     def to_dict(self) -> dict[str, Any]:

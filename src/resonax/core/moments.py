@@ -1,4 +1,4 @@
-"""The law of the inputs at one step, which processes give and learners take."""
+"""Distribution of the inputs at one step, which processes return and learners use."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["Moments"]
 
 @value
 class Moments:
-    r"""The law of the inputs at one step: a Gaussian mixture.
+    r"""Distribution of the inputs at one step: a Gaussian mixture.
 
     :math:`x \sim \sum_i w_i\, \mathcal N(m_i, R_i R_i^\top)`. Most processes have one component.
-    With ``is_sampled=False`` nothing is drawn from the components: they are the rows of the batch.
-    ``signal`` is what moves the law of each component, about 0: the wave of a sinusoid, say. A
-    target that drifts follows it.
+    With ``is_sampled=False`` nothing is random: the means :math:`m_i` are the rows of the batch.
+    ``signal`` is what moves each component, about 0: the wave of a sinusoid, say. A target that
+    drifts follows it.
     """
 
-    mean: Array  # (components, dim)
-    root: Array  # (components, dim, dim)
-    weight: Array  # (components,)
+    mean: Array  # m, (components, dim)
+    root: Array  # R, a square root of each covariance, (components, dim, dim)
+    weight: Array  # w, (components,)
     is_sampled: bool = static(default=True)
     signal: Array | None = None  # (components,); None where nothing moves
 
@@ -39,7 +39,7 @@ class Moments:
         return jnp.zeros_like(self.weight) if self.signal is None else self.signal
 
     def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
-        """Draw inputs, ``shape + (dim,)``."""
+        """Draw inputs, an array of shape ``shape + (dim,)``."""
         return self.draw(key, shape)[0]
 
     def draw(self, key: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
@@ -56,8 +56,8 @@ class Moments:
         return inputs, self.signals[index]
 
     def merged(self) -> tuple[Array, Array]:
-        """Mean and covariance of the whole mixture."""
+        """Return mean and covariance of the whole mixture."""
         mean = self.weight @ self.mean
-        off = self.mean - mean
-        second = self.covariance + off[:, :, None] * off[:, None, :]
-        return mean, jnp.einsum("c,cij->ij", self.weight, second)
+        offset = self.mean - mean
+        around_mean = self.covariance + offset[:, :, None] * offset[:, None, :]
+        return mean, jnp.einsum("c,cij->ij", self.weight, around_mean)

@@ -1,4 +1,4 @@
-"""Result objects: what every answer of resonax can do, in one place.
+"""Base class of the results that public functions return.
 
 A result is a frozen dataclass that extends `Result`. It has a short ``repr``, a table for
 notebooks, ``to_dict``, ``save`` (`resonax.load` reads it again) and ``plot``.
@@ -19,20 +19,20 @@ from resonax.core.markup import render
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Result", "call", "deferred", "is_deferred", "plain_values", "short"]
+__all__ = ["Result", "call_by_name", "deferred", "format_short", "is_deferred", "plain_values"]
 
-_WIDTH = 88
+_WIDTH = 88  # characters of a line of a repr
 
 
 class _Deferred:
-    """What stands behind a `deferred` field."""
+    """Descriptor of a `deferred` field: computes the value when it is first read."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:
-            raise AttributeError(self.name)  # so that the field has no default
+            raise AttributeError(self.name)  # dataclass then sees a field without a default
         value = instance.__dict__[self.name]
         if callable(value):
             value = instance.__dict__[self.name] = value()
@@ -59,15 +59,15 @@ def deferred() -> Any:
 
 
 def is_deferred(instance: Any, name: str) -> bool:
-    """Whether a field was given as a function and has not been read yet."""
+    """Return whether a deferred field was given as a function that has not been called yet."""
     return callable(instance.__dict__[name])
 
 
 class Result:
-    """The base of results: declare subclasses with ``dataclass(frozen=True, repr=False)``.
+    """Base class of results: declare subclasses with ``dataclass(frozen=True, repr=False)``.
 
-    Whoever draws, stores or loads lives above whoever computes. A result names them as
-    ``module:function``, and they are loaded when they are called for.
+    Code that computes may not import code that draws or stores. So a result holds the names of
+    such functions, as ``module:function``, and imports their modules when they are called.
 
     Examples
     --------
@@ -86,46 +86,47 @@ class Result:
     figure: ClassVar[str] = "resonax.figures.rates:plot_rates"
 
     def summary(self) -> dict[str, Any]:
-        """Return what is worth a glance, by name: by default all fields that are plain."""
+        """Return the fields that ``repr`` shows, by name: by default all texts and numbers."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # pyrefly: ignore[bad-argument-type]
         return {
             name: value for name, value in values.items() if isinstance(value, str | int | float)
         }
 
     def intervals(self) -> dict[str, tuple[float, float, float]]:
-        """Return growth rates per step, each with the ends of its interval, by their labels."""
-        raise NotImplementedError(f"{type(self).__name__} names no growth rates")
+        """Return growth rates per step with the ends of their intervals, by label, for `plot`."""
+        raise NotImplementedError(f"{type(self).__name__} has no growth rates")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON."""
+        """Return the fields as values that JSON can represent."""
         return plain_values(self)
 
     def plot(self) -> Figure:
-        """Return a picture of it, a matplotlib figure."""
-        return call(self.figure, self)
+        """Return a matplotlib figure of the result."""
+        return call_by_name(self.figure, self)
 
     def save(self, path: str | Path) -> Path:
-        """Write it to a ``.json`` file, whole or not at all; `resonax.load` reads it again."""
-        return call("resonax.store.saved:save_result", self, path)
+        """Write the result atomically to a ``.json`` file, which `resonax.load` reads again."""
+        return call_by_name("resonax.store.saved:save_result", self, path)
 
     def __str__(self) -> str:
-        """Return it in words; the first line can stand alone."""
-        return ", ".join(f"{name} {short(value)}" for name, value in self.summary().items())
+        """Return a description in words, whose first line is a summary."""
+        return ", ".join(f"{name} {format_short(value)}" for name, value in self.summary().items())
 
     def __repr__(self) -> str:
-        """Return the summary in one line or a few."""
-        return _show(type(self).__name__, self.summary())
+        """Return the summary as a call, on several lines if it is long."""
+        return _format_call(type(self).__name__, self.summary())
 
     def _repr_html_(self) -> str:
         """Return the summary as a table, which notebooks show."""
-        words = str(self).partition("\n")[0]
-        values = {name: short(value) for name, value in self.summary().items()}
-        return render("result.html", kind=type(self).__name__, words=words, summary=values)
+        first_line = str(self).partition("\n")[0]
+        values = {name: format_short(value) for name, value in self.summary().items()}
+        return render("result.html", kind=type(self).__name__, words=first_line, summary=values)
 
 
-def _show(kind: str, summary: dict[str, Any]) -> str:
-    """Return a summary as a call of its kind would be written, on several lines if it is long."""
-    text = ", ".join(f"{name}={short(value, quoted=True)}" for name, value in summary.items())
+def _format_call(kind: str, summary: dict[str, Any]) -> str:
+    """Return ``kind(name=value, ...)``, on several lines if it is long."""
+    arguments = (f"{name}={format_short(value, is_quoted=True)}" for name, value in summary.items())
+    text = ", ".join(arguments)
     if len(kind) + len(text) + 2 <= _WIDTH:
         return f"{kind}({text})"
     inner = textwrap.fill(
@@ -134,32 +135,33 @@ def _show(kind: str, summary: dict[str, Any]) -> str:
     return f"{kind}(\n{inner}\n)"
 
 
-def short(value: Any, *, quoted: bool = False) -> str:
-    """Return a value in a few characters, numbers to four digits.
+def format_short(value: Any, *, is_quoted: bool = False) -> str:
+    """Return a value as a short text, numbers with four significant digits.
 
     Examples
     --------
-    >>> short(1 / 3), short({"lr": 0.01, "momentum": None}), short(12345)
+    >>> format_short(1 / 3), format_short({"lr": 0.01, "momentum": None}), format_short(12345)
     ('0.3333', '{lr: 0.01, momentum: None}', '12345')
     """
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{name}: {short(part)}' for name, part in value.items())}}}"
+        items = (f"{name}: {format_short(part)}" for name, part in value.items())
+        return f"{{{', '.join(items)}}}"
     if isinstance(value, float):
         return f"{value:.4g}"
     text = plain(value)
-    return repr(text) if quoted and isinstance(value, str) else text
+    return repr(text) if is_quoted and isinstance(value, str) else text
 
 
 def plain_values(value: Any) -> Any:
-    """Return a result, or any part of one, as values that JSON has.
+    """Return a result, or any part of one, as values that JSON can represent.
 
-    JSON has no word for what is infinite or no number: it becomes None.
+    JSON has no infinity and no nan: both become None.
     """
     if hasattr(value, "_asdict"):  # a named tuple
         value = value._asdict()
-    elif hasattr(value, "tolist"):  # of numpy
+    elif hasattr(value, "tolist"):  # a NumPy array or scalar
         value = value.tolist()
-    elif hasattr(value, "data_vars"):  # of xarray
+    elif hasattr(value, "data_vars"):  # an xarray dataset
         value = value.to_dict()
     elif is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
@@ -170,6 +172,6 @@ def plain_values(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def call(name: str, *given: Any) -> Any:
-    """Call what a low room knows by name alone, as ``module:function``."""
-    return resolve_name(name)(*given)
+def call_by_name(name: str, *arguments: Any) -> Any:
+    """Import and call ``module:function``, for modules that may not be imported from here."""
+    return resolve_name(name)(*arguments)
