@@ -28,7 +28,7 @@ from resonax.probing.oscillator import (
     critical_depth,
     dangerous_periods,
     fit_pole_pair,
-    jackknife,
+    jackknife_interval,
     momentum_poles,
 )
 from resonax.probing.period_sweep import arrange
@@ -78,13 +78,13 @@ def test_with_constant_inputs_the_poles_come_out_exactly(nesterov):
 def test_periods_and_damping_are_those_of_the_exponents():
     # s = -zeta w +- i w sqrt(1 - zeta^2), with w = 0.2 and zeta = 0.3, written out.
     s = 0.2 * (-0.3 + 1j * np.sqrt(1 - 0.09))
-    pair = PolePair.of_poles(np.exp(s), np.exp(s.conjugate()))
+    pair = PolePair.from_poles(np.exp(s), np.exp(s.conjugate()))
     assert pair.natural_period == pytest.approx(2 * np.pi / 0.2)
     assert pair.damping == pytest.approx(0.3)
     assert pair.damped_period == pytest.approx(2 * np.pi / 0.2 / np.sqrt(0.91))
-    overdamped = PolePair.of_poles(np.exp(-0.1), np.exp(-0.4))
+    overdamped = PolePair.from_poles(np.exp(-0.1), np.exp(-0.4))
     assert overdamped.damping == pytest.approx(0.25 / 0.2)
-    assert np.isnan(PolePair.of_poles(0.5, -0.5).damping)
+    assert np.isnan(PolePair.from_poles(0.5, -0.5).damping)
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
@@ -169,7 +169,7 @@ def test_intervals_cover_as_often_as_they_say():
         ]
         for place, name in enumerate(("natural_period", "damping")):
             left = np.array([getattr(one, name) for one in others])
-            low, high = jackknife(getattr(whole, name), left, 0.95)
+            low, high = jackknife_interval(getattr(whole, name), left, 0.95)
             inside[place] += low < getattr(truth, name) < high
     assert (inside >= 34).all()  # of a level of 95%, fewer of 40 come with probability 0.003
     assert inside.sum() < 2 * draws  # and not because they are too wide

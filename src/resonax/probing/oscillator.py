@@ -1,19 +1,21 @@
-r"""A pole pair, fitted to a frequency response, and the rhythms that make its oscillation grow.
+r"""A second-order transfer function fitted to a frequency response, and parametric resonance.
 
-The model is a discrete transfer function of second order,
+The model of a learner is the discrete transfer function
 
 .. math:: G(z) = \frac{b_1 z + b_0}{z^2 + a_1 z + a_0}, \qquad z = e^{2\pi i f},
 
-which is what momentum makes of one curvature :math:`\lambda` (see `momentum_poles`). Its poles
-:math:`p = e^{s}` are those of an oscillator :math:`s^2 + 2\zeta\omega s + \omega^2 = 0`, sampled
-once a step.
+that of SGD with momentum on a quadratic loss of one curvature :math:`\lambda` (see
+`momentum_poles`). Its poles :math:`p = e^{s}` are those of a damped oscillator,
+:math:`s^2 + 2\zeta\omega s + \omega^2 = 0`, sampled once a step.
 
-A curvature :math:`\lambda(1 + d\cos(2\pi t/T))` turns it into Mathieu's equation with damping,
+If the curvature is :math:`\lambda(1 + d\cos(2\pi t/T))`, the oscillator obeys Mathieu's equation
+with damping,
 
 .. math:: \ddot u + 2\zeta\omega\dot u + \omega^2(1 + d\cos(2\pi t/T))\,u = 0 .
 
-It is unstable in tongues around :math:`2\pi/T = 2\omega/n`, which is :math:`T = nT_0/2` with the
-natural period :math:`T_0 = 2\pi/\omega` and :math:`n = 1, 2, \dots`
+It is unstable in regions around :math:`2\pi/T = 2\omega/n`, which is :math:`T = nT_0/2` with the
+natural period :math:`T_0 = 2\pi/\omega` and :math:`n = 1, 2, \dots`: the tongues of parametric
+resonance.
 """
 
 from __future__ import annotations
@@ -32,16 +34,19 @@ __all__ = [
     "dangerous_periods",
     "fit_pole_pair",
     "is_single_decay",
-    "jackknife",
+    "jackknife_interval",
     "momentum_poles",
 ]
 
-_SWEEPS = 10  # of the linear fit that starts the nonlinear one
-_FLOOR = 1e-9  # of a gain: what is known better counts no more
-_SINGLE = 20.0  # units of chi-square that a second pole must explain
-_DEEPEST = 2.0  # the first harmonic of a curvature that is never negative is at most twice its mean
-_PIECES = 128  # of constant curvature in one period, a power of 2
-_DEPTHS = 401
+_ITERATIONS = 10  # of the reweighted linear fit that starts the nonlinear one
+_MIN_RELATIVE_ERROR = 1e-9  # smaller errors of a gain give it no more weight
+_MIN_CHI_SQUARE = 20.0  # by which a second pole must improve the fit
+_MAX_DEPTH = (
+    2.0  # the first harmonic of a curvature that is never negative is at most twice its mean
+)
+_PIECES = 128  # of a period, each with constant curvature; a power of 2
+_GRID_SIZE = 401  # depths in which the critical one is bracketed
+_BISECTIONS = 24
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class PolePair:
 
     Examples
     --------
-    >>> pair = PolePair.of_poles(np.exp((-0.1 + 1j) * 0.14), np.exp((-0.1 - 1j) * 0.14))
+    >>> pair = PolePair.from_poles(np.exp((-0.1 + 1j) * 0.14), np.exp((-0.1 - 1j) * 0.14))
     >>> round(pair.damped_period, 3), round(pair.damping, 4)
     (44.88, 0.0995)
     """
@@ -61,52 +66,55 @@ class PolePair:
     b0: float = 0.0
 
     @classmethod
-    def of_poles(cls, one: complex, two: complex) -> PolePair:
-        """Return the pair with these poles, both real or conjugate."""
-        return cls(-complex(one + two).real, complex(one * two).real)
+    def from_poles(cls, first: complex, second: complex) -> PolePair:
+        """Return the transfer function with two poles, both real or complex conjugates."""
+        return cls(-complex(first + second).real, complex(first * second).real)
 
     @property
     def poles(self) -> tuple[complex, complex]:
-        """Both poles, in the z plane."""
+        """Both poles in the z plane."""
         root = np.sqrt(complex(self.a1**2 - 4 * self.a0))
         return (complex(-self.a1 + root) / 2, complex(-self.a1 - root) / 2)
 
     @property
     def exponents(self) -> tuple[complex, complex] | None:
-        """Logarithms of the poles; None where one is not positive, as no oscillator has such."""
-        one, two = self.poles
-        if one.imag == 0 and min(one.real, two.real) <= 0:
+        """Logarithms of the poles; None if a real pole is not positive, as no oscillator has it."""
+        first, second = self.poles
+        if first.imag == 0 and min(first.real, second.real) <= 0:
             return None
-        return complex(np.log(one)), complex(np.log(two))
+        return complex(np.log(first)), complex(np.log(second))
 
     @property
     def natural_period(self) -> float:
-        r"""Period without damping, :math:`2\pi/\omega`, in steps; nan where there is none."""
-        found = self.exponents
-        return math.nan if found is None else 2 * math.pi / math.sqrt(abs(found[0] * found[1]))
+        r"""Period without damping, :math:`2\pi/\omega`, in steps; nan if unknown."""
+        exponents = self.exponents
+        if exponents is None:
+            return math.nan
+        return 2 * math.pi / math.sqrt(abs(exponents[0] * exponents[1]))
 
     @property
     def damping(self) -> float:
-        r"""Damping ratio :math:`\zeta`: below 1 it oscillates, below 0 it grows; nan if none."""
-        found = self.exponents
-        if found is None:
+        r"""Damping ratio :math:`\zeta`: oscillates below 1, grows below 0; nan if unknown."""
+        exponents = self.exponents
+        if exponents is None:
             return math.nan
-        return -(found[0] + found[1]).real / 2 / math.sqrt(abs(found[0] * found[1]))
+        first, second = exponents
+        return -(first + second).real / 2 / math.sqrt(abs(first * second))
 
     @property
     def damped_period(self) -> float:
         r"""Period of the free oscillation, :math:`2\pi/(\omega\sqrt{1-\zeta^2})`, in steps."""
-        turn = abs(np.angle(self.poles[0]))
-        return 2 * math.pi / float(turn) if turn > 0 else math.inf
+        angle = abs(np.angle(self.poles[0]))
+        return 2 * math.pi / float(angle) if angle > 0 else math.inf
 
     @property
-    def memory(self) -> float:
-        """Steps in which a free motion falls to 1/e, by the slower of the poles."""
-        slowest = max(abs(pole) for pole in self.poles)
-        return -1 / math.log(slowest) if 0 < slowest < 1 else math.inf
+    def time_constant(self) -> float:
+        """Steps in which the free response falls to 1/e, by the slower of the poles."""
+        radius = max(abs(pole) for pole in self.poles)
+        return -1 / math.log(radius) if 0 < radius < 1 else math.inf
 
     def gain(self, frequency: np.ndarray) -> np.ndarray:
-        """Return the transfer function at frequencies, in cycles per step."""
+        """Return the transfer function at frequencies in cycles per step."""
         z = np.exp(2j * np.pi * np.asarray(frequency))
         return (self.b1 * z + self.b0) / (z**2 + self.a1 * z + self.a0)
 
@@ -114,17 +122,18 @@ class PolePair:
 def momentum_poles(
     lr: float, momentum: float, curvature: float, *, nesterov: bool = False
 ) -> PolePair:
-    r"""Return what momentum makes of one constant curvature :math:`\lambda`.
+    r"""Return the response of the prediction to the labels, under momentum and one curvature.
 
-    Labels :math:`s_k` move the prediction :math:`u_k` of heavy ball by
+    With SGD with momentum and a constant curvature :math:`\lambda`, the labels :math:`s_k` move
+    the prediction :math:`u_k` by
     :math:`u_{k+1} = u_k + \mu(u_k - u_{k-1}) - \eta\lambda(u_k - s_k)`, so that
 
     .. math:: G(z) = \frac{\eta\lambda z}{z^2 - (1+\mu-\eta\lambda)z + \mu} , \qquad
               G(z) = \frac{\eta\lambda((1+\mu)z - \mu)}
                           {z^2 - (1+\mu)(1-\eta\lambda)z + \mu(1-\eta\lambda)}
 
-    for heavy ball and for Nesterov. Adam, once its second moment :math:`v` has settled, is heavy
-    ball with :math:`\mu = \beta_1` and the step size :math:`\eta(1-\beta_1)/\sqrt v`.
+    without and with Nesterov's variant. Once its second moment :math:`v` is constant, Adam is SGD
+    with the momentum :math:`\mu = \beta_1` and the step size :math:`\eta(1-\beta_1)/\sqrt v`.
 
     Examples
     --------
@@ -134,32 +143,37 @@ def momentum_poles(
     """
     step = lr * curvature
     if nesterov:
-        kept = 1 - step
-        ahead = step * (1 + momentum)
-        return PolePair(-(1 + momentum) * kept, momentum * kept, ahead, -step * momentum)
-    return PolePair(-(1 + momentum - step), momentum, step, 0.0)
+        decay = 1 - step
+        return PolePair(
+            a1=-(1 + momentum) * decay,
+            a0=momentum * decay,
+            b1=step * (1 + momentum),
+            b0=-step * momentum,
+        )
+    return PolePair(a1=-(1 + momentum - step), a0=momentum, b1=step, b0=0.0)
 
 
 def fit_pole_pair(
     frequency: np.ndarray, gain: np.ndarray, error: np.ndarray, start: PolePair | None = None
 ) -> PolePair:
-    r"""Fit a pole pair to gains that are known up to standard errors, by least squares.
+    r"""Fit a pole pair to measured complex gains by weighted least squares.
 
-    Minimises :math:`\sum_i |G(z_i) - g_i|^2/\sigma_i^2`. Multiplied by its denominator the misfit
-    is linear in the coefficients (Levy, IRE Trans. AC-4, 1959); dividing the weights by the
-    denominator found before, again and again, undoes that (Sanathanan and Koerner, IEEE Trans.
-    AC-8, 1963), and gives the start of a Levenberg-Marquardt search.
+    Minimises :math:`\sum_i |G(z_i) - g_i|^2/\sigma_i^2` by Levenberg and Marquardt's method.
+    It starts from a linear fit: multiplied by the denominator of :math:`G` the residual is linear
+    in the coefficients (Levy, IRE Trans. AC-4, 1959). The weights of this fit are divided by the
+    denominator that the last one found, and it is repeated (Sanathanan and Koerner, IEEE Trans.
+    AC-8, 1963).
 
     Parameters
     ----------
     frequency
-        Frequencies of the lines, in cycles per step, at least 4.
+        At least four frequencies, in cycles per step.
     gain
-        Complex gains.
+        Complex gain at each frequency.
     error
-        Their standard errors.
+        Standard error of each gain.
     start
-        Where the search begins, in place of the linear fit.
+        First guess, instead of the linear fit.
 
     Examples
     --------
@@ -169,86 +183,99 @@ def fit_pole_pair(
     >>> abs(pair.damping - truth.damping) < 1e-9
     True
     """
-    from scipy import optimize  # here: it takes longer to load than all the rest
+    from scipy import optimize  # takes long to load
 
     if len(frequency) < 4:
-        raise ValueError("a pole pair has four coefficients, and needs as many lines")
+        raise ValueError("a pole pair has four coefficients: give at least four frequencies")
     z = np.exp(2j * np.pi * frequency)
-    square = z**2
-    weight = 1 / np.maximum(error, _FLOOR * np.abs(gain))
+    z_squared = z**2
+    weight = _weights(gain, error)
     weight = weight / weight.max()
     first = _linear_fit(z, gain, weight) if start is None else start
 
-    def misfit(numbers: np.ndarray) -> np.ndarray:
-        a1, a0, b1, b0 = numbers.tolist()  # many calls: `PolePair.gain` takes twice as long
-        rest = weight * ((b1 * z + b0) / (square + a1 * z + a0) - gain)
-        return np.concatenate([np.real(rest), np.imag(rest)])
+    def residuals(coefficients: np.ndarray) -> np.ndarray:
+        a1, a0, b1, b0 = coefficients.tolist()  # not `PolePair.gain`, which takes twice as long
+        return _as_real(weight * ((b1 * z + b0) / (z_squared + a1 * z + a0) - gain))
 
-    begin: Any = [first.a1, first.a0, first.b1, first.b0]
-    fine: Any = {"x_scale": "jac", "xtol": 1e-14, "ftol": 1e-14}
-    found = optimize.least_squares(misfit, begin, method="lm", **fine)
-    return PolePair(*map(float, found.x))
+    first_guess: Any = [first.a1, first.a0, first.b1, first.b0]
+    options: Any = {"x_scale": "jac", "xtol": 1e-14, "ftol": 1e-14}
+    solution = optimize.least_squares(residuals, first_guess, method="lm", **options)
+    return PolePair(*map(float, solution.x))
+
+
+def _weights(gain: np.ndarray, error: np.ndarray) -> np.ndarray:
+    return 1 / np.maximum(error, _MIN_RELATIVE_ERROR * np.abs(gain))
+
+
+def _as_real(numbers: np.ndarray) -> np.ndarray:
+    """Return real parts followed by imaginary parts, for real least squares."""
+    return np.concatenate([np.real(numbers), np.imag(numbers)])
 
 
 def is_single_decay(
     frequency: np.ndarray, gain: np.ndarray, error: np.ndarray, pair: PolePair
 ) -> bool:
-    r"""Tell whether one real pole explains gains as well as a pole pair does.
+    r"""Test whether one real pole explains the gains as well as a pole pair does.
 
-    The sum of squares in units of the errors falls by a chi-square of two degrees of freedom from
-    :math:`b/(z - a)` to a pair if there is nothing else; the level is 5e-5.
+    If :math:`G(z) = b/(z - a)`, the weighted sum of squares falls by a chi-square variable of two
+    degrees of freedom when a pole pair is fitted instead. A second pole is accepted at the
+    significance level 5e-5.
     """
     from scipy import optimize
 
     z = np.exp(2j * np.pi * frequency)
-    scale = 1 / np.maximum(error, _FLOOR * np.abs(gain))
+    weight = _weights(gain, error)
 
-    def misfit(numbers: np.ndarray) -> np.ndarray:
-        rest = scale * (numbers[0] / (z - numbers[1]) - gain)
-        return np.concatenate([np.real(rest), np.imag(rest)])
+    def residuals(coefficients: np.ndarray) -> np.ndarray:
+        b, a = coefficients
+        return _as_real(weight * (b / (z - a) - gain))
 
-    slowest = min(max(abs(pole) for pole in pair.poles), 0.999)
-    single = optimize.least_squares(misfit, [1 - slowest, slowest], x_scale="jac")
-    double = scale * np.abs(pair.gain(frequency) - gain)
-    return 2 * single.cost - float(double @ double) < _SINGLE
+    radius = min(max(abs(pole) for pole in pair.poles), 0.999)
+    single = optimize.least_squares(residuals, [1 - radius, radius], x_scale="jac")
+    pair_residuals = weight * np.abs(pair.gain(frequency) - gain)
+    single_chi_square = 2 * single.cost  # scipy's cost is half the sum of squares
+    pair_chi_square = float(pair_residuals @ pair_residuals)
+    return single_chi_square - pair_chi_square < _MIN_CHI_SQUARE
 
 
 def _linear_fit(z: np.ndarray, gain: np.ndarray, weight: np.ndarray) -> PolePair:
+    """Fit by repeated linear least squares; see `fit_pole_pair`."""
     scale = weight
-    numbers = np.zeros(4)
-    for _ in range(_SWEEPS):
-        table = np.stack([-gain * z, -gain, z, np.ones_like(z)], axis=1) * scale[:, None]
-        wanted = gain * z**2 * scale
-        numbers = np.linalg.lstsq(
-            np.concatenate([np.real(table), np.imag(table)]),
-            np.concatenate([np.real(wanted), np.imag(wanted)]),
-            rcond=None,
-        )[0]
-        scale = weight / np.maximum(np.abs(z**2 + numbers[0] * z + numbers[1]), 1e-12)
-    return PolePair(*map(float, numbers))
+    coefficients = np.zeros(4)  # a1, a0, b1, b0
+    for _ in range(_ITERATIONS):
+        design = np.stack([-gain * z, -gain, z, np.ones_like(z)], axis=1) * scale[:, None]
+        target = gain * z**2 * scale
+        coefficients = np.linalg.lstsq(_as_real(design), _as_real(target), rcond=None)[0]
+        denominator = z**2 + coefficients[0] * z + coefficients[1]
+        scale = weight / np.maximum(np.abs(denominator), 1e-12)
+    return PolePair(*map(float, coefficients))
 
 
-def jackknife(whole: float, left_out: np.ndarray, level: float) -> tuple[float, float]:
-    r"""Return the interval of a positive number from its values with one realisation left out.
+def jackknife_interval(
+    estimate: float, left_out: np.ndarray, confidence: float
+) -> tuple[float, float]:
+    r"""Return the jackknife confidence interval of a positive estimate, on a logarithmic scale.
 
-    The logarithm has the variance :math:`\frac{R-1}{R}\sum_r(\ell_r - \bar\ell)^2` (Tukey, 1958);
-    the interval is Student's with :math:`R-1` degrees of freedom.
+    ``left_out`` are the estimates without one of the R realisations each. With their logarithms
+    :math:`\ell_r` that of the estimate has the variance
+    :math:`\frac{R-1}{R}\sum_r(\ell_r - \bar\ell)^2` (Tukey, 1958); the interval uses Student's t
+    with :math:`R-1` degrees of freedom.
 
     Examples
     --------
-    >>> jackknife(2.0, np.array([2.0, 2.0, 2.0]), 0.95)
+    >>> jackknife_interval(2.0, np.array([2.0, 2.0, 2.0]), 0.95)
     (2.0, 2.0)
     """
     count = len(left_out)
     logs = np.log(left_out)
-    # (R-1) s / sqrt(R) = sqrt((R-1) mean d^2), the standard error of the jackknife.
+    # `half_width` divides by sqrt(R): (R-1) s / sqrt(R) is the standard error of the jackknife.
     deviation = (count - 1) * float(logs.std(ddof=1))
-    reach = math.exp(float(half_width(deviation, count, tail_of(level))))
-    return float(whole / reach), float(whole * reach)
+    factor = math.exp(float(half_width(deviation, count, tail_of(confidence))))
+    return float(estimate / factor), float(estimate * factor)
 
 
 def dangerous_periods(natural_period: float, count: int = 3) -> list[float]:
-    """Return the periods of the data that feed the oscillation: half the natural one times 1, 2, ..
+    """Return the periods of parametric resonance: 1, 2, ... times half the natural period.
 
     Examples
     --------
@@ -259,23 +286,25 @@ def dangerous_periods(natural_period: float, count: int = 3) -> list[float]:
 
 
 def critical_depth(period: float, natural_period: float, damping: float) -> float | None:
-    r"""Return the least relative depth of a rhythm of the curvature at which an error grows.
+    r"""Return the smallest relative depth of a periodic curvature at which the oscillation grows.
 
-    It is that of the matrix over one period of Mathieu's equation, whose spectral radius crosses 1
-    (Floquet). Averaging gives its leading terms in the first tongue, and the bottom of the second:
+    There the spectral radius of the monodromy matrix of Mathieu's equation exceeds 1 (Floquet).
+    Averaging gives the leading terms in the first tongue, and of the minimum in the second:
 
     .. math:: d \approx 4\sqrt{\zeta^2 + \Bigl(\frac{T_0}{2T} - 1\Bigr)^2}, \qquad
               d \approx \sqrt{8\zeta} \quad\text{for } T = T_0 .
 
-    None is returned where not even a depth of 2 makes it grow, the most that a curvature can have
-    which is never negative.
+    None is returned if it does not even grow at a depth of 2, the largest of a curvature that is
+    never negative.
 
     Parameters
     ----------
     period
-        Of the rhythm, in steps.
-    natural_period, damping
-        Of the learner, in steps and as a ratio.
+        Period of the curvature, in steps.
+    natural_period
+        Natural period of the learner, in steps.
+    damping
+        Damping ratio of the learner.
 
     Examples
     --------
@@ -284,15 +313,16 @@ def critical_depth(period: float, natural_period: float, damping: float) -> floa
     >>> critical_depth(22.0, 44.0, 0.9) is None
     True
     """
-    depths = np.linspace(0.0, _DEEPEST, _DEPTHS)
-    grows = _radius(depths, period / natural_period, damping) > 1
-    if not grows.any():
+    ratio = period / natural_period
+    depths = np.linspace(0.0, _MAX_DEPTH, _GRID_SIZE)
+    is_unstable = _radius(depths, ratio, damping) > 1
+    if not is_unstable.any():
         return None
-    high = float(depths[grows.argmax()])
+    high = float(depths[is_unstable.argmax()])
     low = max(0.0, high - float(depths[1]))
-    for _ in range(24):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if _radius(np.array([middle]), period / natural_period, damping)[0] > 1:
+        if _radius(np.array([middle]), ratio, damping)[0] > 1:
             high = middle
         else:
             low = middle
@@ -302,19 +332,23 @@ def critical_depth(period: float, natural_period: float, damping: float) -> floa
 def _radius(depth: np.ndarray, ratio: float, damping: float) -> np.ndarray:
     """Return the spectral radius over one period, which lasts ``ratio`` natural periods.
 
-    Time is in units of the natural frequency. On a piece of constant stiffness k the state moves by
-    the exponential of (0, 1; -k, -2 zeta), in closed form.
+    The natural frequency is 1. The curvature is constant in each of `_PIECES` parts of the period,
+    over which the state (u, u') is multiplied by the exponential of ((0, 1), (-k, -2 zeta)) t:
+
+        exp(-zeta t) ((c + zeta s, s), (-k s, c - zeta s)),
+        c = cosh(r t),  s = sinh(r t) / r,  r = sqrt(zeta^2 - k)
     """
-    step = 2 * np.pi * ratio / _PIECES
+    duration = 2 * np.pi * ratio / _PIECES
     phase = 2 * np.pi * (np.arange(_PIECES) + 0.5) / _PIECES
-    stiffness = 1 + np.cos(phase)[:, None] * depth
-    root = np.sqrt((damping**2 - stiffness).astype(complex))
-    root = np.where(np.abs(root) * step < 1e-8, 1e-8 / step, root)  # sinh(x)/x is 1 to all digits
-    even = np.exp(-damping * step) * np.real(np.cosh(root * step))
-    slope: Any = np.sinh(root * step) / root
-    odd = np.exp(-damping * step) * slope.real
-    rows = [[even + damping * odd, odd], [-stiffness * odd, even - damping * odd]]
-    product = np.moveaxis(np.array(rows), (0, 1), (2, 3))
-    while len(product) > 1:  # neighbours, the later one on the left
+    curvature = 1 + np.cos(phase)[:, None] * depth
+    root = np.sqrt((damping**2 - curvature).astype(complex))
+    # For a smaller root sinh(r t) / r is t to all digits, and 0 / 0 is avoided.
+    root = np.where(np.abs(root) * duration < 1e-8, 1e-8 / duration, root)
+    decay = np.exp(-damping * duration)
+    c = decay * np.real(np.cosh(root * duration))
+    s: Any = decay * np.real(np.sinh(root * duration) / root)
+    matrix = np.array([[c + damping * s, s], [-curvature * s, c - damping * s]])
+    product = np.moveaxis(matrix, (0, 1), (2, 3))  # (pieces, depths, 2, 2)
+    while len(product) > 1:  # multiply neighbours, the later one on the left
         product = product[1::2] @ product[::2]
     return np.abs(np.linalg.eigvals(product[0])).max(axis=1)

@@ -12,7 +12,12 @@ import numpy as np
 from resonax.core.errors import ArgumentError, check_range, check_whole
 from resonax.probing.copies import Copies
 from resonax.probing.excitation import Advance, Gains, Rows, measure_gains, settle
-from resonax.probing.oscillator import PolePair, fit_pole_pair, is_single_decay, jackknife
+from resonax.probing.oscillator import (
+    PolePair,
+    fit_pole_pair,
+    is_single_decay,
+    jackknife_interval,
+)
 
 __all__ = ["HIGHEST_DAMPING", "LONGEST", "Poles", "ResponsePlan", "measure_poles"]
 
@@ -126,12 +131,12 @@ def _unsteady(gains: Gains) -> str | None:
 
 def _length_for(pair: PolePair, length: int) -> int:
     """Return the period of the excitation that a pole pair needs, a power of 2."""
-    period, memory = pair.natural_period, pair.memory
-    if not math.isfinite(period + memory):
+    period, decay = pair.natural_period, pair.time_constant
+    if not math.isfinite(period + decay):
         return min(4 * length, LONGEST)
     if pair.damping > HIGHEST_DAMPING and period < length / 4:
         return length  # it will be refused, and a longer look does not change that
-    return min(LONGEST, 2 ** math.ceil(math.log2(_PERIODS_SEEN * max(period, memory, 1.0))))
+    return min(LONGEST, 2 ** math.ceil(math.log2(_PERIODS_SEEN * max(period, decay, 1.0))))
 
 
 def _judge(pair: PolePair, gains: Gains, length: int, level: float) -> Poles:
@@ -158,10 +163,10 @@ def _judge(pair: PolePair, gains: Gains, length: int, level: float) -> Poles:
     elif not (np.isfinite(table).all() and (table > 0).all()):
         reason = _noisy()
     else:
-        intervals = [jackknife(*one, level) for one in zip(table[0], table[1:].T, strict=True)]
-        if intervals[0][1] < _WIDEST * period and intervals[1][1] < _WIDEST * damping:
-            notes = _notes(pair, gains)
-            return Poles(pair, intervals[0], intervals[1], gains, notes=notes)
+        periods = jackknife_interval(period, table[1:, 0], level)
+        dampings = jackknife_interval(damping, table[1:, 1], level)
+        if periods[1] < _WIDEST * period and dampings[1] < _WIDEST * damping:
+            return Poles(pair, periods, dampings, gains, notes=_notes(pair, gains))
         reason = _noisy()
     return Poles(pair, gains=gains, reason=reason)
 
