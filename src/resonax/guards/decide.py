@@ -1,8 +1,9 @@
-"""What a guard does when something is due: it tests the order, answers an alarm, or returns.
+"""The actions of a guard: test the order of the rows, answer an alarm, or return to a setting.
 
-Bursts of noise end, and a stretch that is chosen for its large loss is worse than the same rows
-mixed, whatever their order. So a risen loss is an alarm only if it is extreme, or high and lasts;
-otherwise the order of the rows that come next is tested.
+A rise of the loss is not yet an alarm. A burst of noise ends by itself, and rows selected for their
+large loss would do worse than the same rows mixed even if their order did not matter. So a rise is
+an alarm only if it is extreme, or large and lasting; otherwise the order of the next rows, which
+were not selected by their loss, is tested.
 """
 
 from __future__ import annotations
@@ -34,34 +35,34 @@ __all__ = ["act", "look"]
 
 
 def look(state: GuardState, config: GuardConfig, learner: Replayable) -> tuple[GuardState, bool]:
-    """Judge a run after a step where that is due; the state, and whether to `act` now."""
+    """Record the loss of the run if this step is a mark; return the state and whether to `act`."""
     if is_marked(state, config):
-        judged = learner.loss(state.reservoir)
-        work = state.work + len(state.reservoir) / 3
-        state = replace(state, marked=(*state.marked, judged), work=work)
+        loss = learner.loss(state.reservoir)
+        work = state.work + len(state.reservoir) / 3  # a loss counts as a third of a step
+        state = replace(state, marked=(*state.marked, loss), work=work)
     return state, is_due(state, config)
 
 
 def act(state: GuardState, config: GuardConfig, learner: Replayable) -> GuardState:
-    """Return the state after what is due; the learner is where the run continues.
+    """Do what is due; return the new state, and leave the learner where the run continues.
 
     An exception in a replay leaves the learner as it was.
     """
-    now = learner.save()
+    saved = learner.save()
     try:
-        return _DueStep(state, config, learner, now).act()
+        return _Action(state, config, learner, saved).act()
     except BaseException:
-        learner.load(now)
+        learner.load(saved)
         learner.set(config.candidates[state.place])
         raise
 
 
-class _DueStep(Replays):
-    """A step of a run at which something is due; ``now`` is the learner at it."""
+class _Action(Replays):
+    """What a guard does at one step of a run; ``current`` is the saved learner at this step."""
 
-    def __init__(self, state: GuardState, config: GuardConfig, learner: Replayable, now: Any):
+    def __init__(self, state: GuardState, config: GuardConfig, learner: Replayable, current: Any):
         super().__init__(state, config, learner)
-        self.now = now
+        self.current = current
 
     def act(self) -> GuardState:
         state, config = self.state, self.config
@@ -71,7 +72,7 @@ class _DueStep(Replays):
             own, judged = self.judge(), self.judge_snapshots()
             if _is_alarm(state, config, own, judged):
                 return self.alarm(own, judged)
-            self.state = state = _after_a_rise(state, config, own, judged)
+            self.state = state = _schedule_test(state, config, own, judged)
             if state.step < state.next_test or self.used.is_mixed:
                 return self.keep_setting()
         if may_return(state, config):
@@ -79,8 +80,8 @@ class _DueStep(Replays):
         return self.choose_fastest() if config.policy == "fastest" else self.test()
 
     def keep_setting(self, **changes: Any) -> GuardState:
-        """Continue from the run as it is."""
-        return self.continue_from(self.now, marked=(), **changes)
+        """Continue the run as it is, without a change of setting."""
+        return self.continue_from(self.current, marked=(), **changes)
 
     def continue_from(self, saved: Any, **changes: Any) -> GuardState:
         """Continue from a saved state of the learner."""
@@ -90,9 +91,10 @@ class _DueStep(Replays):
         return state
 
     def examine_lost(self) -> GuardState:
-        """Set batches aside that have no finite loss; if the run has none, undo that.
+        """Set aside batches without a finite loss, and train again without them if they harmed.
 
-        Under ``watch`` the run stays as it is, and nothing is done while it has no finite loss.
+        If the run has no finite loss even so, that is an alarm. Under ``watch`` the run is not
+        changed, and not examined again while its loss is not finite.
         """
         start, bad, reservoir = self.find_bad()
         state, spacing = self.state, self.config.spacing
@@ -109,8 +111,8 @@ class _DueStep(Replays):
             set_aside=state.set_aside + len(bad),
             reservoir=reservoir,
         )
-        self.learner.load(self.now)
-        if math.isfinite(self.judge()):  # as where a gradient scaler left out the update
+        self.learner.load(self.current)
+        if math.isfinite(self.judge()):  # a gradient scaler may have skipped the update
             return self.keep_setting()
         if self.config.policy == "watch":
             self.state = replace(state, is_lost=True)
@@ -125,12 +127,12 @@ class _DueStep(Replays):
         return self.alarm(math.inf, self.judge_snapshots())
 
     def alarm(self, own: float, judged: list[float]) -> GuardState:
-        """Go back to the best snapshot, and on from there with a safer candidate."""
+        """Go back to the best snapshot, and continue from there with a safer candidate."""
         start = self.state.history.snapshots[int(np.argmin(judged))]
         last = len(self.config.candidates) - 1
         places = range(self.state.place + 1, last + 1)
         found = self.choose(start, self.config.harm * min(judged), places)
-        if found is None:  # nothing is finite, or nothing is left: the snapshot, and small steps
+        if found is None:  # no candidate is left or has a finite loss: take the safest
             found = Choice(last, start.saved, ())
         return self.change_setting("alarm", start, found, own, (self.mixed_loss(start),))
 
@@ -149,13 +151,14 @@ class _DueStep(Replays):
         mixed: tuple[float, ...] = (),
         p: float = math.nan,
     ) -> GuardState:
-        """Continue from the end of a replay, with its candidate."""
+        """Continue from the end of a replay, with its candidate; under ``watch`` only record it."""
         state = self.state
         after, rewound = self.config.candidates[found.place], state.step - start.step
-        made = Decision(state.step, why, self.used, after, rewound, own, mixed, found.tried, p)
+        decision = Decision(state.step, why, self.used, after, rewound, own, mixed, found.tried, p)
+        decisions = (*state.decisions, decision)
         later = next_test(state, self.config, rewound)
         if self.config.policy == "watch":
-            return self.keep_setting(recent=(), next_test=later, decisions=(*state.decisions, made))
+            return self.keep_setting(recent=(), next_test=later, decisions=decisions)
         return self.continue_from(
             found.saved,
             places=(*state.places, found.place),
@@ -165,7 +168,7 @@ class _DueStep(Replays):
             hold=state.step + state.wait,
             wait=2 * state.wait,
             next_test=later,
-            decisions=(*state.decisions, made),
+            decisions=decisions,
         )
 
     def test(self) -> GuardState:
@@ -188,12 +191,12 @@ class _DueStep(Replays):
         )
         if harm is None and _may_be_high(state, config, own):
             judged = self.judge_snapshots()
-            if _is_high(state, config, own, judged):  # it rose slowly, in any order
+            if _is_high(state, config, own, judged):  # a slow rise, whatever the order
                 return self.alarm(own, judged)
         if harm is None:
             return self.keep_setting(next_test=later)
         mixed, p = harm
-        if _is_tested(state, config):  # the loss was high when this stretch began: go back
+        if _is_test_of_rise(state, config):  # the loss was high at its start: go back further
             start = state.history.snapshots[int(np.argmin(self.judge_snapshots()))]
             found = self.remedy(start, own, ())
         else:
@@ -205,46 +208,48 @@ class _DueStep(Replays):
     def test_start(self) -> Snapshot:
         """Return the oldest snapshot of the setting in use; after a rise, that of the rise."""
         state, snapshots = self.state, self.state.history.snapshots
-        first = state.rose if _is_tested(state, self.config) else state.returned
+        first = state.rose if _is_test_of_rise(state, self.config) else state.returned
         return next((one for one in snapshots if one.step >= first), snapshots[-1])
 
     def own_loss(self, start: Snapshot) -> float:
-        """Return the loss of the run at the marks, on the batches that mixed runs are judged on.
+        """Return the mean loss of the run at the marks, on the same batches as that of mixed runs.
 
-        It is replayed if the test was not foreseen, or the reservoir not full at the first mark.
+        It was recorded while the run went on, unless the test was not scheduled or the reservoir
+        was not full at the first mark: then the run is replayed.
         """
         state, config = self.state, self.config
-        inside = [one for one in marks(state.step, config.spacing) if one > start.step]
-        is_full = min(inside) >= config.reservoir
-        if is_full and state.step == state.next_test and len(state.marked) == len(inside):
+        inside = [mark for mark in marks(state.step, config.spacing) if mark > start.step]
+        was_full = min(inside) >= config.reservoir
+        was_scheduled = state.step == state.next_test and len(state.marked) == len(inside)
+        if was_full and was_scheduled:
             return geometric_mean(state.marked)
         return self.replay_in_order(start, self.used)
 
     def remedy(self, start: Snapshot, own: float, mixed: Sequence[float]) -> Choice | None:
-        """Return the mildest candidate that does as well as mixed rows, or else to mix rows.
+        """Return the first later candidate that does as well as mixed rows, or else one that mixes.
 
-        It does as well if its loss is at most ``reach`` times their mean, and no worse than the
-        worst of them.
+        Candidates are ordered from mild to safe. One does as well if its loss is at most ``reach``
+        times the mean of the mixed runs, and at most that of the worst of them. If no candidate
+        mixes rows, the best one is returned if it is clearly better than the run, else None.
         """
         candidates, place = self.config.candidates, self.state.place
         places = [one for one in range(place + 1, len(candidates)) if not candidates[one].is_mixed]
-        usual = geometric_mean([*mixed, self.mixed_loss(start)])
-        target = min(self.config.reach * usual, max(mixed, default=math.inf))
-        saved = self.learner.save()
+        mean = geometric_mean([*mixed, self.mixed_loss(start)])
+        target = min(self.config.reach * mean, max(mixed, default=math.inf))
+        saved = self.learner.save()  # the end of the mixed run
         found = self.choose(start, target, places)
         if found is not None and found.tried[-1][1] <= target:
             return found
         tried = () if found is None else found.tried
         mixing = [one for one in range(len(candidates)) if candidates[one].is_mixed]
-        if mixing:
-            like = self.used._replace(is_mixed=True)
-            same = (one for one in mixing if candidates[one] == like)
-            return Choice(next(same, mixing[0]), saved, tried)
-        helps = min((loss for _, loss in tried), default=math.inf) * self.config.harm < own
-        return found if helps else None
+        if mixing:  # if possible with the step size and momentum in use
+            same = [one for one in mixing if candidates[one] == self.used._replace(is_mixed=True)]
+            return Choice((same or mixing)[0], saved, tried)
+        least = min((loss for _, loss in tried), default=math.inf)
+        return found if least * self.config.harm < own else None
 
     def choose_fastest(self) -> GuardState:
-        """Take the candidate that would have ended lowest on the last stretch."""
+        """Take the candidate with the lowest loss in a replay from the oldest snapshot."""
         state, start = self.state, self.state.history.snapshots[0]
         later = next_test(state, self.config, state.step - start.step)
         own = self.own_loss(start)
@@ -255,59 +260,62 @@ class _DueStep(Replays):
         return self.change_setting("fastest", start, found, own)
 
     def try_previous(self) -> GuardState:
-        """Take the candidate before if it would have done as well on the last stretch."""
+        """Return to the previous candidate if its replay from the oldest snapshot is no worse."""
         state, config = self.state, self.config
         start = state.history.snapshots[0]
         place = state.places[-2] if len(state.places) > 1 else 0
-        before = config.candidates[place]
+        previous = config.candidates[place]
         own = self.replay_in_order(start, self.used)
-        loss = self.replay_in_order(start, before)
+        loss = self.replay_in_order(start, previous)
         if loss > own:
             return self.keep_setting(hold=state.step + 2 * state.wait, wait=2 * state.wait)
-        tried = ((before, loss),)
-        made = Decision(state.step, "return", self.used, before, 0, own, (), tried)
+        tried = ((previous, loss),)
+        decision = Decision(state.step, "return", self.used, previous, 0, own, (), tried)
         return self.keep_setting(
             places=state.places[:-1] or (0,),
             hold=state.step + state.wait,
             next_test=state.step + config.spacing,
             returned=state.step,
             earlier=state.tests,
-            decisions=(*state.decisions, made),
+            decisions=(*state.decisions, decision),
         )
 
 
 def _is_alarm(state: GuardState, config: GuardConfig, own: float, judged: Sequence[float]) -> bool:
-    """Return whether a risen loss is an alarm, given the losses of the snapshots."""
+    """Return whether a rise of the loss is an alarm, given the losses of the snapshots."""
     is_extreme = not own <= config.explodes**2 * float(np.median(judged))
     return is_extreme or (_is_high(state, config, own, judged) and _lasts(state, config))
 
 
-def _after_a_rise(
+def _schedule_test(
     state: GuardState, config: GuardConfig, own: float, judged: Sequence[float]
 ) -> GuardState:
-    """Return the state with a test of the order of the rows that come next."""
+    """Return the state after a rise of the loss, with a test at most two spacings later."""
     rose = state.rose if _lasts(state, config) else state.step
     soon = min(state.next_test, rose + 2 * config.spacing)
     recent = state.recent[:-1] if _is_high(state, config, own, judged) else state.recent[-1:]
     return replace(state, recent=recent, next_test=soon, rose=rose)
 
 
-def _is_tested(state: GuardState, config: GuardConfig) -> bool:
-    """Return whether a test at this step is of the rows since a rise."""
+def _is_test_of_rise(state: GuardState, config: GuardConfig) -> bool:
+    """Return whether a test at this step is of the rows since the loss rose."""
     return state.rose > 0 and state.step == state.rose + 2 * config.spacing
 
 
 def _may_be_high(state: GuardState, config: GuardConfig, own: float) -> bool:
-    """Return whether a test has to judge the snapshots to know if its loss `_is_high`."""
+    """Return whether `_is_high` is possible: if not, the snapshots need not be evaluated."""
     return _is_far(state, config, own) or _has_start(state)
 
 
 def _is_high(state: GuardState, config: GuardConfig, own: float, judged: Sequence[float]) -> bool:
-    """Return whether a loss is far above those of the snapshots.
+    """Return whether a loss is far above the losses of the snapshots.
 
-    That is of most of them; or of one of them and the least so far, which alone does not count: it
-    is of other rows, and they may have been easier; or of the first, while that is the start of the
-    run: then training has done worse than none, in whatever order.
+    It is if it is far above one of these:
+
+    - their median;
+    - their least, provided it is also far above the least loss of all tests, which alone is no
+      evidence: it was measured on other, perhaps easier, rows;
+    - the first, while this is the start of the run: then training did harm, in whatever order.
     """
     limits = [config.explodes * float(np.median(judged))]
     if _is_far(state, config, own):
@@ -318,14 +326,15 @@ def _is_high(state: GuardState, config: GuardConfig, own: float, judged: Sequenc
 
 
 def _is_far(state: GuardState, config: GuardConfig, own: float) -> bool:
-    """Return whether a loss is far above the least one of the tests so far."""
+    """Return whether a loss is far above the least loss of the tests so far."""
     return not own <= 3 * config.explodes * state.least
 
 
 def _has_start(state: GuardState) -> bool:
+    """Return whether the oldest snapshot is the start of the run."""
     return state.history.oldest == 0
 
 
 def _lasts(state: GuardState, config: GuardConfig) -> bool:
-    """Return whether the loss rose in the last two spacings already."""
+    """Return whether the loss had already risen within the last two spacings."""
     return state.rose > 0 and state.step - state.rose <= 2 * config.spacing
