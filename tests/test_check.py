@@ -183,12 +183,12 @@ def test_a_trained_model_is_that_of_a_plain_loop(name):
         weights = weights - (1 - moved) * plain * gradient
         sizes.append(np.linalg.norm(weights))
     found = subject(X, y, optimizer, batch, intercept_lr=intercept_lr).train()
-    assert found.sizes is not None
-    assert found.squares is not None
-    assert found.sizes[-1, 0] == pytest.approx(math.log(sizes[-1]), abs=2e-3)
-    block = math.ceil(len(sizes) / len(found.sizes))
+    assert found.log_norm is not None
+    assert found.log_loss is not None
+    assert found.log_norm[-1, 0] == pytest.approx(math.log(sizes[-1]), abs=2e-3)
+    block = math.ceil(len(sizes) / len(found.log_norm))
     mean = np.mean(errors[-8:]) if block >= 7 else np.mean(errors[-block:])
-    assert found.squares[-1, 0] == pytest.approx(math.log(mean), abs=2e-3)
+    assert found.log_loss[-1, 0] == pytest.approx(math.log(mean), abs=2e-3)
 
 
 def test_violent_growth_is_never_mistaken_for_rest():

@@ -66,12 +66,12 @@ OPTIONS = {
 def test_a_difference_is_that_of_two_runs_of_torch(name):
     options, rows, batch, epochs = OPTIONS[name]
     given = subject(from_torch(**options), rows=rows, batch=batch, epochs=epochs)
-    weights = given.weights()
+    rules = given.weight_rules()
     decay = options.get("weight_decay", 0.0)
     gain = given.optimizer.kappa * given.optimizer.alpha + given.optimizer.beta
 
     def size(here: np.ndarray, before: np.ndarray) -> float:
-        curvature = weights.curvature[:, None] + decay
+        curvature = rules.curvature[:, None] + decay
         return float(energy(here, before, curvature, gain, np).sum())
 
     hair = 1e-5 * np.eye(3)
@@ -84,8 +84,8 @@ def test_a_difference_is_that_of_two_runs_of_torch(name):
     assert exact.path[-1] == exact.passes[-1]
     assert len(exact.path) == given.steps
     trained = given.train()
-    assert trained.sizes is not None
-    assert np.exp(trained.sizes[-1, 0]) == pytest.approx(np.linalg.norm(zero[0]), rel=1e-9)
+    assert trained.log_norm is not None
+    assert np.exp(trained.log_norm[-1, 0]) == pytest.approx(np.linalg.norm(zero[0]), rel=1e-9)
 
 
 def test_cells_and_streams_are_runs_of_their_own():
@@ -103,10 +103,16 @@ def test_cells_and_streams_are_runs_of_their_own():
 
 def test_near_zero_weights_the_curvature_is_at_its_bound():
     small = subject(heavy_ball(1e-5, 0.95, weight_decay=1e-3), rows=400)
-    found, bound = small.follow_exactly(), small.at_bound().follow_exactly()
+    found, bound = small.follow_exactly(), small.with_largest_curvature().follow_exactly()
     assert found.log_growth == pytest.approx(bound.log_growth, rel=1e-3)
     large = replace(small, optimizer=heavy_ball(1.0, 0.5))  # the run leaves zero: less curvature
-    assert abs(large.follow_exactly().log_growth - large.at_bound().follow_exactly().log_growth) > 1
+    assert (
+        abs(
+            large.follow_exactly().log_growth
+            - large.with_largest_curvature().follow_exactly().log_growth
+        )
+        > 1
+    )
 
 
 def test_the_command_learns_classes(tmp_path, capsys):

@@ -121,7 +121,7 @@ def notes_of(
     """Return what a reader has to know before relying on the result."""
     notes = []
     if subject.is_logistic:
-        worst = subject.at_bound().follow_exactly().log_growth
+        worst = subject.with_largest_curvature().follow_exactly().log_growth
         notes.append(
             "The curvature of the logistic loss changes with the weights: the growth is that along "
             "the run which is trained here from zero weights. With the largest curvature it can "
@@ -280,7 +280,7 @@ def _tongues(part: Subject, period: float) -> list[tuple[float, float]]:
     phase = np.exp(-2j * np.pi * np.arange(len(rows)) / (period * part.batch))
     line = np.max(2 * np.abs(phase @ rows / len(rows)) ** 2)  # variance of the largest line
     share = float(np.clip(line, 0.05, 0.95))
-    part = part.at_bound() if part.is_logistic else part
+    part = part.with_largest_curvature() if part.is_logistic else part
     numbers = {"momentum": float(part.optimizer.momentum), "lr": float(part.optimizer.lr)}
     setting = Setting(
         Sinusoid(period=period, amplitude=math.sqrt(2 * share), variance=1 - share),
@@ -308,7 +308,7 @@ def _orders(part: Subject) -> dict[str, np.ndarray]:
 
 def _curves(part: Subject, orders: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Return steps, and the logarithm of the squared error in each order, base 10."""
-    squares = part.train(list(orders.values())).squares
+    squares = part.train(list(orders.values())).log_loss
     assert squares is not None
     curves = squares.T  # (orders, blocks)
     count = curves.shape[1]

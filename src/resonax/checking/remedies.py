@@ -21,7 +21,7 @@ from resonax.learners import Momentum
 from resonax.recordings.recording import Recording
 from resonax.rows.answers import factor
 from resonax.rows.exact import PASSES, Exact
-from resonax.rows.intervals import BURST, LEAST_STEPS, Measured
+from resonax.rows.intervals import BURST, LEAST_STEPS, Rates
 from resonax.rows.logistic import BOUND
 from resonax.rows.subject import Advance, Subject
 from resonax.rows.surrogates import buffered
@@ -139,7 +139,7 @@ def confirmed(
     limit = math.log(_BOUNDED * (1.0 + solution_size(subject))) if trained else math.inf
 
     def bounded(tried: Subject, orders: list[np.ndarray] | None = None) -> np.ndarray:
-        sizes = replace(tried, epochs=training).train(orders, advance).sizes
+        sizes = replace(tried, epochs=training).train(orders, advance).log_norm
         assert sizes is not None
         return sizes.max(axis=0) < limit
 
@@ -214,7 +214,7 @@ def _taken_back(remedy: Remedy, subject: Subject, own: bool) -> Remedy:
     assert value is not None
     if remedy.name == "batch":
         value = math.ceil(1.25 * value)
-        value = value if subject.enough(value) else None
+        value = value if subject.has_enough_steps(value) else None
     elif remedy.name == "shuffle_buffer":
         value = min(2 * value, len(subject.recording.inputs))
     elif remedy.name == "lr":
@@ -255,12 +255,12 @@ _SEEDS = 4  # orders that each buffer is tried with
 _BATCHES = sorted({round(2 ** (k / 3)) for k in range(37)})  # 1 to 4096
 
 
-def safe(found: Measured) -> np.ndarray:
+def safe(found: Rates) -> np.ndarray:
     """Return which cells are safe."""
     return settled(found) & (found.later < math.log(_LATER))
 
 
-def settled(found: Measured) -> np.ndarray:
+def settled(found: Rates) -> np.ndarray:
     """Return which cells are safe on these rows, whatever more of them would do."""
     return (found.rise < math.log(BURST)) & (found.total < 0)
 
@@ -284,7 +284,7 @@ def _momenta(own: float) -> np.ndarray:
 
 def find_remedies(
     subject: Subject,
-    lines: Measured,
+    lines: Rates,
     own: bool,
     shuffles: Shuffles,
     rows: tuple[int, int],
@@ -329,7 +329,7 @@ def _nearest(ok: np.ndarray, own: int) -> int | None:
 
 
 def _on_lines(
-    subject: Subject, lines: Measured, own_safe: bool, advance: Advance | None
+    subject: Subject, lines: Rates, own_safe: bool, advance: Advance | None
 ) -> list[Remedy]:
     """Search both axes once more between the neighbours that were found."""
     momentum, lr = float(subject.optimizer.momentum), float(subject.optimizer.lr)
@@ -405,7 +405,7 @@ def _batch(subject: Subject, own: bool) -> Remedy:
     """Return the least batch that is safe: the next one above the own, or how far below it."""
 
     @functools.cache  # just beyond a small batch is one that was tried
-    def judge(batch: int) -> Measured:
+    def judge(batch: int) -> Rates:
         return subject.with_batch(batch).measure()
 
     found, batch, unsafe = judge(subject.batch), subject.batch, 0
@@ -420,7 +420,7 @@ def _batch(subject: Subject, own: bool) -> Remedy:
     else:
         unsafe = batch
         for size in ladder:
-            if not subject.enough(size):
+            if not subject.has_enough_steps(size):
                 few = f"a batch of {size:,} rows or more leaves fewer than {LEAST_STEPS} steps"
                 return Remedy("batch", None, reason=f"{few}, which are too few to judge it")
             found, batch = judge(size), size

@@ -1,10 +1,10 @@
-r"""The growth on these rows, exactly: no chance, no direction chosen at random, 64-bit numbers.
+r"""Growth of the error on given rows, computed from all initial weights in 64 bits.
 
-One update is linear in the weights and the velocity of a difference between two runs, so that a
-pass over the rows is the product :math:`P = M_{n-1}\cdots M_0` of matrices that the rows alone
-determine. All runs that start at rest, one for each weight, are followed together. The growth of an
-error is the root of their mean energy, over that at the start: what becomes of two models with
-random initial weights, in the root mean square.
+An update is linear in the weights and the velocity of a difference between two runs, so that a pass
+is a product :math:`P = M_{n-1}\cdots M_0` of matrices that the rows determine. One difference is
+followed for each weight, which starts with this weight alone and at rest. The growth is the square
+root of their mean energy over that at the start: the root-mean-square growth of the difference of
+two models with random initial weights. Nothing is random in it.
 """
 
 from __future__ import annotations
@@ -19,38 +19,47 @@ from resonax.core.algebra import double_precision
 from resonax.learners import Momentum
 from resonax.rows.feed import Feed
 from resonax.rows.intervals import SEGMENTS, Pass
-from resonax.rows.recursion import Numbers, Run, Weights, energy, follow, linear_step, numbers_of
+from resonax.rows.recursion import (
+    Coefficients,
+    Differences,
+    WeightRules,
+    coefficients_of,
+    difference_step,
+    energy,
+    iterate_chunks,
+)
 
 __all__ = ["PASSES", "STILL", "Exact", "follow_rows"]
 
-PASSES = 20  # over which an error must not grow where something is called safe
-_MOST_WORK = 1e10  # steps x weights^2 up to which runs from all starts are followed
-_SOME = 8  # runs that are followed otherwise
-STILL = 1e-6  # of a pass: weights that nothing moves have a radius of 1, up to rounding
+PASSES = 20  # over which an error must not grow for a setting to be called safe
+# A log radius up to this counts as 0: weights that are never updated have radius 1, up to rounding.
+STILL = 1e-6
+_MOST_WORK = 1e10  # steps x weights^2 up to which differences start from every weight
+_FEW_STARTS = 8  # number of random starts otherwise
 
 
 @dataclass(frozen=True)
 class Exact:
-    """What becomes of an error on given rows, as logarithms of its size over that at the start."""
+    """Growth of an error on given rows: logarithms of its size over that at the start."""
 
     path: np.ndarray  # after each step
-    passes: np.ndarray  # after 1, 2, ... passes; at least those that were asked for
+    passes: np.ndarray  # after 1, 2, ... passes, at least ``epochs``
     epochs: int
-    log_radius: float | None  # of the product of one pass; None where there are too many weights
+    log_radius: float | None  # of the matrix of one pass; None if it was not computed
 
     @property
     def log_growth(self) -> float:
-        """After the passes that were asked for."""
+        """Growth over all epochs."""
         return float(self.passes[self.epochs - 1])
 
     @property
     def log_rise(self) -> float:
-        """The largest growth between any two moments."""
+        """Largest growth between any two steps."""
         return self.largest_rise[0]
 
     @property
     def largest_rise(self) -> tuple[float, int, int]:
-        """The largest growth between any two moments, and after how many steps these are."""
+        """Largest growth between any two steps, and the numbers of these steps."""
         path = np.concatenate([[0.0], self.path])
         grown = path - np.minimum.accumulate(path)
         last = int(np.argmax(grown))
@@ -58,7 +67,7 @@ class Exact:
 
     @property
     def never_grows(self) -> bool:
-        """Whether the error ends no larger, after the passes asked for and after more."""
+        """Whether the error is no larger than at the start, after all epochs and further passes."""
         later = self.passes[self.epochs - 1 :]
         return bool(later.max() <= 0) and (self.log_radius is None or self.log_radius < STILL)
 
@@ -72,77 +81,86 @@ class Exact:
         return Pass(growth[:, None], np.array([rise]), np.diff(edges).astype(float))
 
 
-def _follow(
-    run: Run, scale: np.ndarray, rest: int, feed: Feed, numbers: Numbers
-) -> tuple[Run, np.ndarray, np.ndarray]:
-    """Follow runs over one pass; return them, their scale, and the log energy of the first ones."""
-    energies = []
-    for state, grown in follow(linear_step, run, feed, numbers):
-        path = scale + np.cumsum(grown, axis=0)
-        energies.append(scipy.special.logsumexp(2 * path[:, :rest], axis=-1))
-        run, scale = state, path[-1]
-    return Run(*(np.asarray(part) for part in run)), scale, np.concatenate(energies)
+def _follow_pass(
+    state: Differences, log_scale: np.ndarray, at_rest: int, feed: Feed, coefficients: Coefficients
+) -> tuple[Differences, np.ndarray, np.ndarray]:
+    """Follow differences over one pass.
+
+    Return them, the logarithms of their scales, and after each step the logarithm of the energy of
+    the first ``at_rest`` of them together.
+    """
+    log_energies = []
+    for new_state, log_growth in iterate_chunks(difference_step, state, feed, coefficients):
+        path = log_scale + np.cumsum(log_growth, axis=0)
+        log_energies.append(scipy.special.logsumexp(2 * path[:, :at_rest], axis=-1))
+        state, log_scale = new_state, path[-1]
+    state = Differences(*(np.asarray(part) for part in state))
+    return state, log_scale, np.concatenate(log_energies)
 
 
 @double_precision
 def follow_rows(
-    feed: Feed, optimizer: Momentum, weights: Weights, *, epochs: int = 1, seed: int = 0
+    feed: Feed, optimizer: Momentum, rules: WeightRules, *, epochs: int = 1, seed: int = 0
 ) -> Exact:
-    """Follow an error over passes of one sequence of rows, from all starts at rest together.
+    """Follow an error over passes of one sequence of rows, from all starts at rest.
 
-    Where there are too many weights for that, a few starts are drawn from ``seed``, and the product
-    of a pass stays unknown.
+    If there are too many weights for that, a few starts are drawn at random, and the radius of a
+    pass is not computed.
     """
-    size, numbers = feed.size, numbers_of(optimizer, weights)
-    whole = feed.steps * epochs * size**2 <= _MOST_WORK
-    # First runs that start at rest; the others, with a velocity only, complete the product.
-    if whole:
-        rest, columns = size, 2 * size
+    size, coefficients = feed.size, coefficients_of(optimizer, rules)
+    is_complete = feed.steps * epochs * size**2 <= _MOST_WORK
+    if is_complete:
         starts = np.eye(size)
+        # Differences with a velocity alone complete the matrix of a pass.
+        initial_velocity = np.eye(size)
     else:
-        rest = columns = _SOME
-        starts = np.random.default_rng(seed).normal(size=(size, rest))
-    here = np.zeros((size, columns))
-    here[:, :rest] = starts
-    velocity = np.zeros((size, columns))
-    velocity[:, rest:] = np.eye(size)[:, : columns - rest]
-    run, scale = Run(here, velocity, here), np.zeros(columns)
-    begun = math.log(float(np.sum(numbers["curvature"] * starts**2)))
+        starts = np.random.default_rng(seed).normal(size=(size, _FEW_STARTS))
+        initial_velocity = np.zeros((size, 0))
+    at_rest = starts.shape[1]
+    weights = np.hstack([starts, np.zeros_like(initial_velocity)])
+    velocity = np.hstack([np.zeros_like(starts), initial_velocity])
+    state = Differences(weights, velocity, weights)
+    log_scale = np.zeros(weights.shape[1])
+    log_start = math.log(float(np.sum(coefficients["curvature"] * starts**2)))
 
-    paths, matrix = [], None
+    paths, first_pass = [], None
     for _ in range(epochs):
-        run, scale, energies = _follow(run, scale, rest, feed, numbers)
-        paths.append((energies - begun) / 2)
-        if whole and matrix is None:
-            matrix = np.concatenate(run), scale
-    grown = np.array([path[-1] for path in paths])
+        state, log_scale, log_energies = _follow_pass(state, log_scale, at_rest, feed, coefficients)
+        paths.append((log_energies - log_start) / 2)
+        if is_complete and first_pass is None:
+            first_pass = np.concatenate(state), log_scale
+    passes = np.array([path[-1] for path in paths])
     log_radius = None
-    if matrix is not None:
-        more, log_radius = _repeated(*matrix, numbers, begun)
-        grown = np.concatenate([grown, more[epochs:]])
-    return Exact(np.concatenate(paths), grown, epochs, log_radius)
+    if first_pass is not None:
+        repeated, log_radius = _repeat_pass(*first_pass, coefficients, log_start)
+        passes = np.concatenate([passes, repeated[epochs:]])
+    return Exact(np.concatenate(paths), passes, epochs, log_radius)
 
 
-def _repeated(
-    columns: np.ndarray, scale: np.ndarray, numbers: Numbers, begun: float
+def _repeat_pass(
+    columns: np.ndarray, log_scale: np.ndarray, coefficients: Coefficients, log_start: float
 ) -> tuple[np.ndarray, float]:
     """Return the growth after 1, 2, ... passes over the same rows, and the log radius of one.
 
-    ``columns`` holds weights, velocity and the weights one step before at the end of a pass, each
-    column with the logarithm of its scale.
+    ``columns`` are weights, velocity and the weights one step before at the end of a pass, divided
+    by ``exp(log_scale)`` of each column; ``log_start`` is the logarithm of the energy at the start.
     """
     size = columns.shape[1] // 2
-    shift = float(scale.max())
-    columns = columns * np.exp(scale - shift)
-    product = columns[: 2 * size]
-    radius = float(np.max(np.abs(np.linalg.eigvals(product))))
-    state, grown, log_scale = np.eye(2 * size)[:, :size], [], 0.0
+    log_factor = float(log_scale.max())
+    columns = columns * np.exp(log_scale - log_factor)
+    tiny = np.finfo(float).tiny
+    radius = float(np.max(np.abs(np.linalg.eigvals(columns[: 2 * size]))))
+    state = np.eye(2 * size)[:, :size]  # all starts at rest
+    growth, state_log_scale = [], 0.0
     for _ in range(PASSES):
-        reached = columns @ state
-        here, before = reached[:size], reached[2 * size :]
-        ends = energy(here, before, numbers["curvature"], numbers["gain"], np).sum()
-        log_scale += shift
-        grown.append((math.log(max(ends, np.finfo(float).tiny)) - begun) / 2 + log_scale)
-        largest = max(float(np.abs(reached).max()), np.finfo(float).tiny)
-        state, log_scale = reached[: 2 * size] / largest, log_scale + math.log(largest)
-    return np.array(grown), math.log(max(radius, np.finfo(float).tiny)) + shift
+        end = columns @ state
+        weights, previous = end[:size], end[2 * size :]
+        end_energy = energy(
+            weights, previous, coefficients["curvature"], coefficients["gain"], np
+        ).sum()
+        state_log_scale += log_factor
+        growth.append((math.log(max(end_energy, tiny)) - log_start) / 2 + state_log_scale)
+        largest = max(float(np.abs(end).max()), tiny)
+        state = end[: 2 * size] / largest
+        state_log_scale += math.log(largest)
+    return np.array(growth), math.log(max(radius, tiny)) + log_factor

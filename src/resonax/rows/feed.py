@@ -1,4 +1,4 @@
-"""The input of a pass: rows in some order, as factors of the curvature of each update."""
+"""Input of a pass: rows in some order, as factors of the curvature of each update."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from resonax.learners import Features
 
 __all__ = ["Feed", "Principal", "feed_of", "principal_axes"]
 
-_NULL = 1e-9  # a direction with less than this share of the largest moment is never moved along
+_NULL = 1e-9  # a direction with less than this share of the largest second moment is left out
 
 
 @dataclass(frozen=True)
 class Principal(Features):
     r"""Features of the rows of a recording, in their principal axes.
 
-    ``basis`` turns the features into these axes, which changes no growth, and leaves out directions
-    that no row has: along those the gradient is zero, the weights never move, and the growth of a
-    difference is exactly 1. ``intercept_lr`` is the step size of a bias that is trained without
-    momentum, as river's is.
+    Multiplication by ``basis`` rotates the features, which does not change the growth, and leaves
+    out directions in which all rows are zero: along those the weights are never updated. In river
+    the intercept is trained without momentum, with its own step size ``intercept_lr``.
     """
 
     features: Features
     basis: np.ndarray
     second_moment: np.ndarray  # of the features, in these axes
-    largest: float  # length of the longest row of features
+    largest: float  # norm of the longest row of features
     intercept_lr: float | None = None
 
     @property
@@ -57,8 +56,7 @@ def principal_axes(
 ) -> Principal:
     """Return the features of rows in their principal axes.
 
-    Where the bias has a step size of its own the weights do not move alike, and only directions
-    among the others are left out.
+    An intercept with its own step size, the last weight, is not rotated with the others.
     """
     size = features.size(inputs.shape[1])
     second, largest = np.zeros((size, size)), 0.0
@@ -68,19 +66,21 @@ def principal_axes(
         largest = max(largest, float(np.sqrt(np.max(np.sum(rows * rows, axis=1)))))
     second /= len(inputs)
     if not np.isfinite(second).all():
-        raise ArgumentError("the features of these rows exceed all numbers: use another basis")
-    free = size if intercept_lr is None else size - 1
-    values, vectors = np.linalg.eigh(second[:free, :free])
-    kept = vectors[:, values > _NULL * values[-1]]
-    basis = np.zeros((size, kept.shape[1] + size - free))
-    basis[:free, : kept.shape[1]] = kept
-    basis[free:, kept.shape[1] :] = np.eye(size - free)
+        raise ArgumentError(
+            "the features of these rows are too large for floating-point numbers: use another basis"
+        )
+    rotated = size if intercept_lr is None else size - 1  # weights
+    values, vectors = np.linalg.eigh(second[:rotated, :rotated])
+    axes = vectors[:, values > _NULL * values[-1]]
+    basis = np.zeros((size, axes.shape[1] + size - rotated))
+    basis[:rotated, : axes.shape[1]] = axes
+    basis[rotated:, axes.shape[1] :] = np.eye(size - rotated)
     return Principal(features, basis, basis.T @ second @ basis, largest, intercept_lr)
 
 
 @dataclass(frozen=True)
 class Feed:
-    r"""Steps of several sequences of rows side by side, as factors :math:`F_k` of their curvature.
+    r"""Rows of the steps of one or more sequences, as factors :math:`F_k` of their curvature.
 
     The gradient of the mean squared error of a batch is :math:`F_k^\top F_k\,\theta - \ldots` with
     :math:`F_k = \sqrt{2/n}\,(\phi_1, \ldots, \phi_n)^\top`; a batch of more rows than weights is
@@ -91,9 +91,9 @@ class Feed:
     rank: int
     size: int
     sequences: int
-    # first and last step, and the kind of numbers -> (steps, rank, size, sequences)
+    # first step, last step (excluded), dtype -> (steps, rank, size, sequences)
     factors: Callable[[int, int, type], np.ndarray]
-    largest: float  # no row is longer than this
+    largest: float  # upper bound of the norm of a row
 
 
 def feed_of(
@@ -107,20 +107,37 @@ def feed_of(
     targets: Callable[[int, int], np.ndarray] | None = None,
     rank: int | None = None,
     largest: float = math.inf,
-    logistic: bool = False,
+    is_logistic: bool = False,
 ) -> Feed:
-    """Make a feed from rows, ``fetch(first, last) -> (rows, columns, sequences)``.
+    """Return a feed of rows; an incomplete last batch is left out.
 
-    With ``targets``, (rows, sequences), the target is one more column with its sign changed: the
-    weights with a constant 1 beneath them then follow the learner itself, as
-    <(φ, -y), (θ, 1)> is its residual. An incomplete last batch is left out. ``rank`` fills the
-    factors with zero rows, so that batches of many sizes share one compiled pass. With
-    ``logistic`` the rows are as they are: each has a curvature of its own.
+    Parameters
+    ----------
+    model
+        Features of the rows.
+    fetch
+        First and last row (excluded) -> (rows, columns, sequences).
+    rows, columns
+        Numbers of rows and columns.
+    batch
+        Rows of a step.
+    sequences
+        Number of sequences.
+    targets
+        First and last row (excluded) -> (rows, sequences). The negative target becomes one more
+        feature: with a last weight of 1 the product of features and weights is the residual.
+    rank
+        Factors are filled with zeros up to this rank, so that batches of several sizes share one
+        compiled loop.
+    largest
+        Upper bound of the norm of a row of features.
+    is_logistic
+        Whether the factors are the plain features, as the logistic loss needs them.
     """
     size = model.size(columns) + (targets is not None)
-    own = batch if logistic else min(batch, size)
-    rank = own if rank is None or logistic else rank
-    scale = 1.0 if logistic else math.sqrt(2 / batch)
+    full_rank = batch if is_logistic else min(batch, size)
+    rank = full_rank if rank is None or is_logistic else rank
+    scale = 1.0 if is_logistic else math.sqrt(2 / batch)
 
     def factors(first: int, last: int, dtype: type) -> np.ndarray:
         inputs = np.asarray(fetch(first * batch, last * batch), dtype=dtype)
@@ -129,10 +146,10 @@ def feed_of(
             target = np.asarray(targets(first * batch, last * batch), dtype=dtype)
             phi = np.concatenate([phi, -target.T[..., None]], axis=-1)
         grouped = phi.reshape(sequences, last - first, batch, size) * scale
-        if batch > size and not logistic:
+        if batch > size and not is_logistic:
             grouped = np.asarray(np.linalg.qr(grouped, mode="r"))
-        if rank > own:
-            grouped = np.pad(grouped, ((0, 0), (0, 0), (0, rank - own), (0, 0)))
+        if rank > full_rank:
+            grouped = np.pad(grouped, ((0, 0), (0, 0), (0, rank - full_rank), (0, 0)))
         return np.moveaxis(grouped, 0, -1).astype(dtype, copy=False)
 
     return Feed(rows // batch, rank, size, sequences, factors, largest)

@@ -1,4 +1,4 @@
-"""What a pass over the rows found: growth, its largest rise, and a rate with an interval."""
+"""Results of a pass over rows: growth, its largest rise, and the growth rate with an interval."""
 
 from __future__ import annotations
 
@@ -17,40 +17,42 @@ __all__ = [
     "MOST_ROWS",
     "SEGMENTS",
     "TRANSIENT",
-    "Measured",
     "Pass",
-    "gather",
-    "joined",
+    "Rates",
+    "collect_pass",
+    "concatenate",
     "measure",
 ]
 
-MOST_ROWS = 2**25  # of all epochs, above which a check would take many hours
-LEAST_STEPS = 64  # fewer do not make eight parts that mean anything
-# The size of a product of n matrices is e^(rate n) up to a factor that does not grow with n: the
-# swing within a period, the angle of the start. A recording tells no more than this over n.
+MOST_ROWS = 2**25  # of all epochs together; more would take many hours
+LEAST_STEPS = 64  # fewer cannot be cut into eight meaningful parts
+# The norm of a product of n matrices is e^(rate n) times a bounded factor, which depends on the
+# direction of the start and on the phase at the end. So n steps determine the rate up to this / n.
 TRANSIENT = math.log(1000.0)
-BURST = 30.0  # fold: a learner is also driven by the noise of its targets, which needs room
+# A difference that grows so many times within some stretch is not said to converge: a learner is
+# driven by the noise of its targets as well, which such a stretch would amplify.
+BURST = 30.0
 _PARTS = (8, 16, 32)
-SEGMENTS = 512  # of a pass, for which the growth is kept
-_RECORDS = 2**16  # of a pass, at most, for which residuals and sizes are kept
+SEGMENTS = 512  # parts of a pass whose growth is kept
+_RECORDS = 2**16  # at most so many losses and norms are kept of a pass
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass found in each lane: a cell of a grid, or a sequence of rows."""
+    """Results of one pass of several runs, each a cell of a grid or a sequence of rows."""
 
-    growth: np.ndarray  # (segments, lanes): logarithmic growth
-    rise: np.ndarray  # (lanes,): the largest between any two moments
+    growth: np.ndarray  # (segments, runs): logarithmic growth
+    rise: np.ndarray  # (runs,): largest logarithmic growth between any two steps
     lengths: np.ndarray  # (segments,) in steps
-    squares: np.ndarray | None = None  # (records, lanes): log of the mean squared residual
-    sizes: np.ndarray | None = None  # (records, lanes): log of the norm of the weights
+    log_loss: np.ndarray | None = None  # (records, runs): mean squared residual, or logistic loss
+    log_norm: np.ndarray | None = None  # (records, runs): norm of the weights
 
     def first(self, count: int) -> Pass:
-        """Return the first few lanes alone."""
-        squares, sizes = (
-            None if part is None else part[:, :count] for part in (self.squares, self.sizes)
+        """Return the first ``count`` runs alone."""
+        log_loss, log_norm = (
+            None if part is None else part[:, :count] for part in (self.log_loss, self.log_norm)
         )
-        return Pass(self.growth[:, :count], self.rise[:count], self.lengths, squares, sizes)
+        return Pass(self.growth[:, :count], self.rise[:count], self.lengths, log_loss, log_norm)
 
     @property
     def total(self) -> np.ndarray:
@@ -58,81 +60,87 @@ class Pass:
         return self.growth.sum(axis=0)
 
 
-class _Tally:
-    """The growth of lanes along a pass, added up step by step."""
+class _GrowthSums:
+    """Growth of several runs, added up chunk by chunk; ``growth`` and ``rise`` are as in `Pass`."""
 
-    def __init__(self, segments: int, lanes: int) -> None:
-        self.growth = np.zeros((segments, lanes))
-        self.rise, self._reached, self._lowest = (np.zeros(lanes) for _ in range(3))
+    def __init__(self, segments: int, runs: int) -> None:
+        self.growth = np.zeros((segments, runs))
+        self.rise = np.zeros(runs)
+        self._total = np.zeros(runs)  # logarithmic growth so far
+        self._lowest = np.zeros(runs)  # smallest total so far
 
     def add(self, segment: np.ndarray, logs: np.ndarray) -> None:
-        """Add logarithmic growth, (steps, lanes), each step to its segment."""
+        """Add logarithmic growth, (steps, runs), each step to its segment."""
         starts = np.flatnonzero(np.diff(segment, prepend=-1))
         self.growth[segment[starts]] += np.add.reduceat(logs, starts, axis=0)
-        path = self._reached + np.cumsum(logs, axis=0)
-        low = np.minimum(np.minimum.accumulate(path, axis=0), self._lowest)
-        self.rise = np.maximum(self.rise, np.max(path - low, axis=0))
-        self._reached, self._lowest = path[-1], low[-1]
+        path = self._total + np.cumsum(logs, axis=0)
+        lowest = np.minimum(np.minimum.accumulate(path, axis=0), self._lowest)
+        self.rise = np.maximum(self.rise, np.max(path - lowest, axis=0))
+        self._total, self._lowest = path[-1], lowest[-1]
 
 
-def gather(
-    found: Iterable[Sequence[np.ndarray]],
+def collect_pass(
+    chunks: Iterable[Sequence[np.ndarray]],
     steps: int,
-    lanes: int,
+    runs: int,
     advance: Callable[[int], None] | None = None,
 ) -> Pass:
-    """Return what a pass found, from what chunks of its steps found.
+    """Return the results of a pass from those of the chunks of its steps.
 
     Parameters
     ----------
-    found
-        Of each chunk the logarithms of the growth in each step, (steps, lanes); and where a learner
-        is trained, those of its mean squared residual or loss and of the norm of its weights.
+    chunks
+        Logarithms of the growth in each step, (steps, runs); if learners are trained, also those of
+        their losses and of the norms of their weights.
     steps
-        Of the whole pass.
-    lanes
-        How many of the lanes count.
+        Steps of the whole pass.
+    runs
+        How many runs are kept; the others are repetitions.
     advance
         Called with the number of steps made.
     """
-    each = math.ceil(steps / SEGMENTS)
-    place = np.arange(steps) // each
-    tally, done = _Tally(place[-1] + 1, lanes), 0
-    records: list[tuple[np.ndarray, ...]] = []
-    kept = 2 ** max(0, math.ceil(math.log2(steps / _RECORDS)))  # steps of a record
-    for parts in found:
-        logs, *rest = (part[:, :lanes] for part in parts)
-        count = len(logs)
-        tally.add(place[done : done + count], logs)
-        if rest:
-            starts = np.arange(0, count, kept)
-            lengths = np.diff(np.append(starts, count))[:, None]
-            squares = np.logaddexp.reduceat(rest[0], starts, axis=0) - np.log(lengths)
-            records.append((squares, rest[1][np.append(starts[1:], count) - 1]))
+    segment = np.arange(steps) // math.ceil(steps / SEGMENTS)  # of each step
+    sums = _GrowthSums(segment[-1] + 1, runs)
+    steps_per_record = 2 ** max(0, math.ceil(math.log2(steps / _RECORDS)))
+    log_losses: list[np.ndarray] = []
+    log_norms: list[np.ndarray] = []
+    done = 0
+    for chunk in chunks:
+        growth, *recorded = (part[:, :runs] for part in chunk)
+        count = len(growth)
+        sums.add(segment[done : done + count], growth)
+        if recorded:
+            log_loss, log_norm = recorded
+            starts = np.arange(0, count, steps_per_record)
+            ends = np.append(starts[1:], count)
+            total = np.logaddexp.reduceat(log_loss, starts, axis=0)
+            log_losses.append(total - np.log((ends - starts)[:, None]))
+            log_norms.append(log_norm[ends - 1])
         done += count
         if advance:
             advance(count)
-    lengths = np.bincount(place).astype(float)
-    if not records:
-        return Pass(tally.growth, tally.rise, lengths)
-    squares, sizes = (np.concatenate(column) for column in zip(*records, strict=True))
-    return Pass(tally.growth, tally.rise, lengths, squares, sizes)
+    lengths = np.bincount(segment).astype(float)
+    if not log_losses:
+        return Pass(sums.growth, sums.rise, lengths)
+    return Pass(
+        sums.growth, sums.rise, lengths, np.concatenate(log_losses), np.concatenate(log_norms)
+    )
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Rates per step with intervals, one entry for each lane of a pass."""
+class Rates:
+    """Growth rates per step with intervals, one entry for each run of a pass."""
 
     rate: np.ndarray
     low: np.ndarray
     high: np.ndarray
     total: np.ndarray  # logarithmic growth over all steps
-    rise: np.ndarray  # the largest between any two moments
-    later: np.ndarray  # upper end of the growth over as many steps after the first eighth
+    rise: np.ndarray  # largest logarithmic growth between any two steps
+    later: np.ndarray  # upper end of the growth of as many steps at the rate after the first eighth
 
-    def __getitem__(self, where: Any) -> Measured:
+    def __getitem__(self, index: Any) -> Rates:
         """Return some of the entries."""
-        return Measured(*(getattr(self, item.name)[where] for item in fields(self)))
+        return Rates(*(getattr(self, item.name)[index] for item in fields(self)))
 
     @property
     def verdicts(self) -> np.ndarray:
@@ -141,31 +149,33 @@ class Measured:
         return np.where(self.low > 0, "diverges", falls)
 
 
-def measure(found: Pass, level: float = 0.95, epochs: int = 1) -> Measured:
-    """Return the rates of a pass.
+def measure(result: Pass, confidence: float = 0.95, epochs: int = 1) -> Rates:
+    """Return the growth rates of a pass with confidence intervals.
 
-    The interval is that of `resonax.core.intervals.batch_means`: a slow change, such as that of the
-    seasons, belongs to this recording and does not count as chance. Over several ``epochs`` the
-    same rows come again, and tell no more of chance than one. `TRANSIENT` over the number of steps
-    is added on both sides. Where some stretch lets an error grow more than `BURST` fold, no
-    recording is said to converge: the interval reaches above 0.
+    The intervals are those of `resonax.core.intervals.batch_means`: a slow change, such as that of
+    the seasons, belongs to this recording and does not count as random. Several ``epochs`` of the
+    same rows hold no more information about randomness than one, so that the interval does not
+    shrink. `TRANSIENT` over the number of steps is added on both sides. If a difference grows more
+    than `BURST` fold within some stretch, the interval reaches above 0.
     """
-    steps = found.lengths.sum()
-    rate, half = batch_means(found.growth, found.lengths, tail_of(level), _PARTS)
+    steps = result.lengths.sum()
+    rate, half = batch_means(result.growth, result.lengths, tail_of(confidence), _PARTS)
     half = half * math.sqrt(epochs) + TRANSIENT / steps
-    # An error falls fast at first and then slowly, which is no chance.
-    start = len(found.growth) // _PARTS[0]
-    after, wide = batch_means(found.growth[start:], found.lengths[start:], tail_of(level), _PARTS)
-    later = (after + wide * math.sqrt(epochs)) * steps
-    rise = found.rise
+    # A difference often falls fast at first: the rate after the first eighth is that of later rows.
+    start = len(result.growth) // _PARTS[0]
+    later_rate, later_half = batch_means(
+        result.growth[start:], result.lengths[start:], tail_of(confidence), _PARTS
+    )
+    later = (later_rate + later_half * math.sqrt(epochs)) * steps
+    rise = result.rise
     burst = np.where(rise > math.log(BURST), (rise - math.log(BURST)) / steps, -np.inf)
     high = np.maximum(rate + half, burst)
-    return Measured(rate, rate - half, high, rate * steps, rise, later)
+    return Rates(rate, rate - half, high, rate * steps, rise, later)
 
 
-def joined(parts: Sequence[Measured]) -> Measured:
-    """Return the entries of several, one after the other."""
+def concatenate(parts: Sequence[Rates]) -> Rates:
+    """Return the entries of several results, one after the other."""
     columns = (
-        np.concatenate([getattr(part, item.name) for part in parts]) for item in fields(Measured)
+        np.concatenate([getattr(part, item.name) for part in parts]) for item in fields(Rates)
     )
-    return Measured(*columns)
+    return Rates(*columns)

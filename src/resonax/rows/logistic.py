@@ -1,14 +1,14 @@
-r"""The logistic loss: a difference between two runs, along the run that is trained.
+r"""Growth of the error under the logistic loss, linearised along the training of the model.
 
 With :math:`z = \langle\theta, \phi\rangle` and a target :math:`y` of 0 or 1 the gradient of the
 loss :math:`\log(1 + e^z) - yz` is :math:`(\sigma(z) - y)\,\phi`, and its curvature
-:math:`\sigma'(z)\,\phi\phi^\top`, that of a generalised linear model. It depends on the weights, so
-that the model itself is trained, from zero, beside each difference :math:`u`: to first order two
-runs that start close to each other differ by what obeys
+:math:`\sigma'(z)\,\phi\phi^\top`. As this depends on the weights, the model itself is trained, from
+zero weights, beside each difference :math:`u` of two runs. To first order :math:`u` is updated as
+in `recursion`, with the decayed gradient
 
-.. math:: h_k = \tfrac1n \sum_i \sigma'(z_i)\,\phi_i\phi_i^\top u_k + \lambda u_k
+.. math:: h_k = \tfrac1n \sum_i \sigma'(z_i)\,\phi_i\phi_i^\top u_k + \lambda u_k .
 
-in place of the decayed gradient. As :math:`\sigma' \le 1/4`, with equality at zero weights, the
+As :math:`\sigma' \le 1/4`, with equality at zero weights, the
 curvature is at most a quarter of that of the rows (the Gauss-Newton bound).
 """
 
@@ -27,100 +27,103 @@ from resonax.core.algebra import double_precision
 from resonax.learners import Momentum
 from resonax.rows.exact import Exact
 from resonax.rows.feed import Feed
-from resonax.rows.intervals import Pass, gather
+from resonax.rows.intervals import Pass, collect_pass
 from resonax.rows.recursion import (
-    Numbers,
-    Weights,
+    Coefficients,
+    Differences,
+    WeightRules,
+    coefficients_of,
     energy,
-    follow,
-    numbers_of,
-    pull,
-    residuals,
+    iterate_chunks,
+    multiply,
+    multiply_transposed,
     size_of,
     update,
 )
 
-__all__ = ["BOUND", "follow_rows_logistic", "walk_logistic"]
+__all__ = ["BOUND", "follow_rows_logistic", "run_pass_logistic"]
 
 BOUND = 0.25  # the largest value of the derivative of the logistic function
 
 
-class _Run(NamedTuple):
-    """A model and a difference in each lane, (size, lanes), each with its velocity."""
+class _State(NamedTuple):
+    """Models in training and a difference along each, each array (size, runs)."""
 
     model: Any
-    speed: Any
-    here: Any
-    velocity: Any
-    before: Any
+    model_velocity: Any
+    difference: Differences
 
 
-def _step(run: _Run, rows: Any, numbers: Numbers) -> tuple[_Run, tuple[Any, ...]]:
-    """Make one update of the model and of the difference, and divide the latter by its size."""
+def _step(state: _State, rows: Any, coefficients: Coefficients) -> tuple[_State, tuple[Any, ...]]:
+    """Update models and differences, and divide the latter by their size.
+
+    The results are the logarithms of the growth, of the loss before the update, and of the norm of
+    the weights after it.
+    """
     phi, target = rows[:, :-1], -rows[:, -1]
-    z, count = residuals(phi, run.model), len(rows)
-    chance = jax.nn.sigmoid(z)
+    difference = state.difference
+    z, count = multiply(phi, state.model), len(rows)
+    probability = jax.nn.sigmoid(z)
     loss = (jnp.logaddexp(0.0, z) - target * z).mean(axis=0)
-    bend = chance * (1.0 - chance) * residuals(phi, run.here)
-    here, velocity = update(run.here, run.velocity, pull(phi, bend / count), numbers)
-    model, speed = update(run.model, run.speed, pull(phi, (chance - target) / count), numbers)
-    size = size_of(here, run.here, velocity, numbers)
+    slope = probability * (1.0 - probability) * multiply(phi, difference.weights)
+    gradient = multiply_transposed(phi, slope / count)
+    weights, velocity = update(difference.weights, difference.velocity, gradient, coefficients)
+    model_gradient = multiply_transposed(phi, (probability - target) / count)
+    model, model_velocity = update(state.model, state.model_velocity, model_gradient, coefficients)
+    size = size_of(weights, difference.weights, velocity, coefficients)
     norm = jnp.sqrt((model * model).sum(axis=0))
     tiny = jnp.finfo(size.dtype).tiny
-    found = jnp.log(size), *(jnp.log(jnp.maximum(part, tiny)) for part in (loss, norm))
-    return _Run(model, speed, here / size, velocity / size, run.here / size), found
+    results = jnp.log(size), *(jnp.log(jnp.maximum(part, tiny)) for part in (loss, norm))
+    difference = Differences(weights / size, velocity / size, difference.weights / size)
+    return _State(model, model_velocity, difference), results
 
 
-def _start(differences: np.ndarray) -> _Run:
-    """Return models of zero weights, and differences at rest."""
-    zeros = np.zeros_like(differences)
-    return _Run(zeros, zeros, differences, zeros, differences)
+def _start(weights: np.ndarray) -> _State:
+    """Return models with zero weights, and differences at rest."""
+    zeros = np.zeros_like(weights)
+    return _State(zeros, zeros, Differences(weights, zeros, weights))
 
 
 @double_precision
-def walk_logistic(
+def run_pass_logistic(
     feed: Feed,
     optimizer: Momentum,
-    weights: Weights,
+    rules: WeightRules,
     *,
     seed: int = 0,
     advance: Callable[[int], None] | None = None,
 ) -> Pass:
-    """Train the model in each lane, and follow a difference along its run.
+    """Train models and follow a difference along each; see `resonax.rows.recursion.run_pass`.
 
-    A lane is a cell of a grid or a sequence of rows, and the feed has the target as its last
-    column. The ``squares`` of the pass are the logarithms of the mean loss, the ``sizes`` those of
-    the norm of the trained weights.
+    The last column of the feed is the target. Losses and norms of the models are recorded.
     """
-    numbers = numbers_of(optimizer, weights)
-    lanes = max(
-        feed.sequences, *(np.size(numbers[name]) for name in ("momentum", "alpha", "weight_decay"))
-    )
-    size = feed.size - 1
-    start = np.random.default_rng(seed).normal(size=size)
-    here = np.repeat(start[:, None], lanes, axis=1)
-    here = here / np.sqrt(energy(here, here, numbers["curvature"], numbers["gain"], np))
-    found = follow(_step, _start(here), feed, numbers)
-    return gather((parts for _, *parts in found), feed.steps, lanes, advance)
+    coefficients = coefficients_of(optimizer, rules)
+    names = ("momentum", "alpha", "weight_decay")
+    runs = max(feed.sequences, *(np.size(coefficients[name]) for name in names))
+    start = np.random.default_rng(seed).normal(size=feed.size - 1)
+    weights = np.repeat(start[:, None], runs, axis=1)
+    size = np.sqrt(energy(weights, weights, coefficients["curvature"], coefficients["gain"], np))
+    chunks = iterate_chunks(_step, _start(weights / size), feed, coefficients)
+    return collect_pass((results for _, *results in chunks), feed.steps, runs, advance)
 
 
 @double_precision
 def follow_rows_logistic(
-    feed: Feed, optimizer: Momentum, weights: Weights, *, epochs: int = 1
+    feed: Feed, optimizer: Momentum, rules: WeightRules, *, epochs: int = 1
 ) -> Exact:
-    """Follow an error along the trained run, from all starts together, over several passes.
+    """Follow an error along the training of the model, from all starts, over several passes.
 
-    The product of one pass depends on where the run is, so that there is none to give.
+    Passes differ, as the model does, so that there is no radius of a pass.
     """
-    numbers = numbers_of(optimizer, weights)
-    size = feed.size - 1
-    run = _start(np.eye(size))
-    begun = math.log(float(np.sum(numbers["curvature"] * np.eye(size))))
-    scale, paths, ends = np.zeros(size), [], []
+    coefficients = coefficients_of(optimizer, rules)
+    starts = np.eye(feed.size - 1)
+    state = _start(starts)
+    log_start = math.log(float(np.sum(coefficients["curvature"] * starts)))
+    log_scale, paths, ends = np.zeros(len(starts)), [], []
     for _ in range(epochs):
-        for reached, grown, *_ in follow(_step, run, feed, numbers):
-            path = scale + np.cumsum(grown, axis=0)
-            run, scale = reached, path[-1]
-            paths.append((scipy.special.logsumexp(2 * path, axis=-1) - begun) / 2)
+        for new_state, log_growth, *_ in iterate_chunks(_step, state, feed, coefficients):
+            path = log_scale + np.cumsum(log_growth, axis=0)
+            state, log_scale = new_state, path[-1]
+            paths.append((scipy.special.logsumexp(2 * path, axis=-1) - log_start) / 2)
         ends.append(paths[-1][-1])
     return Exact(np.concatenate(paths), np.array(ends), epochs, None)

@@ -1,4 +1,4 @@
-"""A problem whose inputs are the rows of a recording, and how differences grow along them."""
+"""A problem whose inputs are the rows of a recording, and the growth of the error along them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from resonax.learners import Features, Momentum
 from resonax.recordings.recording import Recording
 from resonax.rows.exact import Exact, follow_rows
 from resonax.rows.feed import Feed, Principal, feed_of, principal_axes
-from resonax.rows.intervals import LEAST_STEPS, MOST_ROWS, Measured, Pass, joined, measure
-from resonax.rows.logistic import BOUND, follow_rows_logistic, walk_logistic
-from resonax.rows.recursion import Weights, is_small, walk
+from resonax.rows.intervals import LEAST_STEPS, MOST_ROWS, Pass, Rates, concatenate, measure
+from resonax.rows.logistic import BOUND, follow_rows_logistic, run_pass_logistic
+from resonax.rows.recursion import WeightRules, is_small, run_pass
 from resonax.streams import Recorded
 
 __all__ = ["Advance", "Order", "Subject", "prepare"]
@@ -24,8 +24,8 @@ Advance = Callable[[int], None]
 Order = np.ndarray  # indices of rows, one for each row that is trained on
 
 _MOST_WEIGHTS = 2000
-_MOST_FILLED = 64  # weights: up to here rows of zeros take less time than to compile
-_TOGETHER = 16  # sequences of rows in one pass: all passes of this kind share one compiled loop
+_MOST_PADDED = 64  # weights up to which padding batches by zeros is faster than to compile again
+_SEQUENCES = 16  # sequences of rows in one pass, filled up so that all passes share a compiled loop
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Subject(Problem):
     """A problem whose inputs are the rows of a recording, in their order."""
 
     process: Recorded = field(init=False)  # the rows of the recording
-    optimizer: Momentum  # its numbers may be arrays, one entry for each cell
+    optimizer: Momentum  # its hyperparameters may be arrays, one entry for each cell
     model: Principal = field()
     batch: int = 1
     _: KW_ONLY
@@ -41,8 +41,8 @@ class Subject(Problem):
     epochs: int = 1
     level: float = 0.95
     seed: int = 0
-    filled: bool = False  # whether batches of all sizes share one compiled loop
-    loss: str = "squared"  # or logistic, whose curvature is that along the trained run
+    is_padded: bool = False  # batches of all sizes are padded to share one compiled loop
+    loss: str = "squared"  # or "logistic"
 
     def __post_init__(self) -> None:
         rows = Recorded(self.recording.inputs[:, None], repeat=self.epochs > 1)
@@ -53,30 +53,30 @@ class Subject(Problem):
 
     @property
     def rows(self) -> int:
-        """Rows that are trained on, all epochs together: an incomplete last batch is left out."""
+        """Number of rows in all epochs, without incomplete last batches."""
         return len(self.recording.inputs) // self.batch * self.batch * self.epochs
 
     @property
     def steps(self) -> int:
-        """Updates in all epochs."""
+        """Number of updates in all epochs."""
         return self.rows // self.batch
 
-    def weights(self, *, target: bool = False) -> Weights:
-        """Return how each weight moves."""
-        # That of the model is of the squared error, 2 E[phi phi^T]
+    def weight_rules(self, *, target: bool = False) -> WeightRules:
+        """Return how each weight is updated."""
+        # The curvature of the model is that of the squared error, 2 E[phi phi^T].
         share = BOUND / 2 if self.is_logistic else 1.0
-        return Weights.of(share * self.model.curvature, self.model.intercept_lr, target=target)
+        return WeightRules.of(share * self.model.curvature, self.model.intercept_lr, target=target)
 
     @property
     def is_logistic(self) -> bool:
         """Whether the target is a class."""
         return self.loss == "logistic"
 
-    def at_bound(self) -> Subject:
-        """Return the subject with the largest curvature that the logistic loss can have.
+    def with_largest_curvature(self) -> Subject:
+        """Return the linear problem with the largest curvature that the logistic loss can have.
 
-        A quarter of that of the rows, which is that of the squared error with an eighth of the step
-        size; it is reached where the weights are zero.
+        It is that of zero weights, an eighth of the curvature of the squared error: the problem has
+        the squared error, and an eighth of the step size.
         """
         share, optimizer, lr = BOUND / 2, self.optimizer, self.model.intercept_lr
         return replace(
@@ -89,7 +89,7 @@ class Subject(Problem):
         )
 
     def feed(self, orders: Sequence[Order] | None = None, *, target: bool = False) -> Feed:
-        """Return the rows in their own order, or in several others side by side."""
+        """Return the rows in their own order, or in several others as sequences."""
         inputs, outputs = self.recording.inputs, self.recording.target
         target = target or self.is_logistic
         rows = self.rows if orders is None else len(orders[0])
@@ -98,22 +98,22 @@ class Subject(Problem):
             assert outputs is not None
             largest = float(np.hypot(largest, np.abs(outputs).max()))
 
-        used = self.rows // self.epochs
+        rows_per_epoch = self.rows // self.epochs
 
-        def places(first: int, last: int) -> np.ndarray:
+        def indices(first: int, last: int) -> np.ndarray:
             if orders is None:
-                return (np.arange(first, last) % used)[:, None]
+                return (np.arange(first, last) % rows_per_epoch)[:, None]
             return np.stack([order[first:last] for order in orders], axis=1)
 
         def fetch(first: int, last: int) -> np.ndarray:
-            start, stop = first % used, (last - 1) % used + 1
+            start, stop = first % rows_per_epoch, (last - 1) % rows_per_epoch + 1
             if orders is None and stop - start == last - first:
-                return inputs[start:stop, :, None]  # no copy by indices, which is slow on disk
-            return np.moveaxis(inputs[places(first, last)], 1, -1)
+                return inputs[start:stop, :, None]  # a slice: reading by indices is slow on disk
+            return np.moveaxis(inputs[indices(first, last)], 1, -1)
 
         def targets(first: int, last: int) -> np.ndarray:
             assert outputs is not None
-            return outputs[places(first, last)]
+            return outputs[indices(first, last)]
 
         return feed_of(
             self.model,
@@ -123,101 +123,109 @@ class Subject(Problem):
             batch=self.batch,
             sequences=1 if orders is None else len(orders),
             targets=targets if target else None,
-            rank=self.model.size(inputs.shape[1]) + target if self.filled else None,
+            rank=self.model.size(inputs.shape[1]) + target if self.is_padded else None,
             largest=largest,
-            logistic=self.is_logistic,
+            is_logistic=self.is_logistic,
         )
 
     def follow(self, feed: Feed, advance: Advance | None = None) -> Pass:
-        """Follow a difference between two runs."""
-        if self.is_logistic:
-            return walk_logistic(
-                feed, self.optimizer, self.weights(), seed=self.seed, advance=advance
-            )
-        return walk(feed, self.optimizer, self.weights(), seed=self.seed, advance=advance)
+        """Follow the difference between two runs over a feed."""
+        follow = run_pass_logistic if self.is_logistic else run_pass
+        return follow(feed, self.optimizer, self.weight_rules(), seed=self.seed, advance=advance)
 
     def follow_exactly(self, order: Order | None = None) -> Exact:
-        """Follow an error in 64 bits, from all starts; over one order, or the rows in their own."""
+        """Follow an error from all initial weights, over the rows in their own or another order."""
         orders = None if order is None else [order]
         once = replace(self, epochs=1 if order is None else self.epochs)
         epochs = self.epochs if order is None else 1
         if self.is_logistic:
             return follow_rows_logistic(
-                once.feed(orders), self.optimizer, self.weights(), epochs=epochs
+                once.feed(orders), self.optimizer, self.weight_rules(), epochs=epochs
             )
         return follow_rows(
-            once.feed(orders), self.optimizer, self.weights(), epochs=epochs, seed=self.seed
+            once.feed(orders), self.optimizer, self.weight_rules(), epochs=epochs, seed=self.seed
         )
 
-    def measure(self, advance: Advance | None = None) -> Measured:
+    def measure(self, advance: Advance | None = None) -> Rates:
         """Return the rates of all cells on the recording, (cells,)."""
         return measure(self.follow(self.feed(), advance), self.level)
 
-    def measure_orders(self, orders: Sequence[Order], advance: Advance | None = None) -> Measured:
+    def measure_orders(self, orders: Sequence[Order], advance: Advance | None = None) -> Rates:
         """Return the rates of the same rows in several orders, (orders,)."""
         found = []
-        for first in range(0, len(orders), _TOGETHER):
-            some = list(orders[first : first + _TOGETHER])
-            filled = [*some, *[some[-1]] * (_TOGETHER - len(some))]
-            passed = self.follow(self.feed(filled), advance)
-            found.append(measure(passed, self.level)[: len(some)])
-        return joined(found)
+        for first in range(0, len(orders), _SEQUENCES):
+            some = orders[first : first + _SEQUENCES]
+            result = self.follow(self.feed(_fill_up(some)), advance)
+            found.append(measure(result, self.level)[: len(some)])
+        return concatenate(found)
 
     def measure_rows(
         self, variants: Sequence[Callable[[], np.ndarray]], advance: Advance | None = None
-    ) -> Measured:
-        """Return the rates of several variants of the rows, which are made when needed.
+    ) -> Rates:
+        """Return the rates of several variants of the rows, (variants,).
 
-        A variant may have the rows several times over; the targets come again with them.
+        Each variant is a function that returns rows, which may be the recording several times over;
+        the targets are then repeated with them.
         """
         found = []
-        for first in range(0, len(variants), _TOGETHER):
-            made = [variant() for variant in variants[first : first + _TOGETHER]]
-            rows = np.stack([*made, *[made[-1]] * (_TOGETHER - len(made))], axis=-1)
-            longest = max(
-                float(np.sqrt(np.max(np.sum(self.model.apply(one) ** 2, axis=1)))) for one in made
-            )
-            outputs = self.recording.target if self.is_logistic else None
-            feed = feed_of(
-                self.model,
-                lambda start, stop, rows=rows: rows[start:stop],
-                len(rows),
-                rows.shape[1],
-                batch=self.batch,
-                sequences=_TOGETHER,
-                targets=None
-                if outputs is None
-                else lambda start, stop, y=outputs[: self.rows // self.epochs]: np.repeat(
-                    y[np.arange(start, stop) % len(y), None], _TOGETHER, 1
-                ),
-                largest=longest,
-                logistic=self.is_logistic,
-            )
+        for first in range(0, len(variants), _SEQUENCES):
+            made = [variant() for variant in variants[first : first + _SEQUENCES]]
+            feed = self._feed_of_variants(made)
             found.append(measure(self.follow(feed, advance), self.level)[: len(made)])
-        return joined(found)
+        return concatenate(found)
+
+    def _feed_of_variants(self, variants: Sequence[np.ndarray]) -> Feed:
+        rows = np.stack(_fill_up(variants), axis=-1)
+
+        def targets(first: int, last: int) -> np.ndarray:
+            assert self.recording.target is not None
+            target = self.recording.target[: self.rows // self.epochs]
+            part = target[np.arange(first, last) % len(target)]
+            return np.repeat(part[:, None], _SEQUENCES, axis=1)
+
+        largest = max(
+            float(np.sqrt(np.max(np.sum(self.model.apply(one) ** 2, axis=1)))) for one in variants
+        )
+        return feed_of(
+            self.model,
+            lambda first, last: rows[first:last],
+            len(rows),
+            rows.shape[1],
+            batch=self.batch,
+            sequences=_SEQUENCES,
+            targets=targets if self.is_logistic else None,
+            largest=largest,
+            is_logistic=self.is_logistic,
+        )
 
     def train(self, orders: Sequence[Order] | None = None, advance: Advance | None = None) -> Pass:
-        """Train the model itself, from zero weights, and keep residuals and sizes."""
+        """Train the model from zero weights, and record its loss and the norm of its weights."""
         feed = self.feed(orders, target=True)
         if self.is_logistic:
             return self.follow(feed, advance)
-        lanes = feed.sequences
-        if orders is not None and lanes < _TOGETHER and is_small(feed):
-            feed = self.feed([*orders, *[orders[-1]] * (_TOGETHER - lanes)], target=True)
+        if orders is not None and len(orders) < _SEQUENCES and is_small(feed):
+            feed = self.feed(_fill_up(orders), target=True)
         start = np.zeros(feed.size)
-        start[-1] = 1.0
-        weights = self.weights(target=True)
-        found = walk(feed, self.optimizer, weights, start=start, record=True, advance=advance)
-        return found if orders is None else found.first(lanes)
+        start[-1] = 1.0  # multiplies the target
+        rules = self.weight_rules(target=True)
+        result = run_pass(
+            feed, self.optimizer, rules, start=start, is_training=True, advance=advance
+        )
+        return result if orders is None else result.first(len(orders))
 
     def with_batch(self, batch: int) -> Subject:
-        """Return the subject with another batch; a small model needs no other compiled loop."""
-        small = self.model.size(self.recording.inputs.shape[1]) <= _MOST_FILLED
-        return replace(self, batch=batch, filled=small)
+        """Return the subject with another batch; small models share a compiled loop for all."""
+        is_small_model = self.model.size(self.recording.inputs.shape[1]) <= _MOST_PADDED
+        return replace(self, batch=batch, is_padded=is_small_model)
 
-    def enough(self, batch: int) -> bool:
-        """Whether batches of this size leave enough steps to judge."""
+    def has_enough_steps(self, batch: int) -> bool:
+        """Return whether batches of this size leave enough steps to judge."""
         return self.rows // batch >= LEAST_STEPS
+
+
+def _fill_up(sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the sequences, with the last one repeated up to `_SEQUENCES`."""
+    return [*sequences, *[sequences[-1]] * (_SEQUENCES - len(sequences))]
 
 
 def prepare(
