@@ -12,7 +12,7 @@ that it finds the largest curvatures and what turns one phase's directions into 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,7 +20,15 @@ import numpy as np
 
 from resonax.core.errors import ArgumentError, check_whole
 
-__all__ = ["Phase", "Reduced", "Subspace", "check_phases", "memory_needed", "subspaces"]
+__all__ = [
+    "Phase",
+    "Reduced",
+    "Subspace",
+    "check_batches",
+    "check_phases",
+    "memory_needed",
+    "subspaces",
+]
 
 _STARTS = 4  # differences of gradients at which the space starts, at most
 _SAME = 1e-4  # of its length, below which a direction is one of those there are
@@ -135,6 +143,27 @@ def check_phases(phases: Sequence[Phase]) -> int:
             )
         check_whole(f"steps of {name}", phase.steps, low=1)
     return size
+
+
+def check_batches(
+    batches_by_phase: Mapping[str, Sequence[object]], steps: int | Sequence[int]
+) -> tuple[int, ...]:
+    """Return the steps of each phase; raise `ArgumentError` for what holds no phases."""
+    if not isinstance(batches_by_phase, Mapping) or len(batches_by_phase) < 2:
+        raise ArgumentError(
+            "batches_by_phase must be a dictionary of two phases or more, with a list of batches "
+            "for each"
+        )
+    for name, batches in batches_by_phase.items():
+        if not isinstance(batches, Sequence) or not len(batches):
+            raise ArgumentError(f"batches of {name} must be a list of at least one batch (x, y)")
+    count = len(batches_by_phase)
+    lengths = tuple(steps) if isinstance(steps, Sequence) else (steps,) * count
+    if len(lengths) != count:
+        raise ArgumentError(f"steps must be one number or {count}, one for each phase")
+    for length in lengths:
+        check_whole("steps", length, low=1)
+    return lengths
 
 
 def memory_needed(weights: int, directions: int, phases: int, *, is_adaptive: bool) -> int:

@@ -12,5 +12,6 @@ except ModuleNotFoundError as error:
 
 from resonax.guards.report import GuardReport, ResonanceWarning
 from resonax.torch.guard import Guard
+from resonax.torch.phases import phases
 
-__all__ = ["Guard", "GuardReport", "ResonanceWarning"]
+__all__ = ["Guard", "GuardReport", "ResonanceWarning", "phases"]

@@ -1,0 +1,130 @@
+"""What an optimizer makes of phases that alternate, by products with curvatures in jax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from resonax.core.errors import ArgumentError, suggest
+from resonax.theory.network import Alternation, alternation
+from resonax.theory.subspace import Phase, check_batches
+
+__all__ = ["make_phases", "phases"]
+
+CURVATURES = ("gauss-newton", "hessian")
+
+
+def phases(
+    apply: Callable[[Any, Any], Array],
+    loss_fn: Callable[[Array, Any], Array],
+    params: Any,
+    optimizer: Any,
+    batches_by_phase: Mapping[str, Sequence[tuple[Any, Any]]],
+    *,
+    steps: int | Sequence[int],
+    square: Any = None,
+    curvature: str = "gauss-newton",
+    **options: Any,
+) -> Alternation:
+    """Judge phases that alternate in the training of a model, at its weights as they are.
+
+    Parameters
+    ----------
+    apply, loss_fn, params
+        The loss of a batch is ``loss_fn(apply(params, x), y)``; params is any pytree.
+    optimizer
+        ``rx.adamw(lr=1e-3)``, ``rx.heavy_ball(0.1, 0.9)`` and the like.
+    batches_by_phase
+        Some batches ``(x, y)`` of each phase, all of one shape and of the size that is trained on,
+        by its name. With 4 of each or more, their spread gives an interval.
+    steps
+        How many steps a phase lasts, or how many each.
+    square
+        The second moment that an adaptive optimizer holds, a pytree as params:
+        ``optax.tree.get(state, "nu")`` over ``1 - beta2**count``.
+    curvature
+        ``gauss-newton`` or ``hessian``.
+    **options
+        Of `resonax.theory.network.alternation`: ``periods``, ``momenta``, ``lrs``,
+        ``directions``, ``follow_square``, ``length``, ``level``, ``memory``, ``advance``.
+
+    Examples
+    --------
+    >>> import resonax as rx
+    >>> apply = lambda params, x: params * x
+    >>> loss_fn = lambda outputs, y: ((outputs - y) ** 2).mean()
+    >>> x = jnp.ones(4)
+    >>> batches = {"still": [(0.7 * x, x)], "loud": [(1.2 * x, x)]}
+    >>> sgd = rx.heavy_ball(0.01, 0.99)
+    >>> print(phases(apply, loss_fn, jnp.ones(1), sgd, batches, steps=11, momenta=[0.5]))
+    diverges: ...
+    """
+    lengths = check_batches(batches_by_phase, steps)
+    made = make_phases(apply, loss_fn, params, batches_by_phase, lengths, curvature)
+    if square is not None:
+        if jax.tree.structure(square) != jax.tree.structure(params):
+            raise ArgumentError("square must be a pytree of the same structure as params")
+        square = np.asarray(ravel_pytree(square)[0])
+    return alternation(made, optimizer, square=square, **options)
+
+
+def make_phases(
+    apply: Callable[[Any, Any], Array],
+    loss_fn: Callable[[Array, Any], Array],
+    params: Any,
+    batches_by_phase: Mapping[str, Sequence[tuple[Any, Any]]],
+    steps: Sequence[int],
+    curvature: str = "gauss-newton",
+) -> list[Phase]:
+    """Return phases with compiled products, on flat vectors in the order of `ravel_pytree`."""
+    if curvature not in CURVATURES:
+        raise suggest("curvature", curvature, CURVATURES)
+    weights, shaped = ravel_pytree(params)
+    if weights.size == 0:
+        raise ArgumentError("params hold no number")
+
+    def loss(weights: Array, batch: Any) -> Array:
+        found = loss_fn(apply(shaped(weights), batch[0]), batch[1])
+        if jnp.shape(found) != ():
+            raise ArgumentError("loss_fn must return one number, the mean loss of a batch")
+        return found
+
+    def hessian(weights: Array, vector: Array, batch: Any) -> Array:
+        return jax.jvp(lambda w: jax.grad(loss)(w, batch), (weights,), (vector,))[1]
+
+    def gauss_newton(weights: Array, vector: Array, batch: Any) -> Array:
+        outputs, back = jax.vjp(lambda w: apply(shaped(w), batch[0]), weights)
+        move = jax.jvp(lambda w: apply(shaped(w), batch[0]), (weights,), (vector,))[1]
+        slope = jax.grad(lambda z: loss_fn(z, batch[1]))
+        return back(jax.jvp(slope, (outputs,), (move,))[1])[0]
+
+    one = hessian if curvature == "hessian" else gauss_newton
+
+    @jax.jit
+    def products(weights: Array, vector: Array, batches: Any) -> Array:
+        with jax.default_matmul_precision("highest"):  # curvatures do not forgive 10 bits
+            return jax.lax.map(lambda batch: one(weights, vector, batch), batches)
+
+    @jax.jit
+    def gradients(weights: Array, batches: Any) -> Array:
+        with jax.default_matmul_precision("highest"):
+            return jax.lax.map(lambda batch: jax.grad(loss)(weights, batch), batches)
+
+    made = []
+    for (name, batches), length in zip(batches_by_phase.items(), steps, strict=True):
+        shapes = {str(jax.tree.map(jnp.shape, batch)) for batch in batches}
+        if len(shapes) > 1:
+            raise ArgumentError(f"all batches of {name} must have the same shape")
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
+
+        def product(vector: np.ndarray, stacked: Any = stacked) -> np.ndarray:
+            return np.asarray(products(weights, jnp.asarray(vector, weights.dtype), stacked))
+
+        made.append(Phase(product, np.asarray(gradients(weights, stacked)), length, name))
+    return made
