@@ -2,12 +2,17 @@
 
     python benchmarks/network_bands.py prepare data.npz
     python benchmarks/network_bands.py measure data.npz [--scale full] [--out OUT] [--only NAME]
+    python benchmarks/network_bands.py predict data.npz [--scale full] [--out OUT] [--only NAME]
     python benchmarks/network_bands.py table OUT
 
 Batches come half a period from one domain and half from the other; at period 0 each batch holds
 both. All runs of a network (seed, period, beta1, lr) are one program. Measured is the mean loss of
 both domains over the second half of the steps, on fresh samples of what is trained on, against
 that at period 0. ``prepare`` collects the data from installed packages, for machines without them.
+``predict`` trains some of the runs again, and asks the theory at their states, halfway: of mixed
+runs ("initial") and of runs with some periods ("own"). ``table`` compares: a hump is a worst period
+inside the range whose excess is above that of the longest by twice the standard error; it lies in
+the predicted band if the theory predicts at least half of its own peak there.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import functools
 import itertools
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +33,7 @@ import numpy as np
 import optax
 from jax import Array
 from network_tasks import Domains, Network, Params, combinations, prepare
+from network_theory import ATTEMPTS, Adaptive, peak_of, predict, sample
 
 WARM_UP, BETA2, DECAY = 100, 0.95, 0.01
 EVERY = 13  # steps between evaluations: no divisor of a period, so that all phases are met
@@ -46,11 +53,17 @@ class Scale:
     batch: int = 16
     evaluated: int = 64  # rows of each domain
     chunk: int = 5 * EVERY  # steps between two lines of progress
+    directions: int = 64
+    sampled: int = 6  # batches of each domain that curvatures are taken from
+    gradients: int = 64  # batches of each domain that gradients are taken from
+    own: tuple[int, ...] = (32, 128)  # periods of runs at whose own state a prediction is made
 
 
 SCALES = {
     "full": Scale(),
-    "smoke": Scale((0, 4, 16), (0.5, 0.95), (3e-3,), 1, 130, 16, 1, 4, 8),
+    "smoke": Scale(
+        (0, 4, 16), (0.5, 0.95), (3e-3,), 1, 130, 16, 1, 4, 8, directions=12, gradients=4, own=(16,)
+    ),
 }
 
 
@@ -113,30 +126,38 @@ def train(
     return jax.lax.scan(some, state, start + EVERY * jnp.arange(scale.chunk // EVERY))
 
 
+def follow(
+    name: str, network: Network, domains: Domains, scale: Scale, runs: Run, stop: int
+) -> tuple[Any, np.ndarray]:
+    """Train some runs; return their states and losses, (runs, evaluation, domain)."""
+    params = jax.vmap(lambda s: network.init(jax.random.key(s)))(runs.seed)
+    state: Any = (params, jax.vmap(optimizer(1e-3, 0.9).init)(params))
+    found, begun = [], time.time()
+    for start in range(0, stop, scale.chunk):
+        state, some = train(network, domains, scale, runs, state, jnp.array(start))
+        found.append(np.asarray(some))
+        left = (time.time() - begun) * (stop / (start + scale.chunk) - 1)
+        words = f"step {start + scale.chunk} of {stop}, about {left:.0f} s left"
+        print(f"\r{name}: {words} ", end="", flush=True)
+    print(f"\r{name}: {len(runs.seed)} runs, {stop} steps in {time.time() - begun:.0f} s", " " * 20)
+    return state, np.concatenate(found).transpose(1, 0, 2)
+
+
+def many(*axes: Sequence[float]) -> list[Array]:
+    return [jnp.array(line) for line in zip(*itertools.product(*axes), strict=True)]
+
+
 def measure(name: str, network: Network, domains: Domains, scale: Scale) -> dict[str, Any]:
     """Return the losses of all runs of a network, (lr, beta1, period, seed, evaluation, domain)."""
     axes = (scale.beta1, scale.periods, range(scale.seeds))
-    losses = []
+    losses, state = [], None
     for lr in scale.lr:
-        beta1, period, seed = map(jnp.array, zip(*itertools.product(*axes), strict=True))
+        beta1, period, seed = many(*axes)
         runs = Run(jnp.full(len(seed), lr), beta1, period, seed)
-        params = jax.vmap(lambda s: network.init(jax.random.key(s)))(seed)
-        state: Any = (params, jax.vmap(optimizer(lr, 0.9).init)(params))
-        found, begun = [], time.time()
-        for start in range(0, scale.steps, scale.chunk):
-            state, some = train(network, domains, scale, runs, state, jnp.array(start))
-            found.append(np.asarray(some))
-            left = (time.time() - begun) * (scale.steps / (start + scale.chunk) - 1)
-            print(
-                f"\r{name} lr {lr:g}: step {start + scale.chunk} of {scale.steps}, "
-                f"about {left:.0f} s left ",
-                end="",
-                flush=True,
-            )
-        print(f"\r{name} lr {lr:g}: {scale.steps} steps in {time.time() - begun:.0f} s", " " * 20)
-        shape = (*(len(axis) for axis in axes), -1, 2)
-        losses.append(np.concatenate(found).transpose(1, 0, 2).reshape(shape))
-    size = sum(leaf.size for leaf in jax.tree.leaves(params)) // len(seed)
+        state, some = follow(f"{name} lr {lr:g}", network, domains, scale, runs, scale.steps)
+        losses.append(some.reshape(*(len(axis) for axis in axes), -1, 2))
+    assert state is not None
+    size = sum(leaf[0].size for leaf in jax.tree.leaves(state[0]))
     return {
         "name": name,
         "parameters": int(size),
@@ -156,8 +177,92 @@ def final(result: dict[str, Any]) -> np.ndarray:
     return loss[..., loss.shape[-2] // 2 :, :].mean((-1, -2))
 
 
+def foresee(name: str, network: Network, domains: Domains, scale: Scale) -> dict[str, Any]:
+    """Return what the theory predicts at states of runs, halfway."""
+    stop = scale.steps // 2 // scale.chunk * scale.chunk
+    mixed = list(itertools.product(scale.lr, scale.beta1, (0,)))
+    own = list(itertools.product(scale.lr, [b for b in scale.beta1 if b >= 0.9], scale.own))
+    lr, beta1, period = map(jnp.array, zip(*mixed, *own, strict=True))
+    runs = Run(lr, beta1, period, jnp.zeros(len(lr), int))
+    state, _ = follow(name, network, domains, scale, runs, stop)
+    batches = sample(domains, domains.rows * scale.batch, scale.gradients)
+    made = []
+    for place, one in enumerate([*mixed, *own]):
+        begun = time.time()
+        params, square = jax.tree.map(lambda leaf, i=place: leaf[i], (state[0], state[1][0].nu))
+        square = jax.tree.map(lambda leaf: leaf / (1 - BETA2**stop), square)
+        form = Adaptive(one[0], one[1], BETA2, 1e-8, weight_decay=DECAY)
+        at = (scale.periods[1:], scale.sampled, scale.directions, scale.steps // 2)
+        found = predict(network, batches, params, square, form, *at)
+        made.append(dict(zip(("lr", "beta1", "period"), one, strict=True)) | found)
+        print(f"{name}: state {place + 1} of {len(lr)} in {time.time() - begun:.0f} s", flush=True)
+    return {"name": name, "periods": scale.periods[1:], "step": stop, "states": made}
+
+
+def compare(measured: dict[str, Any], theory: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return how each prediction compares with its row of the measurement."""
+    periods, loss = np.array(measured["period"][1:], float), final(measured)
+    rows = []
+    for state in theory["states"]:
+        i, j = measured["lr"].index(state["lr"]), measured["beta1"].index(state["beta1"])
+        excess = loss[i, j, 1:] - loss[i, j, 0]
+        mean, place = excess.mean(-1), int(np.argmax(excess.mean(-1)))
+        over_last = excess[place] - excess[-1]
+        error = over_last.std(ddof=1) / np.sqrt(len(over_last)) if len(over_last) > 1 else 0.0
+        is_hump = 0 < place < len(periods) - 1 and over_last.mean() > 2 * error
+        for attempt in ATTEMPTS:
+            predicted = np.array([np.inf if x is None else x for x in state[attempt]], float)
+            found = peak_of(periods, predicted)
+            rows.append(
+                {
+                    "state": "initial" if state["period"] == 0 else "own",
+                    "attempt": attempt,
+                    "lr": state["lr"],
+                    "beta1": state["beta1"],
+                    "hump": bool(is_hump),
+                    "peak": float(periods[place]),
+                    "excess": float(mean[place]),
+                    "predicted": None if found is None else found[0],
+                    "inside": found is not None and found[1] <= periods[place] <= found[2],
+                    "ratio": float(predicted[place] / mean[place]),
+                }
+            )
+    return rows
+
+
+def judge(rows: list[dict[str, Any]]) -> None:
+    """Print in how many rows the measured peak lies in the predicted band, and how far off."""
+    print(
+        "\nstate, attempt: humps in the predicted band; peak within a factor of 2; median factor;"
+    )
+    print("median of predicted over measured excess at the peak; rows without hump given a peak")
+    for state, attempt in itertools.product(("initial", "own"), ATTEMPTS):
+        ours = [row for row in rows if (row["state"], row["attempt"]) == (state, attempt)]
+        humps = [row for row in ours if row["hump"]]
+        if not humps:
+            print(f"{state:>8} {attempt:>9}: no hump among {len(ours)} rows")
+            continue
+        far = [abs(np.log2((row["predicted"] or np.inf) / row["peak"])) for row in humps]
+        inside, close = sum(row["inside"] for row in humps), sum(np.array(far) <= 1)
+        sizes = float(np.median([row["ratio"] for row in humps]))
+        false = sum(not row["hump"] and row["predicted"] not in (None, 512.0) for row in ours)
+        print(
+            f"{state:>8} {attempt:>9}: {inside} of {len(humps)}; {close} of {len(humps)}; "
+            f"{2 ** np.median(far):.2f}; {sizes:.2f}; {false} of {len(ours) - len(humps)}"
+        )
+
+
+def show_theory(theory: dict[str, Any]) -> None:
+    for state in theory["states"]:
+        at = f"lr {state['lr']:g} beta1 {state['beta1']:g} at the state of period"
+        print(f"  {at} {state['period']}:")
+        for key, scale in (("rate", 1e3), *((attempt, 1.0) for attempt in ATTEMPTS)):
+            print(f"{key:>15}        ", "".join(f"{scale * (x or 0):8.3f}" for x in state[key]))
+
+
 def table(folder: Path) -> None:
-    """Print the excess loss of all networks, with its standard error over the seeds."""
+    """Print the excess loss of all networks, and how predictions compare."""
+    rows: list[dict[str, Any]] = []
     for path in sorted(folder.glob("bands-*.json")):
         result = json.loads(path.read_text())
         loss = final(result)
@@ -170,11 +275,18 @@ def table(folder: Path) -> None:
                 excess = (ordered - mixed).mean(-1)
                 line = "".join(f"{number:8.3f}" for number in excess)
                 print(f"{beta1:>15} {mixed.mean():7.3f}{line}")
+        foreseen = folder / path.name.replace("bands-", "theory-")
+        if foreseen.exists():
+            theory = json.loads(foreseen.read_text())
+            show_theory(theory)
+            rows += compare(result, theory)
+    if rows:
+        judge(rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("command", choices=("prepare", "measure", "table"))
+    parser.add_argument("command", choices=("prepare", "measure", "predict", "table"))
     parser.add_argument("path", type=Path)
     parser.add_argument("--scale", choices=SCALES, default="full")
     parser.add_argument("--out", type=Path, default=Path("bands"))
@@ -186,10 +298,11 @@ def main() -> None:
         return table(options.path)
     options.out.mkdir(parents=True, exist_ok=True)
     scale = SCALES[options.scale]
+    work, prefix = (measure, "bands") if options.command == "measure" else (foresee, "theory")
     for name, network, domains in combinations(options.path, scale.width, scale.layers):
-        path = options.out / f"bands-{name}.json"
+        path = options.out / f"{prefix}-{name}.json"
         if options.only in name and not path.exists():
-            path.write_text(json.dumps(measure(name, network, domains, scale)))
+            path.write_text(json.dumps(work(name, network, domains, scale)))
     return table(options.out)
 
 

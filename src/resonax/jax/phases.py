@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from resonax.core.errors import ArgumentError, suggest
+from resonax.core.errors import ArgumentError, check_whole, suggest
 from resonax.theory.network import Alternation, alternation
 from resonax.theory.subspace import Phase, check_batches
 
@@ -30,6 +31,7 @@ def phases(
     steps: int | Sequence[int],
     square: Any = None,
     curvature: str = "gauss-newton",
+    curvature_batches: int = 8,
     **options: Any,
 ) -> Alternation:
     """Judge phases that alternate in the training of a model, at its weights as they are.
@@ -50,6 +52,9 @@ def phases(
         ``optax.tree.get(state, "nu")`` over ``1 - beta2**count``.
     curvature
         ``gauss-newton`` or ``hessian``.
+    curvature_batches
+        Batches of each phase, the first ones, from which curvatures are taken; gradients, which
+        cost less, are taken from all: 64 batches and more separate their means from their noise.
     **options
         Of `resonax.theory.network.alternation`: ``periods``, ``momenta``, ``lrs``,
         ``directions``, ``follow_square``, ``length``, ``level``, ``memory``, ``advance``.
@@ -66,7 +71,9 @@ def phases(
     diverges: ...
     """
     lengths = check_batches(batches_by_phase, steps)
-    made = make_phases(apply, loss_fn, params, batches_by_phase, lengths, curvature)
+    made = make_phases(
+        apply, loss_fn, params, batches_by_phase, lengths, curvature, curvature_batches
+    )
     if square is not None:
         if jax.tree.structure(square) != jax.tree.structure(params):
             raise ArgumentError("square must be a pytree of the same structure as params")
@@ -81,41 +88,15 @@ def make_phases(
     batches_by_phase: Mapping[str, Sequence[tuple[Any, Any]]],
     steps: Sequence[int],
     curvature: str = "gauss-newton",
+    curvature_batches: int = 8,
 ) -> list[Phase]:
     """Return phases with compiled products, on flat vectors in the order of `ravel_pytree`."""
     if curvature not in CURVATURES:
         raise suggest("curvature", curvature, CURVATURES)
-    weights, shaped = ravel_pytree(params)
+    check_whole("curvature_batches", curvature_batches, low=1)
+    weights = ravel_pytree(params)[0]
     if weights.size == 0:
         raise ArgumentError("params hold no number")
-
-    def loss(weights: Array, batch: Any) -> Array:
-        found = loss_fn(apply(shaped(weights), batch[0]), batch[1])
-        if jnp.shape(found) != ():
-            raise ArgumentError("loss_fn must return one number, the mean loss of a batch")
-        return found
-
-    def hessian(weights: Array, vector: Array, batch: Any) -> Array:
-        return jax.jvp(lambda w: jax.grad(loss)(w, batch), (weights,), (vector,))[1]
-
-    def gauss_newton(weights: Array, vector: Array, batch: Any) -> Array:
-        outputs, back = jax.vjp(lambda w: apply(shaped(w), batch[0]), weights)
-        move = jax.jvp(lambda w: apply(shaped(w), batch[0]), (weights,), (vector,))[1]
-        slope = jax.grad(lambda z: loss_fn(z, batch[1]))
-        return back(jax.jvp(slope, (outputs,), (move,))[1])[0]
-
-    one = hessian if curvature == "hessian" else gauss_newton
-
-    @jax.jit
-    def products(weights: Array, vector: Array, batches: Any) -> Array:
-        with jax.default_matmul_precision("highest"):  # curvatures do not forgive 10 bits
-            return jax.lax.map(lambda batch: one(weights, vector, batch), batches)
-
-    @jax.jit
-    def gradients(weights: Array, batches: Any) -> Array:
-        with jax.default_matmul_precision("highest"):
-            return jax.lax.map(lambda batch: jax.grad(loss)(weights, batch), batches)
-
     made = []
     for (name, batches), length in zip(batches_by_phase.items(), steps, strict=True):
         shapes = {str(jax.tree.map(jnp.shape, batch)) for batch in batches}
@@ -123,8 +104,55 @@ def make_phases(
             raise ArgumentError(f"all batches of {name} must have the same shape")
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
 
-        def product(vector: np.ndarray, stacked: Any = stacked) -> np.ndarray:
-            return np.asarray(products(weights, jnp.asarray(vector, weights.dtype), stacked))
+        few = jax.tree.map(lambda leaf: leaf[:curvature_batches], stacked)
 
-        made.append(Phase(product, np.asarray(gradients(weights, stacked)), length, name))
+        def product(vector: np.ndarray, few: Any = few) -> np.ndarray:
+            given = jnp.asarray(vector, weights.dtype)
+            return np.asarray(_products(apply, loss_fn, curvature, params, given, few))
+
+        gradients = np.asarray(_gradients(apply, loss_fn, params, stacked))
+        made.append(Phase(product, gradients, length, name))
     return made
+
+
+Apply = Callable[[Any, Any], Array]
+Loss = Callable[[Array, Any], Array]
+
+
+def _loss(apply: Apply, loss_fn: Loss, params: Any, batch: Any) -> Array:
+    found = loss_fn(apply(params, batch[0]), batch[1])
+    if jnp.shape(found) != ():
+        raise ArgumentError("loss_fn must return one number, the mean loss of a batch")
+    return found
+
+
+# Curvatures do not forgive the 10 bits of fast products of matrices.
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _gradients(apply: Apply, loss_fn: Loss, params: Any, batches: Any) -> Array:
+    slope = jax.grad(functools.partial(_loss, apply, loss_fn))
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.map(lambda batch: ravel_pytree(slope(params, batch))[0], batches)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _products(
+    apply: Apply, loss_fn: Loss, curvature: str, params: Any, vector: Array, batches: Any
+) -> Array:
+    direction = ravel_pytree(params)[1](vector)
+
+    def one(batch: Any) -> Array:
+        x, y = batch
+        if curvature == "hessian":
+            slope = jax.grad(functools.partial(_loss, apply, loss_fn))
+            found = jax.jvp(lambda params: slope(params, batch), (params,), (direction,))[1]
+        else:
+            outputs, back = jax.vjp(lambda params: apply(params, x), params)
+            move = jax.jvp(lambda params: apply(params, x), (params,), (direction,))[1]
+            bent = jax.jvp(jax.grad(lambda z: loss_fn(z, y)), (outputs,), (move,))[1]
+            (found,) = back(bent)
+        return ravel_pytree(found)[0]
+
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.map(one, batches)

@@ -27,9 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from resonax.core.errors import ArgumentError
-from resonax.learners import Momentum
 from resonax.learners.adaptive import Adaptive, adaptive_form
-from resonax.learners.transforms import Transform
+from resonax.learners.optimizers import Momentum
 from resonax.theory.period import Product, multiply
 from resonax.theory.subspace import Reduced, Subspace
 
@@ -61,7 +60,7 @@ def canonical(optimizer: Any) -> tuple[Momentum, Adaptive | None]:
     """
     if isinstance(optimizer, Momentum):
         return optimizer, None
-    if isinstance(optimizer, Transform):
+    if not isinstance(optimizer, Adaptive) and hasattr(optimizer, "make"):
         optimizer = adaptive_form(optimizer)
     if not isinstance(optimizer, Adaptive):
         raise ArgumentError(
@@ -77,7 +76,7 @@ def canonical(optimizer: Any) -> tuple[Momentum, Adaptive | None]:
 
 def metric_of(form: Adaptive, square: np.ndarray) -> np.ndarray:
     """Return what a second moment makes the optimizer divide by."""
-    return np.sqrt(np.maximum(square, 0) + form.eps_root) + form.eps
+    return (square + form.eps_root) ** 0.5 + form.eps
 
 
 def phase_steps(steps: Sequence[int], period: int) -> tuple[int, ...]:
@@ -311,6 +310,8 @@ def settle(
         Of each phase.
     length
         Steps of the run; the excess is that of its second half.
+
+    Arrays over all weights may be of NumPy or jax, so that they can stay on a device.
     """
     if space.products is None:
         raise ArgumentError("the theory of the second moment needs subspaces with keep_products")
@@ -318,8 +319,8 @@ def settle(
     size, means = reduced.size, reduced.means
     shares = np.array(steps) / sum(steps)
     mean = np.tensordot(shares, means, 1)
-    slopes = np.tensordot(shares, gradients, 1)
-    forces = [np.asarray(gradient) - slopes for gradient in gradients]
+    slopes: Any = sum(float(share) * of for share, of in zip(shares, gradients, strict=True))
+    forces = [gradient - slopes for gradient in gradients]
     at_rest = _at_rest(rule, reduced, mean)
     moment, now, metric = at_rest, square, metric_of(form, square)
     rest_squares = [
@@ -328,21 +329,24 @@ def settle(
     mass, done, counted = np.eye(size), 0, 0
     sums = np.zeros_like(moment)
     for pieces in _stretches(steps, length, min(form.memory / 2, _AT_ONCE)):
-        fresh, taken = np.zeros_like(square), 0
+        fresh: Any = 0.0
+        taken = 0
         for place, count in pieces:
-            motion = _motion(rule, means[place], reduced.forces[place], reduced.noise[place], mass)
+            # A run whose second moment is larger follows the mean gradient more slowly.
+            force = reduced.forces[place] + reduced.slope - mass @ reduced.slope
+            motion = _motion(rule, means[place], force, reduced.noise[place], mass)
             moment, total = _advance(motion, moment, count)
             if not np.isfinite(moment).all():
                 return Orbit(math.inf, ())
             average = total / count
             squares = _squares(space.products[place], forces[place], slopes, average, size)
-            fresh += count * (squares - rest_squares[place])
+            fresh = fresh + count * (squares - rest_squares[place])
             taken += count
             if done + taken > length / 2:
                 sums, counted = sums + total, counted + count
         done += taken
         kept = form.beta2**taken
-        now = kept * now + (1 - kept) * np.maximum(square + fresh / taken, _LEAST * square)
+        now = kept * now + (1 - kept) * (square + fresh / taken).clip(_LEAST * square)
         metric = metric_of(form, now)
         known = space.directions
         lighter, mass = mass, np.asarray((known * metric) @ known.T, float)
@@ -385,7 +389,7 @@ def _squares(
     is_large = values > 1e-4 * max(float(values[-1]), 0.0)
     factor = (vectors[:, is_large] * np.sqrt(values[is_large])).T.astype(products.dtype)
     spread = factor @ products
-    found = np.einsum("kn,kn->n", spread, spread) + 2 * slopes * linear
+    found = (spread * spread).sum(0) + 2 * slopes * linear
     if force is not None:
         found = found + force**2 + 2 * force * (linear + slopes)
     return found

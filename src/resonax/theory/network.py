@@ -13,7 +13,7 @@ from resonax.core.errors import ArgumentError, as_array, check_range, check_whol
 from resonax.core.intervals import student_quantile, tail_of
 from resonax.core.labels import LABELS, versions
 from resonax.core.objects import Result
-from resonax.learners import Momentum
+from resonax.learners.optimizers import Momentum
 from resonax.theory.alternation import (
     Mode,
     canonical,

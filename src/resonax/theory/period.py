@@ -11,14 +11,16 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from resonax.core.algebra import double_precision, on_the_cpu
 from resonax.core.threads import count_threads
-from resonax.dynamics import Problem, Setting
+
+if TYPE_CHECKING:
+    from resonax.dynamics import Problem, Setting
 
 __all__ = [
     "REASONS",
@@ -56,7 +58,7 @@ REASONS = {
 Values = Mapping[str, Any]  # numbers of each cell, by their names
 Advance = Callable[[int], None]  # called with the number of cells just finished
 # setting, values (cells,), steps (cells, steps), steps of a period (cells,) -> (cells, steps, n, n)
-Steps = Callable[[Setting, dict[str, np.ndarray], np.ndarray, np.ndarray], np.ndarray]
+Steps = Callable[["Setting", dict[str, np.ndarray], np.ndarray, np.ndarray], np.ndarray]
 
 
 def check_values(setting: Setting, values: Values) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.func import functional_call, vjp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from resonax.core.errors import ArgumentError, shorten, suggest
+from resonax.core.errors import ArgumentError, check_whole, shorten, suggest
 from resonax.learners import Momentum, from_torch
 from resonax.learners.adaptive import Adaptive
 from resonax.theory.network import Alternation, alternation
@@ -22,6 +22,7 @@ __all__ = ["phases"]
 
 CURVATURES = ("gauss-newton", "hessian")
 Loss = Callable[[Any, Any], Tensor]
+_pull: Any = vjp  # whose type speaks of a third value that is not asked for
 
 
 def phases(
@@ -32,6 +33,7 @@ def phases(
     *,
     steps: int | Sequence[int],
     curvature: str = "gauss-newton",
+    curvature_batches: int = 8,
     **options: Any,
 ) -> Alternation:
     """Judge phases that alternate in the training of a model, at its weights as they are.
@@ -52,6 +54,9 @@ def phases(
         How many steps a phase lasts, or how many each.
     curvature
         ``gauss-newton`` or ``hessian``.
+    curvature_batches
+        Batches of each phase, the first ones, from which curvatures are taken; gradients, which
+        cost less, are taken from all: 64 batches and more separate their means from their noise.
     **options
         Of `resonax.theory.network.alternation`: ``periods``, ``momenta``, ``lrs``,
         ``directions``, ``follow_square``, ``length``, ``level``, ``memory``, ``advance``.
@@ -69,6 +74,7 @@ def phases(
         raise ArgumentError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     if curvature not in CURVATURES:
         raise suggest("curvature", curvature, CURVATURES)
+    check_whole("curvature_batches", curvature_batches, low=1)
     named = {name: one for name, one in model.named_parameters() if one.requires_grad}
     if not named:
         raise ArgumentError("the model has no parameter that is trained")
@@ -80,8 +86,10 @@ def phases(
         for (name, batches), length in zip(batches_by_phase.items(), lengths, strict=True):
             gradients = np.stack([products.gradient(batch) for batch in batches])
 
-            def product(vector: np.ndarray, batches: Sequence[Any] = batches) -> np.ndarray:
-                return products.of(vector, batches)
+            few = batches[:curvature_batches]
+
+            def product(vector: np.ndarray, few: Sequence[Any] = few) -> np.ndarray:
+                return products.of(vector, few)
 
             made.append(Phase(product, gradients, length, name))
         return alternation(made, form, square=square, **options)
@@ -91,7 +99,7 @@ class _Products:
     """Gradients and products with the curvature of a model, on vectors of NumPy."""
 
     def __init__(
-        self, model: torch.nn.Module, loss_fn: Loss, named: dict[str, Tensor], curvature: str
+        self, model: torch.nn.Module, loss_fn: Loss, named: Mapping[str, Tensor], curvature: str
     ) -> None:
         self.model, self.loss_fn, self.names = model, loss_fn, tuple(named)
         self.curvature = curvature
@@ -154,7 +162,7 @@ class _Products:
         return _flat(self._gradient(self.weights, x, y))
 
     def _gradient(self, weights: tuple[Tensor, ...], x: Any, y: Any) -> tuple[Tensor, ...]:
-        loss, back = vjp(lambda *w: self.loss(self.outputs(w, x), y), *weights)
+        loss, back = _pull(lambda *w: self.loss(self.outputs(w, x), y), *weights)
         return back(torch.ones_like(loss))
 
     def of(self, vector: np.ndarray, batches: Sequence[Any]) -> np.ndarray:
@@ -171,17 +179,17 @@ class _Products:
     # an error of torch's forward over reverse of mse_loss.
 
     def _hessian(self, direction: tuple[Tensor, ...], x: Any, y: Any) -> tuple[Tensor, ...]:
-        return vjp(lambda *w: self._gradient(w, x, y), *self.weights)[1](direction)
+        return _pull(lambda *w: self._gradient(w, x, y), *self.weights)[1](direction)
 
     def _gauss_newton(self, direction: tuple[Tensor, ...], x: Any, y: Any) -> tuple[Tensor, ...]:
-        outputs, back = vjp(lambda *w: self.outputs(w, x), *self.weights)
-        (move,) = vjp(back, torch.zeros_like(outputs))[1](direction)
+        outputs, back = _pull(lambda *w: self.outputs(w, x), *self.weights)
+        (move,) = _pull(back, torch.zeros_like(outputs))[1](direction)
 
         def slope(z: Tensor) -> Tensor:
-            loss, back = vjp(lambda z: self.loss(z, y), z)
+            loss, back = _pull(lambda z: self.loss(z, y), z)
             return back(torch.ones_like(loss))[0]
 
-        (bent,) = vjp(slope, outputs)[1](move)
+        (bent,) = _pull(slope, outputs)[1](move)
         return back(bent)
 
 
