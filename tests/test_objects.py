@@ -70,6 +70,12 @@ def made(kind: str) -> Any:
     if kind == "Orbit":
         curve = (2.0, 4.0), (0.5, math.nan), (0.1, 0.2), (0.3, -0.1)
         return rx.Orbit(0.5, 2.0, 0.3, 0.1, 0.4, 0.2, 1.5, 4.0, 2.0, 3.5, 7.0, *curve, ("a",))
+    if kind == "Alternation":
+        phases = [
+            rx.Phase(lambda v, h=h: h * v, np.array([[0.5 - h], [1.0]]), 11) for h in (1.0, 3.0)
+        ]
+        few = {"momenta": [0.9, 0.99], "periods": [2, 22], "follow_square": True}
+        return rx.alternation(phases, rx.adam(lr=0.01), square=np.ones(1), **few)
     assert kind == "map"
     return rx.stability_map(SETTING, momentum=[0.9, 0.99], period=[22.0, 30.0]).resonax
 
@@ -84,6 +90,7 @@ KINDS = (
     "Response",
     "Level",
     "Orbit",
+    "Alternation",
     "map",
 )
 

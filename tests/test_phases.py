@@ -210,7 +210,7 @@ def test_bad_input_is_refused_in_a_sentence():
         ({"batches_by_phase": [1, 2]}, "a dictionary of two phases"),
         ({"batches_by_phase": {"a": [], "b": []}}, "at least one batch"),
         ({"batches_by_phase": {"a": [1], "b": [2]}}, "must be a pair"),
-        ({"loss_fn": lambda z, y: z}, "must return one number"),
+        ({"loss_fn": lambda z, _: z}, "must return one number"),
         ({"steps": (1, 2, 3)}, "one for each phase"),
         ({"curvature": "fisher"}, "unknown curvature"),
     ):
@@ -222,7 +222,7 @@ def test_bad_input_is_refused_in_a_sentence():
     with pytest.raises(rx.ArgumentError, match="same structure"):
         jax_phases(
             lambda p, x: p * x,
-            lambda z, y: z.mean(),
+            lambda z, _: z.mean(),
             jnp.ones(2),
             rx.adam(lr=0.1),
             {"a": [(jnp.ones(2), 0.0)], "b": [(jnp.ones(2), 0.0)]},

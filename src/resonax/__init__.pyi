@@ -89,10 +89,13 @@ from .simulation import (
     trajectories as trajectories,
 )
 from .theory import (
+    Alternation as Alternation,
+    alternation as alternation,
     Branch as Branch,
     Level as Level,
     Orbit as Orbit,
     OrderProof as OrderProof,
+    Phase as Phase,
     Verdict as Verdict,
     best_momentum as best_momentum,
     critical_lr as critical_lr,

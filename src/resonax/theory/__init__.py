@@ -3,6 +3,7 @@
 from resonax.theory.level import Branch, Level, level
 from resonax.theory.lyapunov import Interval, lyapunov
 from resonax.theory.maps import stability_map
+from resonax.theory.network import Alternation, alternation
 from resonax.theory.orbit import Orbit
 from resonax.theory.order_proof import OrderProof, order_proof
 from resonax.theory.search import (
@@ -13,9 +14,11 @@ from resonax.theory.search import (
     critical_momentum,
     tongues,
 )
+from resonax.theory.subspace import Phase
 from resonax.theory.verdict import Growth, MeanSquare, Verdict, rates, verdict
 
 __all__ = [
+    "Alternation",
     "Best",
     "Branch",
     "Growth",
@@ -24,8 +27,10 @@ __all__ = [
     "MeanSquare",
     "Orbit",
     "OrderProof",
+    "Phase",
     "Tongue",
     "Verdict",
+    "alternation",
     "best_momentum",
     "critical_lr",
     "critical_momentum",
