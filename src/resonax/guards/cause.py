@@ -10,8 +10,9 @@ forgetting    mixed rows and each part alone train, and with less momentum at th
 unclear       anything else
 ============  =================================================================================
 
-A run *fails* if its loss at the end is not below that before its first step, and a part of the
-order too if it exceeds it on the way by ten times what mixed rows gain. The effective step is
+A run *fails* if its loss at the end is not below that before its first step; on a part of the order
+also if it exceeds that on the way by ten times what mixed rows gain, and ends less than half as far
+down as with a tenth of the step. The effective step is
 :math:`\eta / (1 - \mu)` for SGD, and the step size itself for an optimizer that takes a mean of
 gradients, as Adam does. What an order costs is the loss above that of mixed rows with the same
 setting, at most up to the loss before the first step. No choice changes if the loss is multiplied
@@ -90,11 +91,16 @@ def _gain(own: LostSteps) -> float:
     return max(own.start - mean, 0.0) if math.isfinite(mean) else 0.0
 
 
+def _is_wild(phase: PhaseAlone, own: LostSteps) -> bool:
+    """Return whether the loss on a part of the order, alone, rose far on the way."""
+    return not phase.peak <= max(phase.start, own.start) + _PEAK * _gain(own)
+
+
 def _phase_fails(phase: PhaseAlone, own: LostSteps) -> bool:
-    """Return whether a part of the order, alone, ends above its start, or rose far on the way."""
-    gain = _gain(own)
-    top = max(phase.start, own.start) + _PEAK * gain
-    return not (phase.level < phase.start + gain / 2 and phase.peak <= top)
+    """Return whether a part of the order, alone, ends above its start, or is ruined on the way."""
+    if not phase.level < phase.start + _gain(own) / 2:
+        return True
+    return _is_wild(phase, own) and phase.level > (phase.start + phase.gentle) / 2
 
 
 def _gently(phase: PhaseAlone) -> PhaseAlone:
@@ -158,9 +164,12 @@ def decide(
     count, failing = len(own.mixed), _failing(own)
     if 2 * failing >= count:
         text = f"{failing} of {count} runs on mixed rows end above the loss that they began with"
-        if not gentle or _fails(float(np.median(gentle)), own.start):
-            more = ", and with a tenth of the step as well" if gentle else ""
-            return because("unclear", text + more)
+        if not gentle:
+            return because("unclear", text)
+        if _fails(float(np.median(gentle)), own.start):
+            text += ", and with a tenth of the step as well"
+            is_finite = bool(np.isfinite([*own.mixed, own.own]).all())
+            return because(None if is_finite and not own.is_harm() else "unclear", text)
         return because("step", f"{text}, in random order; with a tenth of the step they do not")
     if not (own.is_harm() or (_fails(own.own, own.start) and failing)):
         return because(None, "the order of the rows is not found to harm")
@@ -168,10 +177,10 @@ def decide(
         return because("unclear", f"{failing} of {count} runs on mixed rows fail as well")
     bad = [one for one in phases if _phase_fails(one, own)]
     if bad:
-        text = f"{len(bad)} of {len(phases)} parts of the order fail alone"
+        text = "a part of the order fails alone"
         if any(_phase_fails(_gently(one), own) for one in bad):
             return because("unclear", f"{text}, and with a tenth of the step as well")
-        text += ", and with a tenth of the step they do not; mixed rows train"
+        text += ", and with a tenth of the step it does not; mixed rows train"
         return because("phase", text)
     if not phases:
         return because("unclear", "the order has no parts that could be tried alone")
@@ -213,7 +222,9 @@ def most_work(phases: int, steps: int) -> int:
     return (2 * phases + (len(_FOLDS) + 1) * (1 + _MIXED)) * steps
 
 
-def find_cause(trials: Trials, own: LostSteps, phases: Sequence[Sequence[int]]) -> Cause:
+def find_cause(
+    trials: Trials, own: LostSteps, phases: Sequence[Sequence[int]], most: float = math.inf
+) -> Cause:
     """Return why an order harms, by as few runs as tell it.
 
     Parameters
@@ -224,6 +235,8 @@ def find_cause(trials: Trials, own: LostSteps, phases: Sequence[Sequence[int]]) 
         What the order costs, of `Trials.measure`.
     phases
         Places of the batches of each part of the order.
+    most
+        Work of the trials at most, in steps.
     """
     used = trials.candidate
     momentum, gentle = used.momentum, used._replace(lr=_GENTLE * used.lr)
@@ -233,12 +246,15 @@ def find_cause(trials: Trials, own: LostSteps, phases: Sequence[Sequence[int]]) 
     found = decide(own, momentum)
     if found.word is None or _failing(own):
         return found
+    if trials.work + most_work(len(phases), own.steps) / 2 > most:
+        return Cause("unclear", "the budget does not cover the runs that tell the cause")
     alone: list[PhaseAlone] = []
     for places in phases:
-        alone.append(_run_alone(trials, places, used))
-        if _phase_fails(alone[-1], own):
-            level = _run_alone(trials, places, gentle).level
-            alone[-1] = alone[-1]._replace(gentle=level)
+        phase = _run_alone(trials, places, used)
+        if _phase_fails(phase, own) or _is_wild(phase, own):
+            phase = phase._replace(gentle=_run_alone(trials, places, gentle).level)
+        alone.append(phase)
+        if _phase_fails(phase, own):
             return decide(own, momentum, phases=alone)
     tried: list[LessMomentum] = []
     left = less_momenta(momentum) if alone else []

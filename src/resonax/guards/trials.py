@@ -130,10 +130,11 @@ class Trials:
         return made
 
     def only(self, places: Sequence[int]) -> Sequence[Any]:
-        """Return as many batches as there are, all of them from these places, in random order."""
+        """Return as many batches as there are, of rows of these places alone, in random order."""
         rng, count = np.random.default_rng([self.seed, 7]), len(self.batches)
         rounds = [rng.permutation(places) for _ in range(math.ceil(count / len(places)))]
-        return [self.batches[place] for place in np.concatenate(rounds)[:count]]
+        chosen = [self.batches[place] for place in np.concatenate(rounds)[:count]]
+        return self.learner.mix(chosen, rng) if self.by_rows else chosen
 
     def alternating(self, phases: Sequence[Sequence[int]]) -> Sequence[Any]:
         """Return the batches of some phases in turn, those of each as far apart as can be.

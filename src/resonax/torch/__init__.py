@@ -1,4 +1,4 @@
-"""Watch and guard training loops of PyTorch."""
+"""Watch and guard training loops of PyTorch, and audit what loaders give them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(text, name="torch") from None
 
 from resonax.guards.report import GuardReport, ResonanceWarning
+from resonax.torch.auditing import audit
 from resonax.torch.guard import Guard
 from resonax.torch.phases import phases
 
-__all__ = ["Guard", "GuardReport", "ResonanceWarning", "phases"]
+__all__ = ["Guard", "GuardReport", "ResonanceWarning", "audit", "phases"]
