@@ -24,6 +24,7 @@ from .figures import (
     plot_map as plot_map,
     plot_sweep as plot_sweep,
 )
+from .guards.audit import Audit as Audit
 from .guards.report import GuardReport as GuardReport
 from .learners import (
     Fourier as Fourier,

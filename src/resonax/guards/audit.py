@@ -6,12 +6,14 @@ What reads a loader and makes copies of what is trained is the adapter of a fram
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from resonax.core.errors import ArgumentError
 from resonax.core.objects import Result, plain_values
 from resonax.guards.batch_order import BatchOrder, parts_of
 from resonax.guards.cause import find_cause, most_work
@@ -235,6 +237,11 @@ def audit_trials(
     if found.period is not None:
         trials.window = min(steps, max(steps / 4, float(found.period)))
     own = trials.run(trials.candidate, trials.batches).losses
+    if not math.isfinite(own[0]):
+        raise ArgumentError(
+            "the loss is not finite at the weights as they are: begin the audit at others, or look "
+            "at the loss function and the inputs"
+        )
     mixed = trials.mixed(trials.candidate, _RANDOM if found.order == "random" else MIXED)
     lost = lost_steps(trials.marks, own, mixed, window=trials.window)
     parts = parts_of(series, found.period)
@@ -283,16 +290,16 @@ class _Search:
 
     def all(self, cause: str, parts: Sequence[Sequence[int]]) -> tuple[list[Cure], list[str]]:
         """Return the cures that were found, and what was tried in vain."""
-        momentum = cause in ("resonance", "forgetting", "unclear")
         wanted: list[tuple[str, Callable[[], Cure | None]]] = []
-        if momentum and self.trials.candidate.momentum > 0:
+        # Less momentum does not end forgetting: the cause was told by that.
+        if cause in ("resonance", "unclear") and self.trials.candidate.momentum > 0:
             wanted.append((f"a smaller {self.momentum_name} at the same step", self.momentum))
-        if cause != "resonance":
-            wanted.append(("a smaller step size", lambda: self.step(cause)))
         if cause != "step":
             wanted.append(("a shuffle buffer", self.buffer))
             if len(parts) > 1:
                 wanted.append(("interleaving", lambda: self.interleaving(parts)))
+        if cause != "resonance":
+            wanted.append(("a smaller step size", lambda: self.step(cause)))
         found, vain = [], []
         for name, search in wanted:
             if self.trials.work > self.most:

@@ -27,15 +27,16 @@ class Run(NamedTuple):
 
 
 def judged_marks(steps: int) -> tuple[int, ...]:
-    """Return the steps after which runs are judged: a 32nd of all apart, closer at the start.
+    """Return the steps after which runs are judged: up to 33 evenly apart, more at the start.
 
     Examples
     --------
-    >>> judged_marks(64)[:6], judged_marks(64)[-2:]
-    ((0, 1, 2, 4, 6, 8), (62, 64))
+    >>> judged_marks(128)[:6], judged_marks(128)[-2:]
+    ((0, 1, 2, 4, 8, 16), (120, 128))
     """
-    even = np.linspace(0, steps, 33).round().astype(int).tolist()
-    early = [2**power for power in range(10) if 2**power <= steps / 32]
+    count = min(32, max(8, steps // 8))
+    even = np.linspace(0, steps, count + 1).round().astype(int).tolist()
+    early = [2**power for power in range(10) if 2**power <= steps / count]
     return tuple(sorted({*even, *early}))
 
 

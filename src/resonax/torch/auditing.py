@@ -35,7 +35,7 @@ from resonax.torch.refusals import check_loss, check_optimizer
 __all__ = ["audit"]
 
 _LEAST = 64  # batches
-_JUDGED = 16  # batches on which runs are judged
+_JUDGED = 16  # batches at most on which runs are judged
 _SKETCH = 16  # numbers of a gradient
 
 
@@ -353,7 +353,8 @@ def _audit_training(
     by_rows = can_mix([part for one in batches for part in one.parts])
     by_rows = by_rows and all(has_only_tensors(one) for one in batches[0].parts)
     steps, rng = len(batches), np.random.default_rng([seed, 11])
-    chosen = [batches[one] for one in rng.choice(steps, min(_JUDGED, steps), replace=False)]
+    count = min(_JUDGED, steps // 16)
+    chosen = [batches[one] for one in rng.choice(steps, count, replace=False)]
     judged = list(learner.mix(batches, rng, chosen)) if by_rows else chosen
     momentum = learner.groups.largest_momentum()
     knob = learner.groups.knob

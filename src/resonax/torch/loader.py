@@ -49,7 +49,7 @@ def read_loader(
     A copy of the loader is read, if it can be copied: the data of its dataset are shared.
     """
     notes: list[str] = []
-    source = _copy_of(loader, notes)
+    source, set_epoch = _copy_of(loader, set_epoch, notes)
     if not isinstance(source, Iterable):
         raise ArgumentError(
             f"{name} must give batches when it is iterated over, such as a DataLoader or a list, "
@@ -238,16 +238,28 @@ def _as_tensors(value: Any) -> Any:
     return value
 
 
-def _copy_of(loader: Any, notes: list[str]) -> Any:
-    """Return a copy of a loader that shares its data; the loader itself if it has none."""
+def _copy_of(
+    loader: Any, set_epoch: Callable[[int], object] | None, notes: list[str]
+) -> tuple[Any, Callable[[int], object] | None]:
+    """Return a copy of a loader that shares its data; the loader itself if it has none.
+
+    A method of what the loader holds becomes the method of the copy; of another function it is not
+    known what it changes, so that the loader itself is read.
+    """
     if isinstance(loader, (list, tuple)):
-        return loader
+        return loader, set_epoch
+    if set_epoch is not None and not hasattr(set_epoch, "__self__"):
+        notes.append(
+            "the loader itself was read, as set_epoch is a function: a method such as "
+            "loader.sampler.set_epoch is called on a copy"
+        )
+        return loader, set_epoch
     memo = {id(one): one for one in _data_of(loader)}
     try:
-        return copy.deepcopy(loader, memo)
+        return copy.deepcopy((loader, set_epoch), memo)
     except Exception:  # whatever a loader holds that cannot be copied
         notes.append("the loader could not be copied: it was read itself, as a loop would")
-        return loader
+        return loader, set_epoch
 
 
 def _data_of(thing: Any, depth: int = 0) -> Iterator[Any]:
