@@ -165,10 +165,10 @@ class Check(Result):
     @property
     def explained(self) -> list[str]:
         """Words of the remedies that need a line: each begins with the word and a colon."""
-        own = ((one, self.settings.get(one.name)) for one in self.remedies)
         smaller = any(
-            one.name in ("momentum", "lr") and None not in (one.value, now) and one.value < now
-            for one, now in own
+            one.value is not None and one.value < self.settings.get(one.name, -math.inf)
+            for one in self.remedies
+            if one.name in ("momentum", "lr")
         )
         is_stricter = smaller and not self.on_these_rows.is_harmful
         return [STRICTER] * is_stricter + [CONSERVATIVE] * any(one.soft for one in self.remedies)

@@ -77,10 +77,12 @@ def stability_command(
     setting, notes = build_setting(parts)
     keep_compiled()
     console = Console()
-    from resonax.theory import level, verdict
+    from resonax.dynamics import Setting
+    from resonax.theory import Level, level, verdict
 
     if is_adaptive(asked):
         reached = level(setting)
+        assert isinstance(reached, Level)
         if as_json:
             print(json.dumps({"level": reached.to_dict()}, allow_nan=False))
         else:
@@ -89,6 +91,7 @@ def stability_command(
                 show_line(f"note: {note}.", console)
         raise typer.Exit(_status(reached.verdict))
     found = verdict(setting, paths=paths, steps=steps, seed=seed)  # pyrefly: ignore[bad-argument-type]
+    assert isinstance(setting, Setting)
     driven = level(setting) if is_driven(asked) else None
     if as_json:
         more = {} if driven is None else {"level": driven.to_dict()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from resonax.core.labels import versions
-from resonax.core.objects import short
+from resonax.core.objects import format_short
 from resonax.figures.audit import plot_audit
 from resonax.guards.audit import Audit
 from resonax.reports.page import Part, draw, render_page, sentence, write_page
@@ -75,7 +75,7 @@ def render_audit(audit: Audit, command: str = "") -> str:
     made += [("command", command)] if command else []
     picture = draw("audit", plot_audit(audit), _alt(audit), _CAPTION)
     facts = [("steps", f"{audit.steps}"), ("trained on copies", f"{audit.work:.0f} steps")]
-    facts += [(name, short(value)) for name, value in audit.settings.items()]
+    facts += [(name, format_short(value)) for name, value in audit.settings.items()]
     parts = [
         Part("pictures", "Pictures", "check/pictures.html", [picture]),
         Part("found", "What was found", value=audit.details()),

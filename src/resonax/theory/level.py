@@ -1,4 +1,4 @@
-r"""The level at which an error settles, if it does: of adaptive optimizers, and of SGD with momentum.
+r"""The level at which an error settles, if it does.
 
 That of SGD with momentum is exact (`orbit`). Of an adaptive optimizer:
 

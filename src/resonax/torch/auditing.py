@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from resonax.core.errors import ArgumentError, check_number, check_whole
-from resonax.core.objects import call
+from resonax.core.objects import call_by_name
 from resonax.guards.audit import Audit, audit_order, audit_trials, planned_work
 from resonax.guards.batch_order import components, find_order
 from resonax.guards.learner import Candidate
@@ -388,7 +388,7 @@ class _Progress:
         if not self.is_shown:
             yield lambda count: None  # noqa: ARG005
             return
-        with call("resonax.cli.show:progress", title, total, "steps") as advance:
+        with call_by_name("resonax.cli.show:progress", title, total, "steps") as advance:
             left = 0.0  # of a step: bars count whole ones
 
             def count(done: float) -> None:
@@ -401,7 +401,7 @@ class _Progress:
     def say(self, work: float, seconds: float) -> None:
         """Say what is to come."""
         if self.is_shown:
-            left = call("resonax.cli.show:say_time", work * seconds)
+            left = call_by_name("resonax.cli.show:say_time", work * seconds)
             text = (
                 f"resonax: copies train at most {work:,.0f} steps, which takes about {left} or less"
             )
