@@ -99,7 +99,8 @@ def stability_command(
     else:
         show_verdict(found, setting, console)
         if driven is not None:
-            show_line(f"level: {driven}.", console)
+            for line in f"level: {driven}".splitlines():
+                show_line(f"{line}.", console)
         for note in (*(() if driven is None else driven.notes), *notes):
             show_line(f"note: {note}.", console)
     raise typer.Exit(_status(found.verdict))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -60,9 +60,9 @@ class Problem(Varied):
     batch: float = 1
     noise: float = 0.0
     reduction: str = static(default="mean")
-    drift: float = 0.0
-    drift_direction: ArrayLike | None = None
-    omitted: Omitted | None = None
+    drift: float = field(default=0.0, kw_only=True)
+    drift_direction: ArrayLike | None = field(default=None, kw_only=True)
+    omitted: Omitted | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.process, Process):

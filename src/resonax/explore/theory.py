@@ -58,7 +58,10 @@ def judge(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
     found = verdict(setting, paths=_PATHS)
     check()
     driven = find_orbit(setting, check, curve=False) if setting.is_driven else None
-    notes = [*found.notes, *(() if driven is None else (f"the error {driven}", *driven.notes))]
+    notes = [
+        *found.notes,
+        *(() if driven is None else (*f"the error {driven}".splitlines(), *driven.notes)),
+    ]
     return {
         "verdict": found.verdict,
         "sentence": f"{found.verdict}: {found.scoped(setting)}.",

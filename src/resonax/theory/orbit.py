@@ -66,17 +66,19 @@ class Orbit(Result):
                 "step, on a logarithmic scale"
             )
         words = (
-            f"settles {self.rms:.3g} from the best weights (root mean square), {self.over_iid:.2f} "
-            "times as far as with the same rows in random order; mean loss "
-            f"{self.excess_loss:+.3g} against the best fixed weights, {self.excess_iid:+.3g} in "
-            "random order"
+            f"settles {self.rms:.3g} (rms) from the best weights, {self.over_iid:.2f} times as far "
+            f"as in random order, with a loss {self.excess_loss:+.3g} against the best fixed ones "
+            f"({self.excess_iid:+.3g} in random order)"
         )
+        more = []
         if self.gain is not None:
-            words += f"; the weights swing {self.gain:.2f} times as far as the best ones"
+            more.append(f"the weights swing {self.gain:.2f} times as far as the best ones")
             if self.peak_period is not None:
-                words += f", at most {self.peak_gain:.2f} times, at period {self.peak_period:.3g}"
+                more[0] += f", at most {self.peak_gain:.2f} times, at period {self.peak_period:.3g}"
         if self.period_low is not None:
-            words += f"; periods from {self.period_low:.3g} to {self.period_high:.3g} are worst"
+            more.append(f"periods from {self.period_low:.3g} to {self.period_high:.3g} are worst")
+        if more:
+            words += f"\n{'; '.join(more)}"
         return words
 
 
