@@ -132,14 +132,9 @@ def _periods(setting: Setting) -> np.ndarray:
     with np.errstate(divide="ignore"):
         curvature = np.linalg.eigvalsh(_curvature(setting))
         slowest = 2 * np.pi / np.sqrt(np.maximum(curvature.min(), 1e-12))
-    # A sine of period 2 is always 0.
-    least = (
-        1
-        if isinstance(setting.process, Switching)
-        else 3
-        if isinstance(setting.process, Sinusoid)
-        else 2
-    )
+    least = 1 if isinstance(setting.process, Switching) else 2
+    if isinstance(setting.process, Sinusoid):
+        least = 3  # one of period 2 is always 0
     count = _RANDOM_PERIODS if isinstance(setting.process, AR2) else _PERIODS
     return np.unique(np.geomspace(least, np.clip(4 * slowest, 64, _LONGEST), count).round())
 
