@@ -86,7 +86,7 @@ def stability_command(
         if as_json:
             print(json.dumps({"level": reached.to_dict()}, allow_nan=False))
         else:
-            show_line(f"{reached.scoped(setting)}.", console)
+            show_line(f"{reached.scoped(setting)}.", console)  # pyrefly: ignore[missing-attribute]
             for note in (*reached.notes, *notes):
                 show_line(f"note: {note}.", console)
         raise typer.Exit(_status(reached.verdict))
@@ -97,7 +97,7 @@ def stability_command(
         more = {} if driven is None else {"level": driven.to_dict()}
         print(json.dumps(found.to_dict() | more, allow_nan=False))
     else:
-        show_verdict(found, setting, console)
+        show_verdict(found, setting, console)  # pyrefly: ignore[bad-argument-type]
         if driven is not None:
             for line in f"level: {driven}".splitlines():
                 show_line(f"{line}.", console)
