@@ -1,7 +1,7 @@
-"""Where results are: a folder of this machine, or a place that fsspec reaches by its URL.
+"""Files of results in a folder, or in a bucket or another file system that fsspec knows by URL.
 
-What may pass, such as an overloaded service or a network that stalls, is tried again by the
-libraries below, with longer and longer pauses; what does not becomes one sentence.
+Temporary failures, such as an overloaded service or a stalled network, are retried with exponential
+backoff by fsspec's libraries. Other failures become a `StoreError` of one sentence.
 """
 
 from __future__ import annotations
@@ -41,20 +41,28 @@ __all__ = [
     "zarr_store",
 ]
 
-_FIRST_ANSWER = 8.0  # seconds after which a place that does not answer is given up, at the start
-_TIMEOUTS = {
+_FIRST_ANSWER = 8.0  # seconds that a service has for its first answer
+_S3_CONFIG = {
     "connect_timeout": 5,
     "read_timeout": 20,
-    "retries": {"mode": "standard", "max_attempts": 4},  # each of which s3fs makes again, 5 times
+    "retries": {"mode": "standard", "max_attempts": 4},  # s3fs repeats all of them up to 5 times
 }
-_FOREIGN = ("botocore.", "aiobotocore.", "aiohttp.", "fsspec.", "gcsfs.", "adlfs.", "azure.")
-_AGAIN = "and run the same command again; what was stored is kept"
+_SERVICE_MODULES = (
+    "botocore.",
+    "aiobotocore.",
+    "aiohttp.",
+    "fsspec.",
+    "gcsfs.",
+    "adlfs.",
+    "azure.",
+)
+_RUN_AGAIN = "and run the same command again; what was stored is kept"
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A URL with the methods of a path that results need; it can be sent to other processes."""
+    """A URL with some methods of `pathlib.Path`; it can be pickled."""
 
     url: str
 
@@ -66,38 +74,38 @@ class Remote:
 
     @property
     def kind(self) -> str:
-        """The protocol, such as ``s3``."""
+        """Protocol, such as ``s3``."""
         return self.url.partition("://")[0]
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """Last part of the URL."""
         return self.url.rpartition("/")[2]
 
     @property
     def parent(self) -> Remote:
-        """The folder that it is in."""
+        """URL of the folder that contains it."""
         above = self.url.rpartition("/")[0]
         return self if above.endswith("/") else Remote(above)
 
     @property
     def suffix(self) -> str:
-        """The ending of its name, with the dot."""
+        """File extension, with the dot."""
         return PurePosixPath(self.name).suffix
 
     def with_suffix(self, suffix: str) -> Remote:
-        """Return it with another ending."""
+        """Return the URL with another file extension."""
         return self.parent / str(PurePosixPath(self.name).with_suffix(suffix))
 
     def read_bytes(self) -> bytes:
-        """Return what is in a file; `FileNotFoundError` if it is not there."""
+        """Return the contents of a file, or raise `FileNotFoundError`."""
         found = read_files(self.parent, [self.name])
         if self.name not in found:
             raise FileNotFoundError(self.url)
         return found[self.name]
 
     def exists(self) -> bool:
-        """Return whether there is a file, or any file below it."""
+        """Return whether there is a file at this URL, or any file below it."""
         return bool(file_names(self))
 
 
@@ -105,7 +113,7 @@ Place = Path | Remote
 
 
 def as_place(where: str | Place) -> Place:
-    """Return the folder or the URL that a person names; ``file://`` is a folder.
+    """Return a path or URL as a `Place`; ``file://`` URLs become paths.
 
     Examples
     --------
@@ -118,10 +126,10 @@ def as_place(where: str | Place) -> Place:
         return where
     if not isinstance(where, str):
         raise ArgumentError(f"a path or a URL is needed, got {shorten(where)}")
-    found = _URL.fullmatch(where)
-    if found is None:
+    match = _URL.fullmatch(where)
+    if match is None:
         return Path(where)
-    kind, path = found[1].lower(), found[2]
+    kind, path = match[1].lower(), match[2]
     if kind in ("file", "local"):
         return Path(path or "/")
     if not path.strip("/"):
@@ -132,7 +140,7 @@ def as_place(where: str | Place) -> Place:
 
 
 def _check_library(place: Remote) -> None:
-    """Raise `ArgumentError` unless the library for this kind of URL is there."""
+    """Raise `ArgumentError` unless the library for this protocol is installed."""
     url, kind = place.url, place.kind
     try:
         import fsspec
@@ -141,42 +149,42 @@ def _check_library(place: Remote) -> None:
     try:
         fsspec.get_filesystem_class(kind)
     except ValueError:
-        known = "a folder, or a URL such as s3://BUCKET/FOLDER"
-        raise ArgumentError(f"{url} is no place that fsspec knows: name {known}") from None
+        advice = "name a folder, or a URL such as s3://BUCKET/FOLDER"
+        raise ArgumentError(f"{url} is no place that fsspec knows: {advice}") from None
     except ImportError as error:
-        s3 = kind in ("s3", "s3a")
-        how = "pip install 'resonax[cluster]'" if s3 else str(error).rstrip(".")
-        raise ArgumentError(f"{url} needs a library that is not installed: {how}") from None
+        is_s3 = kind in ("s3", "s3a")
+        advice = "pip install 'resonax[cluster]'" if is_s3 else str(error).rstrip(".")
+        raise ArgumentError(f"{url} needs a library that is not installed: {advice}") from None
 
 
 def _options(place: Remote) -> dict[str, Any]:
-    """Return how a file system is made: listings as they are now, and how long it is waited for."""
+    """Return the options of fsspec: no cached listings, and for S3 timeouts and retries."""
     from fsspec.config import conf
 
     options: dict[str, Any] = {"use_listings_cache": False}
     if place.kind in ("s3", "s3a"):
-        own = conf.get(place.kind, {}).get("config_kwargs", {})
-        # With more than one part at once, s3fs would ask for the size of each file first.
-        options |= {"config_kwargs": {**_TIMEOUTS, **own}, "max_concurrency": 1}
+        user_config = conf.get(place.kind, {}).get("config_kwargs", {})
+        # With a higher concurrency s3fs first requests the size of each file.
+        options |= {"config_kwargs": {**_S3_CONFIG, **user_config}, "max_concurrency": 1}
     return options
 
 
 def _file_system(place: Remote) -> tuple[Any, str]:
-    """Return fsspec's file system of a URL, one for each process, and the path in it."""
+    """Return the file system of a URL, which fsspec caches in each process, and the path in it."""
     from fsspec.core import url_to_fs
 
     try:
         return url_to_fs(place.url, **_options(place))
-    except Exception as error:  # whatever it lacks: a host, a project, a key
-        why = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    except Exception as error:  # libraries raise many kinds: a missing host, project, key
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise StoreError(
-            f"{place.kind}:// could not be used ({why}): choose another --out, or say that in "
+            f"{place.kind}:// could not be used ({reason}): choose another --out, or say that in "
             "~/.config/fsspec/*.json"
         ) from error
 
 
 def zarr_store(place: Place) -> StoreLike:
-    """Return zarr's store at a place."""
+    """Return a zarr store at a place."""
     from zarr.storage import FsspecStore, LocalStore
 
     if isinstance(place, Path):
@@ -186,48 +194,51 @@ def zarr_store(place: Place) -> StoreLike:
 
 @contextlib.contextmanager
 def describe_errors(place: Place) -> Iterator[None]:
-    """Turn an error of the disk or of a service into a sentence that says what to do."""
+    """Raise errors of the disk or of a service as a `StoreError` that says what to do."""
     try:
         yield
     except (FileExistsError, NotImplementedError, StoreError):
         raise
     except Exception as error:
         if isinstance(place, Remote):
-            sentence = _service_sentence(place, error)
+            message = _service_message(place, error)
         else:
-            sentence = _disk_sentence(place, error) if isinstance(error, OSError) else None
-        if sentence is None:
+            message = _disk_message(place, error) if isinstance(error, OSError) else None
+        if message is None:
             raise
-        raise StoreError(sentence) from error
+        raise StoreError(message) from error
 
 
-def _disk_sentence(path: Path, error: OSError) -> str:
+def _disk_message(path: Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk of {path} is full: free some space {_AGAIN}"
+        return f"the disk of {path} is full: free some space {_RUN_AGAIN}"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        why = error.strerror or error
-        return f"{path} may not be used ({why}): allow it, or choose another --out folder, {_AGAIN}"
-    return f"{path} could not be used ({error.strerror or error}): mend that {_AGAIN}"
+        reason = error.strerror or error
+        advice = f"allow it, or choose another --out folder, {_RUN_AGAIN}"
+        return f"{path} may not be used ({reason}): {advice}"
+    return f"{path} could not be used ({error.strerror or error}): mend that {_RUN_AGAIN}"
 
 
-def _service_sentence(place: Remote, error: Exception) -> str | None:
-    """Return what to say of an error of a service, or None if it is a defect of ours."""
+def _service_message(place: Remote, error: Exception) -> str | None:
+    """Return a message for an error of a service, or None if the error is a bug in resonax."""
     kind, name = place.kind, type(error).__name__
     bucket = f"{kind}://{place.url.partition('://')[2].partition('/')[0]}"
-    why = " ".join(str(error).split()).rstrip(".") or name
+    reason = " ".join(str(error).split()).rstrip(".") or name
     if isinstance(error, FileNotFoundError):
         return f"{bucket} does not exist: make it first, or choose another --out"
     if "Credential" in name or "Token" in name or name == "ProfileNotFound":
-        return f"{bucket} needs credentials and none were found: set those of {kind} {_AGAIN}"
+        return f"{bucket} needs credentials and none were found: set those of {kind} {_RUN_AGAIN}"
     if isinstance(error, PermissionError):
-        return f"{bucket} may not be used ({why}): allow it, or choose another --out, {_AGAIN}"
-    if isinstance(error, OSError) or type(error).__module__.startswith(_FOREIGN):
-        return f"{bucket} does not answer as it should ({why}): mend that {_AGAIN}"
+        return (
+            f"{bucket} may not be used ({reason}): allow it, or choose another --out, {_RUN_AGAIN}"
+        )
+    if isinstance(error, OSError) or type(error).__module__.startswith(_SERVICE_MODULES):
+        return f"{bucket} does not answer as it should ({reason}): mend that {_RUN_AGAIN}"
     return None
 
 
 def check_reachable(place: Remote) -> None:
-    """See that a service answers within seconds; `StoreError` says why it does not."""
+    """Raise `StoreError` unless a service answers within seconds."""
     answer: Future[bytes] = Future()
 
     def ask() -> None:
@@ -237,7 +248,7 @@ def check_reachable(place: Remote) -> None:
         except Exception as error:
             answer.set_exception(error)
 
-    # A daemon: while it waits, and tries again, the command can end.
+    # In a daemon thread, so that the command can end while the library waits and retries.
     threading.Thread(target=ask, daemon=True).start()
     with describe_errors(place):
         try:
@@ -248,13 +259,13 @@ def check_reachable(place: Remote) -> None:
 
 
 def _lacks_bucket(error: BaseException) -> bool:
-    """Return whether a service says that it has no such bucket, not only no such file."""
+    """Return whether the bucket is missing, not only a file in it."""
     response = getattr(error.__cause__, "response", None) or {}
     return response.get("Error", {}).get("Code") == "NoSuchBucket"
 
 
 def read_files(place: Place, names: Iterable[str]) -> dict[str, bytes]:
-    """Return what is in some files below a place: those that are there."""
+    """Return the contents of those of the named files that exist below a place."""
     found: dict[str, bytes] = {}
     names = list(names)
     with describe_errors(place):
@@ -265,7 +276,7 @@ def read_files(place: Place, names: Iterable[str]) -> dict[str, bytes]:
         elif names:
             system, path = _file_system(place)
             paths = [f"{path}/{name}" for name in names]
-            parts = system.cat_ranges(paths, None, None, on_error="return")  # all at once
+            parts = system.cat_ranges(paths, None, None, on_error="return")  # in parallel
             for name, part in zip(names, parts, strict=True):
                 if not isinstance(part, Exception):
                     found[name] = part
@@ -275,15 +286,15 @@ def read_files(place: Place, names: Iterable[str]) -> dict[str, bytes]:
 
 
 def write_files(place: Place, files: Mapping[str, bytes]) -> None:
-    """Write some files below a place, each whole or not at all."""
+    """Write files below a place, each atomically."""
     with describe_errors(place):
         if isinstance(place, Path):
             for name, data in files.items():
                 target = place / name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with temporary(target.parent) as fresh:
-                    fresh.write_bytes(data)
-                    fresh.replace(target)
+                with temporary(target.parent) as temporary_path:
+                    temporary_path.write_bytes(data)
+                    temporary_path.replace(target)
             return
         system, path = _file_system(place)
         try:
@@ -293,24 +304,25 @@ def write_files(place: Place, files: Mapping[str, bytes]) -> None:
 
 
 def create_file(place: Place, name: str, data: bytes) -> bool:
-    """Write a file unless it is there; return whether this call did, of any that try at once.
+    """Write a file unless it exists; return whether this call created it.
 
-    A service without conditional writes may say so to two of them.
+    Of several concurrent calls one returns True. On a service without conditional writes more than
+    one may.
     """
     with describe_errors(place), contextlib.suppress(NotImplementedError):
         try:
             if isinstance(place, Path):
                 place.mkdir(parents=True, exist_ok=True)
-                with temporary(place) as fresh:
-                    fresh.write_bytes(data)
-                    os.link(fresh, place / name)
+                with temporary(place) as temporary_path:
+                    temporary_path.write_bytes(data)
+                    os.link(temporary_path, place / name)
             else:
                 system, path = _file_system(place / name)
                 system.pipe_file(path, data, mode="create")
             return True
         except FileExistsError:
             return False
-        except OSError as error:  # a file system without links, a service without conditions
+        except OSError as error:  # neither links nor conditional writes
             if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):
                 raise
     if name in read_files(place, [name]):
@@ -320,7 +332,7 @@ def create_file(place: Place, name: str, data: bytes) -> bool:
 
 
 def file_names(place: Place) -> list[str]:
-    """Return the names of what is directly below a place, by one listing; none if nothing is."""
+    """Return the names of the files and folders directly below a place, which may not exist."""
     with describe_errors(place):
         try:
             if isinstance(place, Path):
@@ -335,7 +347,7 @@ def file_names(place: Place) -> list[str]:
 
 
 def remove(place: Place) -> None:
-    """Remove all files below a place; what cannot be removed does no harm."""
+    """Remove all files below a place, as far as possible."""
     if isinstance(place, Path):
         shutil.rmtree(place, ignore_errors=True)
         return
@@ -349,10 +361,7 @@ def make_folder(path: Path) -> Path: ...
 @overload
 def make_folder(path: Place) -> Place: ...
 def make_folder(path: Place) -> Place:
-    """Make a folder, with those above it, unless it is there; return its path.
-
-    At a URL there are no folders to make.
-    """
+    """Make a folder and its parents if necessary, and return it; URLs need none."""
     if isinstance(path, Path):
         with describe_errors(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -361,22 +370,22 @@ def make_folder(path: Place) -> Place:
 
 @contextlib.contextmanager
 def replacing(path: str | Place) -> Iterator[Path]:
-    """Give a temporary path beside a file, which becomes the file once all went well.
+    """Yield a temporary path, which atomically replaces a file at the end of the context.
 
-    An error or an interrupt leaves the old file, or none: never half of one. What goes to a URL is
-    written on this machine first.
+    After an error or an interrupt the old file, if any, is unchanged. For a URL the temporary file
+    is on this machine, and uploaded at the end.
     """
     if isinstance(path, Remote):
         with tempfile.TemporaryDirectory() as folder:
-            fresh = Path(folder) / path.name
-            yield fresh
-            write_files(path.parent, {path.name: fresh.read_bytes()})
+            temporary_path = Path(folder) / path.name
+            yield temporary_path
+            write_files(path.parent, {path.name: temporary_path.read_bytes()})
         return
     path = check_folder(path)
-    remove_leftovers(path.parent)  # what a killed process left
+    remove_leftovers(path.parent)  # of killed processes
     try:
-        with temporary(path.parent, path.suffix or ".tmp") as fresh:
-            yield fresh
-            fresh.replace(path)
+        with temporary(path.parent, path.suffix or ".tmp") as temporary_path:
+            yield temporary_path
+            temporary_path.replace(path)
     except OSError as error:
         raise StoreError(f"{path} could not be written: {error.strerror or error}") from error
