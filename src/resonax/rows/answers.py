@@ -1,4 +1,4 @@
-"""The two answers of a check: what these rows do, exactly, and what more of the same would do."""
+"""The two verdicts of a check: on the given rows, and on further data of the same kind."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from resonax.rows.subject import Subject
 
 __all__ = ["OnMore", "OnTheseRows", "factor", "judge", "judge_rows", "number", "pace"]
 
-_LARGEST = 300 * math.log(10)  # the logarithm of a factor that is still given as a number
+_MAX_LOG = 300 * math.log(10)  # of a factor that is returned as a number
 
 
 def pace(rate: float) -> str:
-    """Say in how many steps an error doubles or halves.
+    """Return in words in how many steps an error doubles or halves.
 
     Examples
     --------
@@ -30,65 +30,66 @@ def pace(rate: float) -> str:
 
 
 def factor(log: float) -> str:
-    """Return a factor as text, from its logarithm: it can be larger than any number.
+    """Return a factor as text, from its logarithm, as it may exceed floating-point numbers.
 
     Examples
     --------
     >>> factor(0.0), factor(math.log(112)), factor(-2.0), factor(5000.0)
     ('1', '112', '0.14', '3.0e+2171')
     """
-    tens = log / math.log(10)
-    if -4 < tens < 4:
-        return f"{math.exp(log):.2g}" if tens < 2 else f"{math.exp(log):,.0f}"
-    exponent = math.floor(tens)
-    return f"{10 ** (tens - exponent):.1f}e{exponent:+03d}"
+    log10 = log / math.log(10)
+    if -4 < log10 < 4:
+        return f"{math.exp(log):.2g}" if log10 < 2 else f"{math.exp(log):,.0f}"
+    exponent = math.floor(log10)
+    return f"{10 ** (log10 - exponent):.1f}e{exponent:+03d}"
 
 
 @dataclass(frozen=True)
 class OnTheseRows:
-    """What becomes of an error on these rows in the passes that were asked for: no chance in it.
+    """Growth of the error on these rows over all epochs, which involves no statistics.
 
-    An error is the distance from the best weights, and all growth the natural logarithm of a
+    The error is the distance from the best weights, and growth is the natural logarithm of a
     factor. The verdict is
 
-    - ``diverges``: it ends larger than it was, and further passes do not take that back: after 20
-      of them it is larger still, or each multiplies it by 1 or more in the end;
-    - ``rises``: it does not diverge, but grows more than `BURST` fold in some stretch of the rows;
+    - ``diverges``: the error is larger at the end than at the start, and further passes do not undo
+      that: it is still larger after 20 passes, or each late pass multiplies it by 1 or more;
+    - ``rises``: it does not diverge, but grows more than `BURST` fold within some stretch of rows;
     - ``converges``: neither.
     """
 
     verdict: str
-    log_growth: float  # over all passes
-    log_growth_per_pass: float  # over the first
-    log_rise: float  # the largest between any two moments
-    rise_from: int  # the steps after which it begins
-    rise_to: int  # and ends
-    log_pass_radius: float | None  # of each further pass, after many of them
-    log_growth_in_20: float | None  # over 20 passes, or those asked for if these are more
+    log_growth: float  # over all epochs
+    log_growth_per_pass: float  # over the first pass
+    log_rise: float  # largest growth between any two steps
+    rise_from: int  # the step at which the largest rise begins
+    rise_to: int  # and at which it ends
+    log_pass_radius: float | None  # growth of each further pass, in the limit of many
+    log_growth_in_20: float | None  # over 20 passes, or all epochs if there are more
     epochs: int
     steps: int
 
     @property
     def is_harmful(self) -> bool:
-        """Whether training is ruined on these rows, at their end or on the way."""
+        """Whether the error diverges on these rows, or rises on the way."""
         return self.verdict != "converges"
 
     @property
     def grows_later(self) -> bool:
-        """Whether an error that does not grow in the passes asked for would with more of them."""
+        """Whether an error that does not diverge over all epochs would grow with more passes."""
         if self.verdict == "diverges" or self.log_pass_radius is None:
             return False
         return max(self.log_pass_radius, self.log_growth_in_20 or 0.0) > STILL
 
     def meaning(self) -> str:
-        """Return it as a sentence without its full stop."""
+        """Return the verdict as a sentence without its full stop."""
         passes = "one pass of" if self.epochs == 1 else f"{self.epochs:,} passes,"
         text = f"in {passes} {self.steps:,} steps, the distance from the best weights "
-        ends, rise = f"{factor(self.log_growth)} times what it was", self._rise()
+        ends = f"{factor(self.log_growth)} times what it was"
+        rise = f"{factor(self.log_rise)}-fold from step {self.rise_from:,} to {self.rise_to:,}"
         if self.verdict == "diverges":
             text += f"grows {factor(self.log_growth)}-fold"
-            on_the_way = self.log_rise > max(0.0, self.log_growth) + math.log(BURST)
-            return f"{text}; its largest rise on the way is {rise}" if on_the_way else text
+            has_larger_rise = self.log_rise > max(0.0, self.log_growth) + math.log(BURST)
+            return f"{text}; its largest rise on the way is {rise}" if has_larger_rise else text
         if self.verdict == "rises":
             text += f"rises {rise}, and ends at {ends}"
         elif self.log_growth > 0:
@@ -99,42 +100,40 @@ class OnTheseRows:
             text += f"; each further pass multiplies it by {factor(self.log_pass_radius)}"
         return text
 
-    def _rise(self) -> str:
-        return f"{factor(self.log_rise)}-fold from step {self.rise_from:,} to {self.rise_to:,}"
-
 
 @dataclass(frozen=True)
 class OnMore:
-    """What an error would do on further rows of the same kind, as far as these can tell."""
+    """Growth of the error on further data of the same kind, estimated from these rows."""
 
-    verdict: str  # by the interval: undecided if it includes 0
+    verdict: str  # by the confidence interval: undecided if it includes 0
     rate: float  # growth per step
     low: float
     high: float
     level: float
-    steps: int  # it was estimated from
+    steps: int  # from which the rate was estimated
 
     def meaning(self) -> str:
-        """Return it as half a sentence."""
+        """Return the verdict as a part of a sentence."""
         if self.verdict == "undecided":
             return "on further data like this: undecided (the interval includes 0)"
         return f"on further data like this: the distance {pace(self.rate)}"
 
 
 def judge_rows(found: Exact, steps: int) -> OnTheseRows:
-    """Judge by the size of an error at the end, after further passes, and on the way."""
+    """Return the verdict on the given rows; see `OnTheseRows`."""
     log_rise, rise_from, rise_to = found.largest_rise
-    known = found.log_radius is not None
-    later = float(found.passes[max(PASSES, found.epochs) - 1]) if known else None
-    # Larger at the end is no divergence where it is the swing of a pass that the next ones undo.
-    undone = later is not None and later <= 0 and (found.log_radius or 0.0) < -STILL
-    word = "converges"
-    if found.log_growth > 0 and not undone:
-        word = "diverges"
+    later = None
+    if found.log_radius is not None:
+        later = float(found.passes[max(PASSES, found.epochs) - 1])
+    # An error that oscillates may be larger at the end of an epoch, and smaller after further ones.
+    is_undone = later is not None and later <= 0 and (found.log_radius or 0.0) < -STILL
+    verdict = "converges"
+    if found.log_growth > 0 and not is_undone:
+        verdict = "diverges"
     elif log_rise > math.log(BURST):
-        word = "rises"
+        verdict = "rises"
     return OnTheseRows(
-        word,
+        verdict,
         found.log_growth,
         float(found.passes[0]),
         log_rise,
@@ -148,9 +147,9 @@ def judge_rows(found: Exact, steps: int) -> OnTheseRows:
 
 
 def judge(subject: Subject) -> tuple[Exact, OnTheseRows, OnMore]:
-    """Follow an error along the rows once; return its path, and what it says of them and of more.
+    """Follow the error along the rows; return its path and both verdicts.
 
-    `resonax.check` and the verdict of a recording are both made of this.
+    `resonax.check` and the verdict of a setting on a recording both use this.
     """
     exact = subject.follow_exactly()
     found = measure(exact.one_pass(), subject.level)
@@ -161,5 +160,5 @@ def judge(subject: Subject) -> tuple[Exact, OnTheseRows, OnMore]:
 
 
 def number(log: float | None) -> float | None:
-    """Return a factor from its logarithm, None where it is too large or small for a number."""
-    return None if log is None or abs(log) > _LARGEST else math.exp(log)
+    """Return a factor from its logarithm; None if it is too large or small for a number."""
+    return None if log is None or abs(log) > _MAX_LOG else math.exp(log)

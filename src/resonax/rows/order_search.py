@@ -1,17 +1,18 @@
-r"""Orders of rows in which an error grows most.
+r"""Search for orders of rows in which an error grows most.
 
-The growth of an order that is repeated is the radius :math:`|\lambda|` of the product of its
-updates. With the right and left eigenvectors :math:`r` and :math:`l` carried along the order,
-another row :math:`i` at place :math:`k` makes it, to first order,
+The growth of an order that is repeated is the spectral radius :math:`|\lambda|` of the product of
+its updates. Let :math:`r_k` be the right eigenvector propagated forward to position :math:`k`, and
+:math:`l_{k+1}` the left one propagated backward. With another row :math:`i` at this position the
+radius becomes, to first order,
 
 .. math:: \log|\lambda| \to \log|\lambda|
           + \log\frac{|l_{k+1}^\top A_i r_k|}{|l_{k+1}^\top A_{w_k} r_k|} ,
 
-for all places and rows at once by `RowUpdates`. Where rows may come again each place takes the row
-that gives most (the maximum principle of optimal control, by coordinate ascent); in a permutation
-the rows are exchanged among places by the best assignment. Both climb to the next local optimum
-only, so they start from many orders: those in which a coordinate, the length or the angle of the
-rows runs through a cycle of some period, and those of a beam search.
+which `RowUpdates` computes for all positions and rows at once. If rows may repeat, each position
+takes the row with the largest gain (Pontryagin's maximum principle, by coordinate ascent); in a
+permutation the rows of some positions are exchanged by the best linear assignment. Both find local
+optima only, so they start from many orders: those in which a coordinate, the norm or the angle of
+the rows runs through a cycle of some period, and those of a beam search.
 """
 
 from __future__ import annotations
@@ -38,50 +39,55 @@ __all__ = [
 Advance = Callable[[int], None]
 
 _TINY = np.finfo(float).tiny
-_EXCHANGED = 512  # places among which rows are exchanged at once
-_GAIN = 1e-9  # of the growth of a word: less is not an improvement
-_LONGEST = 120  # rows of a word
-_LENGTHS, _PERIODS = 32, 40  # of the words, of the permutations that a search begins with
-_SHARES = (0.25, 0.5, 1.0)  # of the rows, the longest, that run through cycles
-_SWEEPS = (4, 40)  # of all words, and of the best
-_BEST = 2  # words of each length that are climbed to the end
-_ROUNDS, _LEAST = 40, 6  # of exchanges; fewer where there are many rows
-_SWAPS, _SWAP_ROUNDS = 64, 120  # tried together, and how often
-_MOST_SWAPPED = 40_000  # rows times rounds of swaps
-_MANY = 24_000  # rows times rounds from which on there are fewer
+_MIN_GAIN = 1e-9  # in the logarithm of the growth of a word
+# Words: lengths that are tried, sweeps of all words and of the best ones of each length.
+_MAX_LENGTH, _LENGTHS = 120, 32
+_FIRST_SWEEPS, _LAST_SWEEPS = 4, 40
+_BEST_WORDS = 2
+# Permutations: periods of the cyclic orders at the start, and shares of the rows (those with the
+# largest norms) that run through cycles.
+_PERIODS = 40
+_SHARES = (0.25, 0.5, 1.0)
+# Assignments: positions exchanged at once, and rounds, of which there are fewer for many rows.
+_MAX_EXCHANGED = 512
+_MAX_ROUNDS, _MIN_ROUNDS = 40, 6
+_ROWS_TIMES_ROUNDS = 24_000
+# Swaps: random pairs tried in a round, and rounds, of which there are fewer for many rows.
+_SWAPS, _SWAP_ROUNDS = 64, 120
+_ROWS_TIMES_SWAP_ROUNDS = 40_000
 
 
 @dataclass(frozen=True)
 class Found:
-    """A word of rows, and its growth per step."""
+    """A word (indices of rows), and its growth per step."""
 
     word: np.ndarray
     rate: float
 
 
-def sort_keys(rows: np.ndarray, most: int = 3) -> list[np.ndarray]:
-    """Return numbers of the rows that an order can run through: coordinates, lengths, angles."""
-    _, _, axes = np.linalg.svd(rows, full_matrices=False)
-    along = rows @ axes[:most].T
-    keys = [*along.T, np.sum(rows**2, axis=1)]
-    # A row and its negative have the same update: half a turn is a whole one.
-    angles = (np.arctan2(*pair) % np.pi for pair in itertools.combinations(along.T, 2))
-    return [*keys, *angles]
+def _sort_keys(rows: np.ndarray, axes: int = 3) -> list[np.ndarray]:
+    """Return quantities to sort rows by: principal coordinates, squared norm and angles."""
+    _, _, directions = np.linalg.svd(rows, full_matrices=False)
+    coordinates = (rows @ directions[:axes].T).T
+    # A row and its negative have the same update, so angles are taken modulo pi.
+    angles = (np.arctan2(*pair) % np.pi for pair in itertools.combinations(coordinates, 2))
+    return [*coordinates, np.sum(rows**2, axis=1), *angles]
 
 
-def _patterns(phase: np.ndarray) -> list[np.ndarray]:
+def _waves(phase: np.ndarray) -> list[np.ndarray]:
+    """Return a sawtooth and a triangle wave of a phase in periods, from 0 to 1."""
     return [phase % 1.0, 1.0 - np.abs(2 * (phase % 1.0) - 1.0)]
 
 
 def cyclic_orders(rows: np.ndarray, periods: np.ndarray) -> np.ndarray:
     """Return permutations, (orders, rows), in which a key runs through cycles of each period.
 
-    The cycles are of all rows, or of the longest ones; the others then follow, sorted by the key
-    that changes their direction most slowly.
+    All rows run through cycles, or those with the largest norms; the others follow, sorted by their
+    angle.
     """
-    made = []
+    orders = []
     longest = np.argsort(np.sum(rows**2, axis=1), kind="stable")[::-1]
-    keys = sort_keys(rows)
+    keys = _sort_keys(rows)
     for share in _SHARES:
         count = max(2, int(share * len(rows)))
         some, rest = longest[:count], longest[count:]
@@ -89,84 +95,84 @@ def cyclic_orders(rows: np.ndarray, periods: np.ndarray) -> np.ndarray:
         for key in keys:
             ranked = some[np.argsort(key[some], kind="stable")]
             for period in periods[periods <= count]:
-                for pattern in _patterns(np.arange(count) / period):
+                for wave in _waves(np.arange(count) / period):
                     order = np.empty(count, dtype=int)
-                    order[np.argsort(pattern, kind="stable")] = ranked
-                    made.append(np.concatenate([order, rest]))
-    return np.array(made)
+                    order[np.argsort(wave, kind="stable")] = ranked
+                    orders.append(np.concatenate([order, rest]))
+    return np.array(orders)
 
 
 def cyclic_words(rows: np.ndarray, period: int) -> np.ndarray:
-    """Return words of a length, (words, period), in which a key runs through one cycle."""
-    made = []
-    for pattern in _patterns((np.arange(period) + 0.5) / period):
-        place = np.minimum((pattern * len(rows)).astype(int), len(rows) - 1)
-        made += [np.argsort(key, kind="stable")[place] for key in sort_keys(rows)]
-    return np.array(made)
+    """Return words, (words, period), in which a key runs through one cycle."""
+    words = []
+    for wave in _waves((np.arange(period) + 0.5) / period):
+        rank = np.minimum((wave * len(rows)).astype(int), len(rows) - 1)
+        words += [np.argsort(key, kind="stable")[rank] for key in _sort_keys(rows)]
+    return np.array(words)
 
 
 def _eigenvectors(updates: RowUpdates, words: np.ndarray) -> tuple[Pairs, Pairs, np.ndarray]:
-    """Return right and left leading eigenvectors of products, (lanes, size, 1), and their rates."""
-    product, scale = updates.products(words)
-    lanes = np.arange(len(words))
-    values, right = np.linalg.eig(product)
-    lead = np.abs(values).argmax(axis=1)
-    others, left = np.linalg.eig(np.swapaxes(product, 1, 2))
-    same = np.abs(others - values[lanes, lead][:, None]).argmin(axis=1)
-    size = updates.size
-    pairs = [
-        (vector[lanes, :size, place][..., None], vector[lanes, size:, place][..., None])
-        for vector, place in ((right, lead), (left, same))
-    ]
-    radius = np.maximum(np.abs(values[lanes, lead]), _TINY)
-    return pairs[0], pairs[1], (np.log(radius) + scale) / words.shape[1]
+    """Return the leading right and left eigenvectors of words, and their rates."""
+    matrix, scale = updates.products(words)
+    size, index = updates.size, np.arange(len(words))
+
+    def split(vectors: np.ndarray, column: np.ndarray) -> Pairs:
+        return vectors[index, :size, column][..., None], vectors[index, size:, column][..., None]
+
+    values, right = np.linalg.eig(matrix)
+    leading = np.abs(values).argmax(axis=1)
+    value = values[index, leading]
+    left_values, left = np.linalg.eig(np.swapaxes(matrix, 1, 2))
+    same = np.abs(left_values - value[:, None]).argmin(axis=1)
+    radius = np.maximum(np.abs(value), _TINY)
+    return split(right, leading), split(left, same), (np.log(radius) + scale) / words.shape[1]
 
 
-def _normed(pair: Pairs) -> Pairs:
+def _normalise(pair: Pairs) -> Pairs:
+    """Return states or costates of norm 1."""
     first, second = ((np.abs(part) ** 2).sum(axis=(1, 2), keepdims=True) for part in pair)
-    size = np.maximum(np.sqrt(first + second), _TINY)
-    return pair[0] / size, pair[1] / size
+    norm = np.maximum(np.sqrt(first + second), _TINY)
+    return pair[0] / norm, pair[1] / norm
 
 
 def climb_words(
     updates: RowUpdates, words: np.ndarray, sweeps: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Improve words of one length, (lanes, steps), whose rows may repeat; return them and rates.
+    """Improve words of one length, (words, steps), whose rows may repeat; return them and rates.
 
-    A sweep goes once along each word with the costates of the word before, and takes at each place
-    the row with the largest |l A x|; a word is kept only if its radius grew.
+    A sweep goes along each word with the costates of its last version, and takes at each position
+    the row with the largest |l A x|. A word that did not improve is given up.
     """
     words = words.copy()
+    length = words.shape[1]
     right, left, rates = _eigenvectors(updates, words)
-    live = np.arange(len(words))
+    active = np.arange(len(words))
     for _ in range(sweeps):
         costates = [left]
-        for places in words[live].T[::-1]:
-            costates.append(_normed(updates.step_back(costates[-1], places)))
-        state, fresh = right, np.empty_like(words[live])
-        for k in range(words.shape[1]):
-            costate = costates[words.shape[1] - 1 - k]
-            gains = _gains(updates, state, costate)
-            fresh[:, k] = np.abs(gains).argmax(axis=1)
-            state = _normed(updates.step(state, fresh[:, k]))
-        right, left, found = _eigenvectors(updates, fresh)
-        better = found > rates[live] + _GAIN / words.shape[1]
-        words[live[better]], rates[live[better]] = fresh[better], found[better]
-        live = live[better]
-        if not len(live):
+        for rows in words[active].T[::-1]:
+            costates.append(_normalise(updates.step_back(costates[-1], rows)))
+        state, new_words = right, np.empty_like(words[active])
+        for position in range(length):
+            gains = _row_gains(updates, state, costates[length - 1 - position])
+            new_words[:, position] = np.abs(gains).argmax(axis=1)
+            state = _normalise(updates.step(state, new_words[:, position]))
+        right, left, new_rates = _eigenvectors(updates, new_words)
+        is_better = new_rates > rates[active] + _MIN_GAIN / length
+        active = active[is_better]
+        if not len(active):
             break
-        right, left = ((a[better], b[better]) for a, b in (right, left))
+        words[active], rates[active] = new_words[is_better], new_rates[is_better]
+        right = right[0][is_better], right[1][is_better]
+        left = left[0][is_better], left[1][is_better]
     return words, rates
 
 
-def _gains(updates: RowUpdates, state: Pairs, costate: Pairs) -> np.ndarray:
-    """Return l A_i x of all rows, (lanes, rows)."""
-    mixed = updates.mixed(costate)
-    here = state[0]
-    ahead = updates.step(state, None)
-    still = np.sum(costate[0] * ahead[0] + costate[1] * ahead[1], axis=(1, 2))
-    pulled = (here[..., 0] @ updates.rows.T) * (mixed[..., 0] @ updates.rows.T)
-    return still[:, None] - pulled
+def _row_gains(updates: RowUpdates, state: Pairs, costate: Pairs) -> np.ndarray:
+    """Return l^T A_i x for all rows, (words, rows); see `resonax.rows.row_updates`."""
+    m = updates.gradient_weights(costate)
+    without_row = updates.step(state, None)
+    gain = np.sum(costate[0] * without_row[0] + costate[1] * without_row[1], axis=(1, 2))
+    return gain[:, None] - (state[0][..., 0] @ updates.rows.T) * (m[..., 0] @ updates.rows.T)
 
 
 def climb_permutation(
@@ -178,35 +184,33 @@ def climb_permutation(
     sign: float = 1.0,
     advance: Advance | None = None,
 ) -> Found:
-    """Improve a permutation by exchanging rows among some of its places, for some rounds.
+    """Improve a permutation by assigning the rows of random positions anew, for some rounds.
 
-    The gains are those of single exchanges; where too many at once do not help, fewer are tried.
-    With ``sign=-1`` the growth is made small.
+    Gains are linearised: they hold for few exchanges at once. So fewer positions are tried after a
+    round that did not help, and more after one that did. With ``sign=-1`` the growth is minimised.
     """
     order = order.copy()
     count = len(order)
-    rounds = rounds or max(_LEAST, min(_ROUNDS, _MANY // count))
-    share = min(count, _EXCHANGED)
+    rounds = rounds or max(_MIN_ROUNDS, min(_MAX_ROUNDS, _ROWS_TIMES_ROUNDS // count))
+    exchanged = min(count, _MAX_EXCHANGED)
     right, left, rate = _eigenvectors(updates, order[None])
-    stale = True
-    here = mixed = still = np.zeros(0)
+    errors, weights, gains_without_row = _position_gains(updates, order, right, left)
     for _ in range(rounds):
-        if stale:
-            here, mixed, still = _along(updates, order, right, left)
-            stale = False
-        chosen = np.sort(rng.choice(count, share, replace=False))
-        rows = updates.rows[order[chosen]]
-        gains = still[chosen, None] - (here[chosen] @ rows.T) * (mixed[chosen] @ rows.T)
-        gains = np.log(np.maximum(np.abs(gains), _TINY))
-        _, taken = linear_sum_assignment(sign * gains, maximize=True)
-        fresh = order.copy()
-        fresh[chosen] = order[chosen][taken]
-        found_right, found_left, found = _eigenvectors(updates, fresh[None])
-        if sign * (found[0] - rate[0]) > _GAIN / count:
-            order, right, left, rate, stale = fresh, found_right, found_left, found, True
-            share = min(count, _EXCHANGED, int(share * 1.5) + 1)
+        positions = np.sort(rng.choice(count, exchanged, replace=False))
+        rows = updates.rows[order[positions]]
+        gains = (errors[positions] @ rows.T) * (weights[positions] @ rows.T)
+        gains = gains_without_row[positions, None] - gains
+        log_gains = np.log(np.maximum(np.abs(gains), _TINY))
+        _, assigned = linear_sum_assignment(sign * log_gains, maximize=True)
+        new_order = order.copy()
+        new_order[positions] = order[positions][assigned]
+        new_right, new_left, new_rate = _eigenvectors(updates, new_order[None])
+        if sign * (new_rate[0] - rate[0]) > _MIN_GAIN / count:
+            order, right, left, rate = new_order, new_right, new_left, new_rate
+            errors, weights, gains_without_row = _position_gains(updates, order, right, left)
+            exchanged = min(count, _MAX_EXCHANGED, int(exchanged * 1.5) + 1)
         else:
-            share = max(2, int(share * 0.7))
+            exchanged = max(2, int(exchanged * 0.7))
         if advance:
             advance(len(order))
     return Found(order, float(rate[0]))
@@ -220,20 +224,21 @@ def swap_rows(
     sign: float = 1.0,
     advance: Advance | None = None,
 ) -> Found:
-    """Improve a permutation by swaps of two rows at random: the last steps of a search.
+    """Improve a permutation by random swaps of two rows, as the last steps of a search.
 
-    In each round the swaps that help are made together, as many of the best as still help. With
-    ``sign=-1`` the growth is made small. Many rows have few rounds, or none.
+    In each round the best swaps are made together, as many as give the best rate. With
+    ``sign=-1`` the growth is minimised. For many rows there are few rounds, or none.
     """
     count = len(order)
     rate = float(updates.rates(order[None])[0])
-    for _ in range(min(_SWAP_ROUNDS, _MOST_SWAPPED // count) if count > 2 else 0):
+    for _ in range(min(_SWAP_ROUNDS, _ROWS_TIMES_SWAP_ROUNDS // count) if count > 2 else 0):
         pairs = np.array([rng.choice(count, 2, replace=False) for _ in range(_SWAPS)])
-        gains = sign * (updates.rates(np.array([_swapped(order, [pair]) for pair in pairs])) - rate)
-        helping = np.argsort(-gains)[: np.count_nonzero(gains > _GAIN / count)]
-        if len(helping):
-            several = np.unique(np.geomspace(1, len(helping), 8).astype(int))
-            tried = np.array([_swapped(order, pairs[helping[:number]]) for number in several])
+        swapped = np.array([_swap(order, [pair]) for pair in pairs])
+        gains = sign * (updates.rates(swapped) - rate)
+        helpful = np.argsort(-gains)[: np.count_nonzero(gains > _MIN_GAIN / count)]
+        if len(helpful):
+            numbers = np.unique(np.geomspace(1, len(helpful), 8).astype(int))
+            tried = np.array([_swap(order, pairs[helpful[:number]]) for number in numbers])
             rates = updates.rates(tried)
             best = int(np.argmax(sign * rates))
             order, rate = tried[best], float(rates[best])
@@ -242,47 +247,47 @@ def swap_rows(
     return Found(order, rate)
 
 
-def _swapped(order: np.ndarray, pairs: Any) -> np.ndarray:
+def _swap(order: np.ndarray, pairs: Any) -> np.ndarray:
     order = order.copy()
     for first, second in pairs:
         order[[first, second]] = order[[second, first]]
     return order
 
 
-def _along(
+def _position_gains(
     updates: RowUpdates, order: np.ndarray, right: Pairs, left: Pairs
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return u, m and l A_0 x at each place of one order."""
+    """Return u, m and l^T A_0 x at each position; see `resonax.rows.row_updates`."""
     costates = [left]
-    for place in order[:0:-1]:
-        costates.append(_normed(updates.step_back(costates[-1], place[None])))
-    state, here, mixed, still = right, [], [], []
-    for place, costate in zip(order, costates[::-1], strict=True):
-        here.append(state[0][0, :, 0])
-        mixed.append(updates.mixed(costate)[0, :, 0])
-        ahead = updates.step(state, None)
-        still.append(np.sum(costate[0] * ahead[0]) + np.sum(costate[1] * ahead[1]))
-        state = _normed(updates.step(state, place[None]))
-    return np.array(here), np.array(mixed), np.array(still)
+    for row in order[:0:-1]:
+        costates.append(_normalise(updates.step_back(costates[-1], row[None])))
+    state, errors, weights, gains = right, [], [], []
+    for row, costate in zip(order, costates[::-1], strict=True):
+        errors.append(state[0][0, :, 0])
+        weights.append(updates.gradient_weights(costate)[0, :, 0])
+        without_row = updates.step(state, None)
+        gains.append(np.sum(costate[0] * without_row[0]) + np.sum(costate[1] * without_row[1]))
+        state = _normalise(updates.step(state, row[None]))
+    return np.array(errors), np.array(weights), np.array(gains)
 
 
 def search_words(
     updates: RowUpdates, seeds: Sequence[np.ndarray] = (), advance: Advance | None = None
 ) -> Found:
-    """Return the word that grows most of those found; rows may repeat.
+    """Return the word with the largest rate that was found; rows may repeat.
 
-    ``seeds`` are words to begin with besides the cyclic ones and the single rows.
+    The search starts from single rows, cyclic words and ``seeds``.
     """
     count = len(updates.rows)
     single = updates.rates(np.arange(count)[:, None])
     best = Found(np.array([single.argmax()]), float(single.max()))
-    lengths = np.unique(np.geomspace(2, min(_LONGEST, 2 * count), _LENGTHS).astype(int))
-    tried = [cyclic_words(updates.rows, length) for length in lengths]
-    tried += [np.asarray(seed)[None] for seed in seeds]
-    for words in tried:
-        words, rates = climb_words(updates, words, _SWEEPS[0])
-        words = words[np.argsort(rates)[::-1][:_BEST]]
-        words, rates = climb_words(updates, words, _SWEEPS[1])
+    lengths = np.unique(np.geomspace(2, min(_MAX_LENGTH, 2 * count), _LENGTHS).astype(int))
+    starts = [cyclic_words(updates.rows, length) for length in lengths]
+    starts += [np.asarray(seed)[None] for seed in seeds]
+    for words in starts:
+        words, rates = climb_words(updates, words, _FIRST_SWEEPS)
+        words = words[np.argsort(rates)[::-1][:_BEST_WORDS]]
+        words, rates = climb_words(updates, words, _LAST_SWEEPS)
         if rates.max() > best.rate:
             best = Found(words[rates.argmax()], float(rates.max()))
         if advance:
@@ -296,17 +301,17 @@ def search_permutation(
     rng: np.random.Generator,
     advance: Advance | None = None,
 ) -> Found:
-    """Return the order that grows most of those found; each row comes once."""
+    """Return the permutation with the largest rate that was found."""
     count = len(updates.rows)
     periods = np.geomspace(2, count, _PERIODS)
     orders = np.concatenate([cyclic_orders(updates.rows, periods), *[seed[None] for seed in seeds]])
-    rates = np.concatenate([updates.rates(some) for some in _parts(orders, updates.size)])
+    rates = np.concatenate([updates.rates(some) for some in _split(orders, updates.size)])
     best = orders[np.argsort(rates)[::-1][:2]]
     climbed = [climb_permutation(updates, order, rng, advance=advance) for order in best]
     return max(climbed, key=lambda one: one.rate)
 
 
-def _parts(orders: np.ndarray, size: int) -> list[np.ndarray]:
-    """Return orders in parts whose products take little memory."""
-    together = max(1, 2_000_000 // (4 * size * size))
-    return [orders[first : first + together] for first in range(0, len(orders), together)]
+def _split(orders: np.ndarray, size: int) -> list[np.ndarray]:
+    """Return the orders in parts whose products fit into some 16 MB."""
+    count = max(1, 2_000_000 // (4 * size * size))
+    return [orders[first : first + count] for first in range(0, len(orders), count)]

@@ -1,8 +1,8 @@
-r"""Orders in which the curvature of any few rows in a row is close to that of all.
+r"""Orders in which the mean curvature of successive rows stays close to that of all rows.
 
-An error grows by the order of rows where their curvature keeps to a rhythm. An order without one
-keeps the sums of :math:`r_i r_i^\top - \overline{r r^\top}` small along the way: herding (Lu, Guo
-and De Sa, 2022, order gradients in the same way).
+The order of rows makes an error grow if their curvature oscillates. These orders keep all partial
+sums of :math:`r_i r_i^\top - \overline{r r^\top}` small, as herding does with gradients (Lu, Guo
+and De Sa, 2022).
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ import numpy as np
 
 __all__ = ["herded", "pairwise_balanced", "stratified"]
 
-_COLUMNS = 64  # of the curvatures; of many more random combinations are taken
-_BLOCK = 512  # rows among which the next one is sought
-_TURNS = 10  # in which pairs are balanced again
+_COLUMNS = 64  # entries of a curvature; if there are more, so many random projections are used
+_BLOCK = 512  # rows among which herding looks for the next one
+_ROUNDS = 10  # of the balancing of pairs
 
 
-def _curvatures(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _centred_curvatures(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return a vector for each row: its outer product less the mean, or projections of it."""
     first, second = np.triu_indices(rows.shape[1])
     if len(first) > _COLUMNS:
-        along = rng.normal(size=(rows.shape[1], _COLUMNS)) / np.sqrt(rows.shape[1])
-        products = (rows @ along) ** 2
-    else:
+        directions = rng.normal(size=(rows.shape[1], _COLUMNS)) / np.sqrt(rows.shape[1])
+        products = (rows @ directions) ** 2
+    else:  # with this factor the norm of a vector is that of the matrix
         products = rows[:, first] * rows[:, second] * np.where(first == second, 1.0, np.sqrt(2.0))
     return products - products.mean(axis=0)
 
 
 def stratified(rows: np.ndarray, block: int, rng: np.random.Generator) -> np.ndarray:
-    """Return blocks of so many rows, each with one of every stratum of the curvatures.
+    """Return an order of blocks, each with one row of every stratum of the curvatures.
 
     Examples
     --------
@@ -35,7 +36,7 @@ def stratified(rows: np.ndarray, block: int, rng: np.random.Generator) -> np.nda
     >>> [sorted(part.tolist()) for part in order.reshape(2, 4) // 2]
     [[0, 1, 2, 3], [0, 1, 2, 3]]
     """
-    centred = _curvatures(rows, rng)
+    centred = _centred_curvatures(rows, rng)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     ranked = np.argsort(centred @ axes[0], kind="stable")
     blocks = len(rows) // block
@@ -51,29 +52,29 @@ def stratified(rows: np.ndarray, block: int, rng: np.random.Generator) -> np.nda
 
 
 def herded(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return an order whose next row keeps the sum of curvatures least, block by block."""
-    centred = _curvatures(rows, rng)
+    """Return an order by herding: the next row of a block minimises the norm of the partial sum."""
+    centred = _centred_curvatures(rows, rng)
     total = np.zeros(centred.shape[1])
     order = []
     for block in np.array_split(rng.permutation(len(rows)), max(1, len(rows) // _BLOCK)):
-        left = block.tolist()
-        while left:
-            next_one = int(np.argmin(np.sum((total + centred[left]) ** 2, axis=1)))
-            place = left.pop(next_one)
-            total = total + centred[place]
-            order.append(place)
+        remaining = block.tolist()
+        while remaining:
+            norms = np.sum((total + centred[remaining]) ** 2, axis=1)
+            row = remaining.pop(int(np.argmin(norms)))
+            total = total + centred[row]
+            order.append(row)
     return np.array(order)
 
 
 def pairwise_balanced(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return an order balanced pair by pair, as gradient balancing does (Cooper et al., 2023).
+    """Return an order by pair balancing, as for gradients by Cooper et al. (2023).
 
-    Of each two rows one goes to the front and one to the back, so that the sums of the differences
-    stay small; this is done again on what comes out.
+    Of each pair of successive rows one goes to the front and one to the back, chosen so that the
+    sum of the differences stays small. This is repeated on the resulting order.
     """
-    centred = _curvatures(rows, rng)
+    centred = _centred_curvatures(rows, rng)
     order = rng.permutation(len(rows))
-    for _ in range(_TURNS):
+    for _ in range(_ROUNDS):
         total, front, back = np.zeros(centred.shape[1]), [], []
         for first, second in zip(order[::2].tolist(), order[1::2].tolist(), strict=False):
             difference = centred[first] - centred[second]
