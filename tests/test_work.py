@@ -61,7 +61,7 @@ def test_what_cannot_be_is_a_sentence_before_jax_is_loaded_or_anything_written(t
 def test_a_missing_extra_and_a_server_that_is_no_scheduler_are_sentences(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = f"dask://127.0.0.1:{server.getsockname()[1]}"
-        monkeypatch.setattr(clusters, "_WAIT", 0.5)
+        monkeypatch.setattr(clusters, "_TIMEOUT", 0.5)
         with (
             pytest.raises(ArgumentError, match="no Dask scheduler answers"),
             clusters.cluster_executor(place, prepare=print),

@@ -1,7 +1,7 @@
-"""Clusters that others run: a Dask scheduler that is there, or workers as jobs of a queue.
+"""Executors of clusters: a running Dask scheduler, or workers submitted as jobs to a queue.
 
-The queue is asked through dask-jobqueue, which reads the site's own configuration: the section
-``jobqueue`` of Dask's, in ``~/.config/dask/*.yaml`` or ``/etc/dask``.
+Jobs are submitted by dask-jobqueue, which reads the configuration of the site: the section
+``jobqueue`` of Dask's configuration, in ``~/.config/dask/*.yaml`` or ``/etc/dask``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from resonax.run.executors import THREADS
 
 __all__ = ["PLACES", "WORKERS", "check_place", "cluster_executor"]
 
-# The queues that dask-jobqueue speaks with: its class, and the command that submits a job.
+# Queues of dask-jobqueue: its class, and the command that submits a job.
 _QUEUES = {
     "slurm": ("SLURMCluster", "sbatch"),
     "pbs": ("PBSCluster", "qsub"),
@@ -33,14 +33,14 @@ _QUEUES = {
     "moab": ("MoabCluster", "msub"),
 }
 PLACES = ("local", "dask://HOST:PORT", *_QUEUES)
-WORKERS = 10  # that a queue is asked for, if nothing is said
+WORKERS = 10  # jobs submitted to a queue by default
 _ADDRESS = re.compile(r"dask://(\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):([0-9]{1,5})/?")
-_WAIT = 5.0  # seconds that a scheduler has to answer
+_TIMEOUT = 5.0  # seconds that a scheduler has to answer
 _LOG = logging.getLogger("resonax")
 
 
 def check_place(on: str) -> None:
-    """Raise `ArgumentError` for a place where jobs cannot run; no library is loaded for that."""
+    """Raise `ArgumentError` if jobs cannot run at a place; imports no library."""
     if on == "local":
         return
     is_dask = on.startswith("dask://")
@@ -59,23 +59,24 @@ def check_place(on: str) -> None:
 
 
 def _check_scheduler(on: str) -> None:
-    """Raise `ArgumentError` unless a scheduler of Dask answers there.
+    """Raise `ArgumentError` unless a Dask scheduler answers.
 
-    A client of Dask would wait without end for a server that says nothing. A scheduler speaks
-    first: 8 bytes that say how many parts its greeting has.
+    A Dask client would wait forever for a server that sends nothing. A scheduler sends first: 8
+    bytes with the number of parts of its greeting.
     """
-    found = _ADDRESS.fullmatch(on)
-    if not found or not 0 < int(found[2]) < 2**16:
+    match = _ADDRESS.fullmatch(on)
+    if not match or not 0 < int(match[2]) < 2**16:
         raise ArgumentError(f"on must be as dask://HOST:PORT, got {shorten(on)}")
+    host, port = match[1].strip("[]"), int(match[2])
     try:
-        with socket.create_connection((found[1].strip("[]"), int(found[2])), _WAIT) as server:
+        with socket.create_connection((host, port), _TIMEOUT) as server:
             greeting = server.recv(8, socket.MSG_WAITALL)
     except (OSError, UnicodeError):
         greeting = b""
     if not 0 < int.from_bytes(greeting, "little") < 100:
         raise ArgumentError(
             f"no Dask scheduler answers at {on}: start one there with `dask scheduler --port "
-            f"{found[2]}`, or name another"
+            f"{port}`, or name another"
         )
 
 
@@ -83,19 +84,19 @@ def _check_scheduler(on: str) -> None:
 def cluster_executor(
     on: str, *, workers: int | None = None, prepare: Callable[[], None]
 ) -> Iterator[Executor]:
-    """Give the executor of a cluster, and leave that in the end.
+    """Yield the executor of a cluster, and disconnect afterwards.
 
     Parameters
     ----------
     on
         ``dask://HOST:PORT``, or the name of a queue such as ``slurm``.
     workers
-        How many processes the queue is asked for; a Dask cluster has as many as it has.
+        Number of workers submitted to a queue; ignored for a Dask scheduler.
     prepare
-        Called first by each worker; it must be possible to send it there.
+        Called first in each worker; must be picklable.
     """
     check_place(on)
-    # Dask says only what went wrong: lost connections are said in our words.
+    # Silence Dask's log of lost connections: `run_jobs` raises an error for them.
     for name in ("distributed", "distributed.client", "distributed.core", "distributed.batched"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with _queue(on, workers or WORKERS) if on in _QUEUES else _scheduler(on) as client:
@@ -110,12 +111,12 @@ def cluster_executor(
 
 
 def _preparation(prepare: Callable[[], None]) -> Any:
-    """Return a plugin of Dask that lets all workers, also those that come later, prepare."""
+    """Return a Dask plugin that calls ``prepare`` in all present and future workers."""
     from distributed import WorkerPlugin
 
     class Preparation(WorkerPlugin):
         def setup(self, worker: Any) -> None:
-            for name in THREADS:  # otherwise jax starts a thread for each core of the machine
+            for name in THREADS:  # else jax starts a thread for each core
                 os.environ.setdefault(name, str(worker.state.nthreads))
             prepare()
 
@@ -124,12 +125,12 @@ def _preparation(prepare: Callable[[], None]) -> Any:
 
 @contextlib.contextmanager
 def _scheduler(on: str) -> Iterator[Any]:
-    """Give a client of a scheduler that is there."""
+    """Yield a client of a running scheduler."""
     from distributed import Client
 
     address = f"tcp://{on.removeprefix('dask://').rstrip('/')}"
     try:
-        client: Any = Client(address, timeout=_WAIT, set_as_default=False)
+        client: Any = Client(address, timeout=_TIMEOUT, set_as_default=False)
     except (OSError, RuntimeError, ValueError) as error:
         words = " ".join(str(error).split())[:300]
         raise ArgumentError(f"the Dask scheduler at {on} takes no clients: {words}") from None
@@ -141,7 +142,7 @@ def _scheduler(on: str) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _queue(on: str, workers: int) -> Iterator[Any]:
-    """Give a client of workers that are jobs of a queue, which end with it."""
+    """Yield a client whose workers are jobs of a queue, and end them afterwards."""
     import dask_jobqueue
     from distributed import Client
 

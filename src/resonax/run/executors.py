@@ -1,7 +1,7 @@
 """Jobs on any executor of `concurrent.futures`, and a pool of processes on this machine.
 
-A job must be safe to run again, as tasks of a store are: if a worker is killed, the whole run ends
-with one sentence, and the same call goes on with what is missing.
+Jobs must be idempotent, as tasks of a store are: if a worker is killed, the run ends with an error
+of one sentence, and the same call can be repeated to do what is missing.
 """
 
 from __future__ import annotations
@@ -39,21 +39,23 @@ __all__ = [
     "workers_per_gpu",
 ]
 
-Advance = Callable[[float], None]  # told the share of the work just finished
+Advance = Callable[[float], None]  # called with the share of the work just finished
 
-THREADS = ("PJRT_NPROC", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")  # of jax, NumPy and SciPy
-# XLA then runs the loops of a program as CUDA graphs: the kernels of a simulation are small, and
-# starting them one by one takes longer than they do.
+# Environment variables for the numbers of threads of jax, NumPy and SciPy.
+THREADS = ("PJRT_NPROC", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+# XLA then runs loops as CUDA graphs: the kernels of a simulation are so small that to launch each
+# of them would take longer than to run it.
 _CUDA_GRAPHS = (
     "--xla_gpu_enable_command_buffer=+WHILE,+CONDITIONAL --xla_gpu_graph_min_graph_size=1"
 )
-_MOST = 16  # processes: more would ask for more memory than they save time
-_SMALL = 2**26  # bytes of a task that leaves most of a GPU idle
-_MOST_PER_GPU = 4  # processes that a GPU gets by itself
-_POLL = 0.2  # seconds between two looks at the progress of jobs
+_MAX_WORKERS = 16  # more need too much memory for the time they save
+_GPU_BYTES = 2**26  # size of a task that makes full use of a GPU
+_MAX_PER_GPU = 4  # processes
+_POLL = 0.2  # seconds between two checks of the progress of jobs
 
-_one_at_a_time = threading.Lock()  # threads of one process, such as those of a Dask worker
-_progress: Any = None  # in a process of the pool: the queue to the process that started it
+# Held during a job, as a worker of Dask may have several threads.
+_job_lock = threading.Lock()
+_progress: Any = None  # in a process of a pool: queue to the process that started it
 
 
 def is_elsewhere(executor: Executor | None) -> bool:
@@ -62,12 +64,12 @@ def is_elsewhere(executor: Executor | None) -> bool:
 
 
 def count_workers(jobs: int | None = None) -> int:
-    """Return how many processes to use for some jobs, or for a number that is not known yet."""
-    return min(_MOST if jobs is None else jobs, count_cores(), _MOST)
+    """Return how many processes to use for a number of jobs, which may be unknown."""
+    return min(_MAX_WORKERS if jobs is None else jobs, count_cores(), _MAX_WORKERS)
 
 
-def as_executor(given: Executor | Client | None) -> Executor | None:
-    """Return an executor of `concurrent.futures`, also for a client of Dask.
+def as_executor(executor: Executor | Client | None) -> Executor | None:
+    """Return an executor of `concurrent.futures`, given one or a client of Dask.
 
     Examples
     --------
@@ -75,13 +77,12 @@ def as_executor(given: Executor | Client | None) -> Executor | None:
     Traceback (most recent call last):
     resonax.ArgumentError: executor must be one of concurrent.futures, or a Dask Client, got int
     """
-    if given is None or isinstance(given, Executor):
-        return given
-    if hasattr(given, "get_executor"):
-        return given.get_executor(pure=False)  # a job is run again although it has the same name
-    raise ArgumentError(
-        f"executor must be one of concurrent.futures, or a Dask Client, got {type(given).__name__}"
-    )
+    if executor is None or isinstance(executor, Executor):
+        return executor
+    if hasattr(executor, "get_executor"):
+        return executor.get_executor(pure=False)  # else Dask would return the result of an old job
+    kind = type(executor).__name__
+    raise ArgumentError(f"executor must be one of concurrent.futures, or a Dask Client, got {kind}")
 
 
 def run_jobs(
@@ -91,20 +92,20 @@ def run_jobs(
     advance: Callable[[Any, float], None],
     then: Callable[[Any, Any], Sequence[Any]],
 ) -> None:
-    """Run jobs, and those that follow from them; an error of a job is raised here.
+    """Run jobs and the further jobs that their results require; raise the error of any job.
 
     Parameters
     ----------
     executor
-        Who runs them; this thread, one after the other, if None.
+        Executor of the jobs; by default they run in this thread, one after the other.
     function
-        Called with a job and a function that it tells the share just finished.
+        Called with a job and an `Advance`, which it calls with the share just finished.
     jobs
-        The jobs, in the order in which they are begun.
+        Jobs in the order in which they start.
     advance
-        Called here with a job and the share of it just finished.
+        Called in this process with a job and the share of it just finished.
     then
-        Called here with a job and its result; the jobs that it returns are run too.
+        Called in this process with a job and its result; returns further jobs to run.
 
     Examples
     --------
@@ -130,61 +131,64 @@ def _run_futures(
     advance: Callable[[Any, float], None],
     then: Callable[[Any, Any], Sequence[Any]],
 ) -> None:
-    numbers, running = itertools.count(), dict[int, Future]()
-    given, told = dict[int, Any](), dict[int, float]()
+    numbers = itertools.count()
+    submitted: dict[int, Any] = {}  # jobs by their numbers
+    reported: dict[int, float] = {}  # shares by the numbers of their jobs
+    running: dict[int, Future] = {}
     finished = queue.SimpleQueue[int]()
 
-    def submit(some: Sequence[Any]) -> None:
-        for job in some:
+    def submit(new_jobs: Sequence[Any]) -> None:
+        for job in new_jobs:
             number = next(numbers)
-            given[number], told[number] = job, 0.0
+            submitted[number], reported[number] = job, 0.0
             running[number] = executor.submit(_call, function, job, number)
             running[number].add_done_callback(lambda _, number=number: finished.put(number))
 
-    def tell(number: int, share: float) -> None:
-        told[number] += share
-        advance(given[number], share)
+    def report(number: int, share: float) -> None:
+        reported[number] += share
+        advance(submitted[number], share)
 
     try:
         submit(jobs)
         while running:
             for number, share in _new_progress(executor):
                 if number in running:
-                    tell(number, share)
+                    report(number, share)
             with contextlib.suppress(queue.Empty):
                 number = finished.get(timeout=_POLL)
                 result, total = running.pop(number).result()
-                tell(number, total - told[number])
-                submit(then(given[number], result))
+                report(number, total - reported[number])
+                submit(then(submitted[number], result))
     except Exception as error:
-        raise _explain(error) or error from None
+        raise _executor_error(error) or error from None
     finally:
         for future in running.values():
             future.cancel()
 
 
 def _call(function: Callable[[Any, Advance], Any], job: Any, number: int) -> tuple[Any, float]:
-    """Return the result of a job, and the sum of the shares that it told."""
+    """Run a job in a worker; return its result and the sum of the shares that it reported."""
     total = 0.0
 
-    def tell(share: float) -> None:
+    def report(share: float) -> None:
         nonlocal total
         total += share
         if _progress is not None:
             _progress.put((number, share))
 
-    with _one_at_a_time:
-        return function(job, tell), total
+    with _job_lock:
+        return function(job, report), total
 
 
 def _new_progress(executor: Executor) -> Iterator[tuple[int, float]]:
+    """Yield numbers of jobs and the shares just finished; only a `ProcessPool` reports them."""
     if isinstance(executor, ProcessPool):
         while not executor.progress.empty():
             yield executor.progress.get()
 
 
-def _explain(error: Exception) -> Exception | None:
-    """Return what to raise for an error of an executor; None for one of a job."""
+def _executor_error(error: Exception) -> Exception | None:
+    """Return the error to raise if an executor failed; None if a job did."""
     if isinstance(error, BrokenExecutor):
         return Interrupted(
             "a worker was ended from outside, perhaps for want of memory: run the same command "
@@ -205,21 +209,21 @@ def _explain(error: Exception) -> Exception | None:
 
 
 class ProcessPool(ProcessPoolExecutor):
-    """Processes that share the cores of this machine and tell of their progress.
+    """Processes that share the cores of this machine and report their progress.
 
-    Make it with `local_processes`. The processes read from a pipe whose other end this process
-    holds: when that is closed, because this process has ended or wants it, they exit at once.
+    Make it with `local_processes`. Each process reads from a pipe whose other end this process
+    holds, and exits at once when that is closed: by `end`, or because this process ended.
 
     Parameters
     ----------
     workers
-        How many processes.
+        Number of processes.
     prepare
-        Called first in each of them; it must be possible to send it there.
+        Called first in each process; must be picklable.
     devices
-        The names of GPUs, which are given to the processes in turn: each sees one of them.
+        Names of GPUs, assigned to the processes in turn; each process sees one of them.
     is_gpu
-        Whether they compute on a GPU.
+        Whether the processes compute on a GPU.
     """
 
     def __init__(
@@ -230,28 +234,28 @@ class ProcessPool(ProcessPoolExecutor):
         *,
         is_gpu: bool = False,
     ) -> None:
-        # On a GPU every process takes the memory it needs, and not three quarters of all.
+        # By default jax takes three quarters of the memory of a GPU in each process.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         context = multiprocessing.get_context("spawn")
         self.progress = context.SimpleQueue()
-        until, self._open_end = context.Pipe(duplex=False)
-        settings = context.SimpleQueue()
+        until_closed, self._open_end = context.Pipe(duplex=False)
+        environments = context.SimpleQueue()
         threads = dict.fromkeys(THREADS, str(max(count_cores() // workers, 1)))
         for number in range(workers):
-            own = {**threads, "XLA_FLAGS": _CUDA_GRAPHS} if is_gpu else threads
+            environment = {**threads, "XLA_FLAGS": _CUDA_GRAPHS} if is_gpu else dict(threads)
             if devices:
-                own = {**own, "CUDA_VISIBLE_DEVICES": devices[number % len(devices)]}
-            settings.put(own)
-        given = until, self.progress, settings, prepare
-        super().__init__(workers, context, initializer=_begin, initargs=given)
+                environment["CUDA_VISIBLE_DEVICES"] = devices[number % len(devices)]
+            environments.put(environment)
+        arguments = until_closed, self.progress, environments, prepare
+        super().__init__(workers, context, initializer=_start_worker, initargs=arguments)
 
     def submit(self, *args: Any, **kwargs: Any) -> Future:
-        """Submit a call; a process that is started for it does not hear Ctrl-C."""
+        """Submit a call; a process that is started for it ignores Ctrl-C."""
         with _blocked_interrupts():
             return super().submit(*args, **kwargs)
 
     def end(self) -> None:
-        """Let all processes exit at once."""
+        """Make all processes exit at once."""
         self._open_end.close()
 
 
@@ -263,7 +267,7 @@ def local_processes(
     *,
     is_gpu: bool = False,
 ) -> Iterator[ProcessPool]:
-    """Give a `ProcessPool` whose processes are started; none of them is left in the end."""
+    """Yield a `ProcessPool` whose processes are started, and end them afterwards."""
     pool = ProcessPool(workers, prepare, devices, is_gpu=is_gpu)
     with clean_up_on_exit(pool.end):
         try:
@@ -275,29 +279,32 @@ def local_processes(
             pool.shutdown(cancel_futures=True)
 
 
-def _begin(until: Any, progress: Any, settings: Any, prepare: Callable[[], object]) -> None:
-    """Begin a process of a pool."""
+def _start_worker(
+    until_closed: Any, progress: Any, environments: Any, prepare: Callable[[], object]
+) -> None:
+    """Initialise a process of a pool."""
     global _progress
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def follow() -> None:
+    def exit_when_closed() -> None:
         with contextlib.suppress(EOFError, OSError):
-            until.recv_bytes()
+            until_closed.recv_bytes()
         os._exit(1)
 
-    threading.Thread(target=follow, daemon=True).start()
+    threading.Thread(target=exit_when_closed, daemon=True).start()
     _progress = progress
-    own = settings.get()
-    given = ("CUDA_VISIBLE_DEVICES",)  # replaces what the user has set, the others do not
-    os.environ.update({k: text for k, text in own.items() if k in given or k not in os.environ})
+    for name, value in environments.get().items():
+        # Settings of the user stay, but each process has its own GPU.
+        if name == "CUDA_VISIBLE_DEVICES" or name not in os.environ:
+            os.environ[name] = value
     prepare()
 
 
 @contextlib.contextmanager
 def _blocked_interrupts() -> Iterator[None]:
-    """Block Ctrl-C, which reaches all processes of a terminal, in those that are started here.
+    """Block Ctrl-C, which reaches all processes of a terminal, in processes started meanwhile.
 
-    A process cannot ignore it before its first line, but it inherits what is blocked.
+    They inherit the blocked signals, and could not ignore the signal before their first line runs.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -309,8 +316,8 @@ def _blocked_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, old)
 
 
-def _ask() -> str:
-    """Return what the driver says of its GPUs, one line for each; nothing if there is none."""
+def _query_driver() -> str:
+    """Return the output of nvidia-smi, the index of one GPU on each line; empty if it fails."""
     command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout
@@ -319,11 +326,11 @@ def _ask() -> str:
 
 
 def visible_gpus(
-    environment: Mapping[str, str] | None = None, ask: Callable[[], str] = _ask
+    environment: Mapping[str, str] | None = None, query: Callable[[], str] = _query_driver
 ) -> tuple[str, ...]:
     r"""Return the names of the GPUs that this process may use, for ``CUDA_VISIBLE_DEVICES``.
 
-    A queue that gives a job some of the GPUs of a machine says so in that variable.
+    A job of a cluster's queue may have only some GPUs of a machine; the variable then names them.
 
     Examples
     --------
@@ -331,14 +338,14 @@ def visible_gpus(
     ('0', '1')
     >>> visible_gpus({"CUDA_VISIBLE_DEVICES": "2,GPU-5a"})
     ('2', 'GPU-5a')
-    >>> visible_gpus({"CUDA_VISIBLE_DEVICES": "0,-1,1"})  # it ends where it is not a name
+    >>> visible_gpus({"CUDA_VISIBLE_DEVICES": "0,-1,1"})  # CUDA stops at an invalid name
     ('0',)
     """
-    given = (os.environ if environment is None else environment).get("CUDA_VISIBLE_DEVICES")
-    if given is None:
-        return tuple(line.strip() for line in ask().splitlines() if line.strip().isdigit())
+    variable = (os.environ if environment is None else environment).get("CUDA_VISIBLE_DEVICES")
+    if variable is None:
+        return tuple(line.strip() for line in query().splitlines() if line.strip().isdigit())
     found: list[str] = []
-    for name in map(str.strip, given.split(",")):
+    for name in map(str.strip, variable.split(",")):
         if not name or name.startswith("-"):
             break
         found.append(name)
@@ -346,9 +353,10 @@ def visible_gpus(
 
 
 def workers_per_gpu(task_bytes: int, gpus: Sequence[str], cores: int) -> int:
-    """Return how many processes share a GPU: several where a task leaves most of it idle.
+    """Return how many processes share a GPU: several if one task leaves most of it idle.
 
-    A rule of thumb: tasks of half a size, twice as many, up to four, and a core for each.
+    A rule of thumb: the number is inversely proportional to the size of a task, at most four, and
+    at most the number of cores for each GPU.
 
     Examples
     --------
@@ -357,5 +365,5 @@ def workers_per_gpu(task_bytes: int, gpus: Sequence[str], cores: int) -> int:
     >>> workers_per_gpu(2**20, ["0", "1"], cores=4)
     2
     """
-    fit = _SMALL // max(task_bytes, 1)
-    return max(min(fit, _MOST_PER_GPU, cores // max(len(gpus), 1)), 1)
+    fit = _GPU_BYTES // max(task_bytes, 1)
+    return max(min(fit, _MAX_PER_GPU, cores // max(len(gpus), 1)), 1)

@@ -1,8 +1,8 @@
-"""Ctrl-C ends a command at once, wherever it is.
+"""End a command at once at Ctrl-C.
 
-An exception would come in whatever code is running, also in the start of a library or in a
-callback, where it is lost or becomes another error. A command need not unwind: all that it writes
-is whole or not there, and its workers exit when it does.
+A KeyboardInterrupt would be raised in whatever code is running, for example in the import of a
+library or in a callback, where it is lost or turned into another error. A command need not unwind:
+it writes files atomically, and its workers exit when it does.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["SENTENCE", "STATUS", "clean_up_on_exit", "exit_now", "install_handle
 STATUS = 130
 SENTENCE = "interrupted, nothing unfinished was written; what was finished is kept"
 
-_PATIENCE = 5.0  # seconds that the command has to end where it has workers
+_TIMEOUT = 5.0  # seconds after which a command with workers is ended by force
 _actions: list[Callable[[], object]] = []
 
 
 def install_handler() -> None:
-    """End this process at an interrupt from now on, unless it is told to ignore them."""
+    """End this process at an interrupt from now on, unless interrupts are handled or ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, exit_now)
 
 
 @contextlib.contextmanager
 def clean_up_on_exit(action: Callable[[], object]) -> Iterator[None]:
-    """Name what is to be done if an interrupt ends this process."""
+    """Register an action to run if an interrupt ends this process during the context."""
     _actions.append(action)
     try:
         yield
@@ -42,14 +42,17 @@ def clean_up_on_exit(action: Callable[[], object]) -> Iterator[None]:
 
 
 def exit_now(*_: object) -> NoReturn:
-    """Say so and end the process; workers are left in order, as their locks have to be removed."""
+    """Print a sentence and end the process.
+
+    If it has workers, it ends by an exception, so that `multiprocessing` can remove their locks.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(Exception):
         print(f"resonax: {SENTENCE}", file=sys.stderr, flush=True)
     if multiprocessing.active_children():
-        late = threading.Timer(_PATIENCE, _end)
-        late.daemon = True
-        late.start()
+        timer = threading.Timer(_TIMEOUT, _end)
+        timer.daemon = True
+        timer.start()
         raise SystemExit(STATUS)
     _end()
 
