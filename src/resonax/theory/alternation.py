@@ -44,7 +44,8 @@ __all__ = [
     "step_matrix",
 ]
 
-_DOUBLINGS = 14  # of periods, over which the spread that noise leaves is summed
+_DOUBLINGS = 14  # of periods: so long an orbit is followed
+_FLAT = 1e-7  # rate below which a direction is flat, and has no time to grow
 _LEAST = 0.01  # of the second moment at hand, below which it is not let fall
 _AT_ONCE = 16  # steps at most for which the second moment is held
 
@@ -250,7 +251,7 @@ def driven_orbit(rule: Momentum, reduced: Reduced, *, is_averaged: bool = False)
     size, means = reduced.size, reduced.means
     mean = np.tensordot(reduced.shares, means, 1)
     curvatures = np.broadcast_to(mean, means.shape) if is_averaged else means
-    if growth(rule, curvatures, reduced.steps) >= 0 or growth(rule, mean[None], (1,)) >= 0:
+    if max(growth(rule, curvatures, reduced.steps), growth(rule, mean[None], (1,))) > _FLAT:
         return Orbit(math.inf, ())
     motions = [
         _motion(rule, curvature, force, noise, np.eye(size))
@@ -260,10 +261,10 @@ def driven_orbit(rule: Momentum, reduced: Reduced, *, is_averaged: bool = False)
     for motion, count in zip(motions, reduced.steps, strict=True):
         noise, _ = _advance(motion, noise, count)
         matrix = np.linalg.matrix_power(motion.matrix, count) @ matrix
-    start = np.append(
-        np.linalg.lstsq(np.eye(2 * size) - matrix[:-1, :-1], matrix[:-1, -1], rcond=1e-12)[0], 1.0
-    )
-    moment = np.outer(start, start)
+    many = matrix  # flat directions have no fixed point, but do not get far in 2**14 periods
+    for _ in range(_DOUBLINGS):
+        many = many @ many
+    moment = np.outer(many[:, -1], many[:, -1])
     moment[:-1, :-1] += _spread(matrix[:-1, :-1], noise[:-1, :-1])
     sums = np.zeros_like(moment)
     for motion, count in zip(motions, reduced.steps, strict=True):
