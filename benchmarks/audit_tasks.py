@@ -47,7 +47,7 @@ class Law:
         self.direction /= np.linalg.norm(self.direction)
         self.is_square = truth != "resonance" or bool(rng.integers(2))
         self.amplitude = float(rng.uniform(0.5, 1.5))
-        self.size = float(rng.uniform(4, 6)) if truth == "phase" else 1.0  # in an eighth of it
+        self.size = float(rng.uniform(5, 10)) if truth == "phase" else 1.0  # in an eighth of it
         self.turns = truth == "forgetting"
 
     def draw(self, phase: float, rows: int, rng: np.random.Generator) -> tuple[np.ndarray, float]:
@@ -101,7 +101,7 @@ def is_clear(truth: str, curvatures: np.ndarray, period: int, lr: float, momentu
 
     if truth == "step":
         return GROWN < mixed(1.0) < 50 * GROWN and mixed(0.1) <= 0.01
-    if mixed(2.0) > 0.01:
+    if mixed(3.0 if truth == "phase" else 2.0) > 0.01:
         return False
     own = growth(curvatures[phases], lr, momentum)
     if truth == "phase":
@@ -138,11 +138,11 @@ def square_growth(rows: np.ndarray, lr: float, momentum: float, rng: np.random.G
     every = rows.reshape(-1, rows.shape[-1])
     d = rows.shape[-1]
     eye, total = np.eye(d), np.zeros((4 * d * d, 4 * d * d))
-    for _ in range(300):
+    for _ in range(100):
         drawn = every[rng.integers(len(every), size=ROWS)]
         one = drawn.T @ drawn / ROWS
         step = np.block([[eye - 2 * lr * one, -lr * momentum * eye], [2 * one, momentum * eye]])
-        total = total + np.kron(step, step) / 300
+        total = total + np.kron(step, step) / 100
     return STEPS * math.log(float(np.abs(np.linalg.eigvals(total)).max()))
 
 

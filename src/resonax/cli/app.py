@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from resonax.cli.audit import audit_command
 from resonax.cli.cache import find_fault, keep_compiled
 from resonax.cli.check import check_command
 from resonax.cli.explore import explore_command
@@ -67,6 +68,7 @@ def top(
 app.command("stability")(stability_command)
 app.command("map")(map_command)
 app.command("check")(check_command)
+app.command("audit")(audit_command)
 app.command("order")(order_command)
 app.command("response")(response_command)
 app.command("explore")(explore_command)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from resonax.cli.audit import TRAINED, audit_file, check_paths, finish_audit
 from resonax.cli.cache import keep_compiled
 from resonax.cli.options import (
     Data,
@@ -26,7 +27,7 @@ from resonax.cli.options import (
     with_groups,
 )
 from resonax.cli.parsers import number, spelled, whole
-from resonax.cli.show import check_path, progress, say_time, show_line
+from resonax.cli.show import progress, say_time, show_line
 from resonax.cli.statuses import Status
 from resonax.core.errors import ArgumentError
 from resonax.core.labels import plain
@@ -77,6 +78,15 @@ def check_command(
             names=("squared", "logistic"),
         ),
     ] = "squared",
+    model: Annotated[
+        str,
+        option(
+            "--model",
+            _LEARNER,
+            "linear, or mlp: a network of 32 hidden units, for which copies are trained.",
+            names=("linear", "mlp"),
+        ),
+    ] = "linear",
     intercept_lr: Annotated[
         float | None,
         option(
@@ -104,7 +114,8 @@ def check_command(
 
     The model is linear in its weights. The exit status is 1 if it diverges on these rows, or if
     the distance from the best weights rises more than 30-fold on the way; 0 if not; 2 for bad
-    input.
+    input. For adam, adamw and --model mlp a model is trained, as by resonax audit: the verdict is
+    measured, not proved, and the exit status is 1 if the order is harmful.
 
     resonax check data.csv --target y --lr 0.01 --momentum 0.95 --html report.html
 
@@ -121,6 +132,22 @@ def check_command(
     elif data is None:
         raise ArgumentError("name a data file, or try --example: resonax check data.csv --lr 0.01")
     single(learner)
+    if model != "linear" or learner.optimizer in TRAINED:
+        _train(
+            data,
+            model,
+            reading,
+            learner,
+            group_by,
+            horizon,
+            epochs,
+            loss,
+            seed,
+            html,
+            plot,
+            out,
+            as_json,
+        )
     options: dict[str, Any] = {
         "epochs": epochs,
         "loss": loss,
@@ -132,9 +159,7 @@ def check_command(
     if source is None or source.name != "DEFAULT":
         options["batch"] = learner.batch
     read, asked = check_options(given(reading) | given(learner) | options, spelled)
-    check_path("--html", html, ".html", ".htm")
-    check_path("--plot", plot, ".png", ".svg", ".pdf")
-    check_path("--out", out, ".json")
+    check_paths(html, plot, out)
     from resonax.recordings.recording import read_recording
 
     recording = read_recording(data, **read)
@@ -165,6 +190,54 @@ def check_command(
     else:
         _show(found, [path for path in (plot, html, out) if path is not None], Console())
     raise typer.Exit(Status.DIVERGES if found.on_these_rows.is_harmful else Status.ANSWERED)
+
+
+def _train(
+    data: Path,
+    model: str,
+    reading: Reading,
+    learner: Learner,
+    group_by: str | None,
+    horizon: int | None,
+    epochs: int,
+    loss: str,
+    seed: int,
+    html: Path | None,
+    plot: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Check by training: the command ends with the status of the audit."""
+    check_paths(html, plot, out)
+    if learner.lr is None:
+        raise ArgumentError("--lr is needed: the step size")
+    if learner.basis != "linear" or not learner.bias or learner.width is not None:
+        raise ArgumentError("leave out --basis, --width and --no-bias where a model is trained")
+    is_adam = learner.optimizer in TRAINED
+    wrong = learner.momentum if is_adam else learner.beta1
+    if wrong is not None:
+        raise ArgumentError(f"{learner.optimizer} takes {'--beta1' if is_adam else '--momentum'}")
+    from resonax.recordings.recording import read_recording
+
+    options = given(reading) | {"group_by": group_by, "horizon": horizon}
+    features = options.pop("features", None)
+    if features is not None:
+        options["features"] = features.split(",")
+    recording = read_recording(data, labels=loss == "logistic", **options)
+    numbers = {"beta2": learner.beta2, "weight_decay": learner.weight_decay}
+    found = audit_file(
+        recording,
+        model=model,
+        optimizer=learner.optimizer,
+        lr=float(learner.lr),
+        momentum=learner.beta1 if is_adam else learner.momentum,
+        batch=int(learner.batch),
+        epochs=epochs,
+        loss=loss,
+        seed=seed,
+        **{name: value for name, value in numbers.items() if value is not None},
+    )
+    finish_audit(found, html, plot, out, as_json)
 
 
 def _tell_time(recording: Recording, batch: int, epochs: int) -> None:

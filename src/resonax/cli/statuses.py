@@ -23,7 +23,7 @@ class Status(IntEnum):
 
 STATUSES = (
     "Exit status: 0 answered, and nothing diverges (it converges, or is undecided); 1 stability "
-    "says diverges, or check diverges or rises; 2 bad input, or an environment in which nothing "
-    "can be computed; 3 some tasks of reproduce or sweep failed, and all others are stored; 70 a "
-    "defect of resonax; 130 interrupted; 141 nobody read the output to its end."
+    "says diverges, check diverges or rises, or audit says harmful; 2 bad input, or an environment "
+    "in which nothing can be computed; 3 some tasks of reproduce or sweep failed, and all others "
+    "are stored; 70 a defect of resonax; 130 interrupted; 141 nobody read the output to its end."
 )
