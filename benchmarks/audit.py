@@ -27,10 +27,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from audit_tasks import CAUSES, make_task
+from audit_tasks import CAUSES, FAULTS, make_task
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from torch.utils.data.distributed import DistributedSampler
 
 from resonax.torch import audit
 
@@ -65,7 +64,8 @@ def causes(args: argparse.Namespace) -> None:
         open_ = sum(count for (_, cause), count in counts.items() if cause in ("unclear", None))
         print(
             f"{name}: {total} tasks, right in {right} of {total - open_} decided "
-            f"({right / max(1, total - open_):.1%}), {open_} unclear or no harm ({open_ / total:.1%})"
+            f"({right / max(1, total - open_):.1%}), {open_} unclear or without harm "
+            f"({open_ / total:.1%})"
         )
         for truth in CAUSES:
             row = {str(cause): count for (one, cause), count in counts.items() if one == truth}
@@ -101,125 +101,6 @@ def shuffled(args: argparse.Namespace) -> None:
     counts = Counter(spread(run_shuffled, range(200), args.processes))
     wrong = sum(count for one, count in counts.items() if one != ("random", "none"))
     print(f"200 shuffled loaders: {wrong} called ordered or harmful at level 1%; {dict(counts)}")
-
-
-# Ten faults: each is a function of whether it is healthy, and returns what `audit` takes.
-
-
-def rows(count: int = 2048, classes: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
-    torch.manual_seed(1)
-    y = torch.arange(classes).repeat_interleave(count // classes)
-    return nn.functional.one_hot(y, classes) + 0.7 * torch.randn(count, classes), y
-
-
-def in_batches(x: torch.Tensor, y: torch.Tensor, places: Any, size: int = 16) -> list[Any]:
-    order = torch.as_tensor(np.asarray(places))
-    return list(zip(x[order].split(size), y[order].split(size), strict=True))
-
-
-def mixed(count: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).permutation(count)
-
-
-def sorted_labels(healthy: bool) -> tuple[Any, dict[str, Any]]:
-    return DataLoader(TensorDataset(*rows()), 16, shuffle=healthy), {}
-
-
-def shards_in_order(healthy: bool) -> tuple[Any, dict[str, Any]]:
-    """Eight shards of two classes each; rows are shuffled within a shard, shards are not."""
-    x, y = rows()
-    rng = np.random.default_rng(0)
-    shards = np.argsort(y.numpy() // 2 + rng.random(2048)).reshape(8, 256)
-    order = mixed(2048) if healthy else np.concatenate([rng.permutation(one) for one in shards])
-    return in_batches(x, y, order), {}
-
-
-def small_buffer(healthy: bool) -> tuple[Any, dict[str, Any]]:
-    """A sorted stream through a shuffle buffer of 64 rows; of all rows in the twin."""
-    x, y = rows()
-    rng, held, order = np.random.default_rng(0), [], []
-    for place in range(2048):
-        held.append(place)
-        if len(held) == (2048 if healthy else 64):
-            order.append(held.pop(int(rng.integers(len(held)))))
-    order += rng.permutation(held).tolist()
-    return in_batches(x, y, order), {}
-
-
-def no_set_epoch(healthy: bool) -> tuple[Any, dict[str, Any]]:
-    x, y = rows(1024)
-    data = TensorDataset(x, y)
-    sampler = DistributedSampler(data, 1, 0, shuffle=True)
-    loader = DataLoader(data, 16, sampler=sampler)
-    return loader, {"set_epoch": sampler.set_epoch} if healthy else {}
-
-
-def grouped_lengths(healthy: bool) -> tuple[Any, dict[str, Any]]:
-    """Sequences sorted by their length, and padded: the label is about the length."""
-    torch.manual_seed(2)
-    length = torch.randint(4, 33, (2048,))
-    x = torch.randn(2048, 8) * 0.5 + (length[:, None] > torch.arange(8) * 4).float()
-    y = (length // 4).clamp(max=7)
-    return in_batches(x, y, mixed(2048) if healthy else length.argsort()), {}
-
-
-def one_class_a_file(healthy: bool) -> tuple[Any, dict[str, Any]]:
-    """Files of one class, read one after the other again and again: 40 batches a cycle."""
-    x, y = rows()
-    rng = np.random.default_rng(0)
-    order = [
-        int(rng.choice(np.flatnonzero(y == step // 5 % 8)))
-        for step in range(256)
-        for _ in range(16)
-    ]
-    return in_batches(x, y, rng.permutation(order) if healthy else order), {}
-
-
-def two_domains(healthy: bool) -> tuple[Any, dict[str, Any]]:
-    """Batches of two domains in turn; in the twin each batch has rows of both."""
-    x, y = rows()
-    place = np.arange(2048).reshape(2, 64, 16)  # the first four classes and the others
-    order = mixed(2048) if healthy else place.transpose(1, 0, 2).ravel()
-    return in_batches(x, y, order), {}
-
-
-def same_on_ranks(healthy: bool) -> tuple[Any, dict[str, Any]]:
-    x, y = rows()
-    one, two = (in_batches(x, y, mixed(2048, seed)) for seed in (0, int(healthy)))
-    return one, {"ranks": [two]}
-
-
-def time_order(healthy: bool) -> tuple[Any, dict[str, Any]]:
-    """Hours of days, 4 rows of a step: what is predicted follows the hour, and drifts."""
-    torch.manual_seed(3)
-    hour = torch.arange(4096) / 4
-    x = torch.randn(4096, 8) * 0.5 + torch.sin(2 * torch.pi * hour / 24)[:, None]
-    y = (4 * (1 + torch.sin(2 * torch.pi * hour / 24)) * 0.99).long()
-    return in_batches(x, y, mixed(4096) if healthy else np.arange(4096)), {}
-
-
-def curriculum(healthy: bool) -> tuple[Any, dict[str, Any]]:
-    """Easy rows first: noise grows from 0 to 1.4 over the run."""
-    x, y = rows()
-    order = mixed(2048)
-    noise = torch.linspace(0, 2, 2048)[:, None] * torch.randn(2048, 8)
-    clean = nn.functional.one_hot(y[order], 8) + 0.7 * noise
-    places = mixed(2048, 1) if healthy else np.arange(2048)
-    return in_batches(clean, y[order], places), {}
-
-
-FAULTS: dict[str, Callable[[bool], tuple[Any, dict[str, Any]]]] = {
-    "sorted labels": sorted_labels,
-    "shard order fixed": shards_in_order,
-    "buffer too small": small_buffer,
-    "set_epoch forgotten": no_set_epoch,
-    "lengths grouped": grouped_lengths,
-    "one class per file": one_class_a_file,
-    "two domains alternating": two_domains,
-    "same batches on every rank": same_on_ranks,
-    "time order, daily cycle": time_order,
-    "curriculum": curriculum,
-}
 
 
 def run_fault(job: tuple[str, bool]) -> tuple[str, bool, Any]:
@@ -355,8 +236,8 @@ def cost(args: argparse.Namespace) -> None:
         seconds = time.monotonic() - begun
         most = torch.cuda.max_memory_allocated() / 2**30 if is_cuda else 0.0
         print(
-            f"{weights / 1e6:.1f} million parameters: {1e3 * plain:.1f} ms and {held:.2f} GiB a step "
-            f"of training; audit of 128 steps ({found.order}, {found.harm}, {found.cause}) "
+            f"{weights / 1e6:.1f} million parameters: {1e3 * plain:.1f} ms and {held:.2f} GiB a "
+            f"step of training; audit of 128 steps ({found.order}, {found.harm}, {found.cause}) "
             f"{seconds:.0f} s, {found.work:.0f} steps, {seconds / plain / 128:.0f} times training, "
             f"{most:.2f} GiB",
             flush=True,

@@ -1,4 +1,4 @@
-"""Tasks for `audit.py`: loaders whose cause of harm is known.
+"""Tasks for `audit.py`: loaders whose cause of harm is known, and faults that people had.
 
 The truth of a task is that of theory. Around its solution a model is linear in its weights, with
 curvature B(phi) = E[J J'] at each phase phi of the rhythm, J the derivative of the prediction; SGD
@@ -14,11 +14,15 @@ that turn with the phase, for steps at which everything is stable: no weights fi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
 
 STEPS, ROWS, PHASES = 512, 32, 32
 GROWN = 6.0  # logarithm of the growth of an error over all steps that is clear
@@ -191,3 +195,115 @@ def _task(
     optimizer = torch.optim.SGD(trained, lr=lr, momentum=momentum)
     words = f"{kind}, period {period}, lr {lr:.3g}, momentum {momentum:g}"
     return Task(truth, kind, batches, model, optimizer, words)
+
+
+# Ten faults: each is a function of whether it is healthy, and returns what `audit` takes.
+
+
+def rows(count: int = 2048, classes: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    y = torch.arange(classes).repeat_interleave(count // classes)
+    return nn.functional.one_hot(y, classes) + 0.7 * torch.randn(count, classes), y
+
+
+Fault = tuple[Any, dict[str, Any]]  # a loader, and options of `audit`
+
+
+def one_of(healthy: bool, x: torch.Tensor, y: torch.Tensor, order: Any) -> Fault:
+    """Return batches in an order, or the healthy twin: the same rows, shuffled for each epoch."""
+    if healthy:
+        return DataLoader(TensorDataset(x, y), 16, shuffle=True), {}
+    places = torch.as_tensor(np.asarray(order))
+    return list(zip(x[places].split(16), y[places].split(16), strict=True)), {}
+
+
+def sorted_labels(healthy: bool) -> Fault:
+    return DataLoader(TensorDataset(*rows()), 16, shuffle=healthy), {}
+
+
+def shards_in_order(healthy: bool) -> Fault:
+    """Eight shards, two of each two classes; rows are shuffled within a shard, shards are not."""
+    x, y = rows()
+    rng = np.random.default_rng(0)
+    shards = np.argsort(y.numpy() // 2 + rng.random(2048)).reshape(8, 256)
+    return one_of(healthy, x, y, np.concatenate([rng.permutation(one) for one in shards]))
+
+
+def small_buffer(healthy: bool) -> Fault:
+    """Send a sorted stream through a shuffle buffer of 64 rows."""
+    rng, held, order = np.random.default_rng(0), [], []
+    for place in range(2048):
+        held.append(place)
+        if len(held) == 64:
+            order.append(held.pop(int(rng.integers(len(held)))))
+    return one_of(healthy, *rows(), order + rng.permutation(held).tolist())
+
+
+def no_set_epoch(healthy: bool) -> Fault:
+    data = TensorDataset(*rows(1024))
+    sampler = DistributedSampler(data, 1, 0, shuffle=True)
+    loader = DataLoader(data, 16, sampler=sampler)
+    return loader, {"set_epoch": sampler.set_epoch} if healthy else {}
+
+
+def grouped_lengths(healthy: bool) -> Fault:
+    """Sequences sorted by their length, which the label is about."""
+    torch.manual_seed(2)
+    length = torch.randint(4, 33, (2048,))
+    x = torch.randn(2048, 8) * 0.5 + (length[:, None] > torch.arange(8) * 4).float()
+    return one_of(healthy, x, (length // 4).clamp(max=7), length.argsort())
+
+
+def one_class_a_file(healthy: bool) -> Fault:
+    """Files of one class, read in turn: 40 batches a cycle."""
+    x, y = rows()
+    rng, steps = np.random.default_rng(0), range(256)
+    order = [rng.choice(np.flatnonzero(y == step // 5 % 8), 16) for step in steps]
+    return one_of(healthy, x, y, np.concatenate(order))
+
+
+def two_domains(healthy: bool) -> Fault:
+    """Batches of two domains in turn, of the first four classes and of the others."""
+    x, y = rows()
+    rng = np.random.default_rng(0)
+    halves = np.stack([rng.permutation(1024), 1024 + rng.permutation(1024)]).reshape(2, 64, 16)
+    return one_of(healthy, x, y, halves.transpose(1, 0, 2).ravel())
+
+
+def same_on_ranks(healthy: bool) -> Fault:
+    """Both ranks shuffle by the same seed."""
+    data, loaders = TensorDataset(*rows()), []
+    for rank in range(2):
+        generator = torch.Generator().manual_seed(rank * healthy)
+        loaders.append(DataLoader(data, 16, shuffle=True, generator=generator))
+    return loaders[0], {"ranks": loaders[1:]}
+
+
+def time_order(healthy: bool) -> Fault:
+    """Quarters of hours: what is predicted follows the hour of the day."""
+    torch.manual_seed(3)
+    wave = torch.sin(2 * torch.pi * torch.arange(4096) / 16 / 24)  # a step an hour
+    x = torch.randn(4096, 8) * 0.5 + wave[:, None]
+    return one_of(healthy, x, (4 * (1 + wave) * 0.99).long(), np.arange(4096))
+
+
+def curriculum(healthy: bool) -> Fault:
+    """Easy rows first: noise grows from 0 to 1.4."""
+    _, y = rows()
+    y = y[torch.randperm(2048)]
+    noise = torch.linspace(0, 1.4, 2048)[:, None] * torch.randn(2048, 8)
+    return one_of(healthy, nn.functional.one_hot(y, 8) + noise, y, np.arange(2048))
+
+
+FAULTS: dict[str, Callable[[bool], Fault]] = {
+    "sorted labels": sorted_labels,
+    "shard order fixed": shards_in_order,
+    "buffer too small": small_buffer,
+    "set_epoch forgotten": no_set_epoch,
+    "lengths grouped": grouped_lengths,
+    "one class per file": one_class_a_file,
+    "two domains alternating": two_domains,
+    "same batches on every rank": same_on_ranks,
+    "time order, daily cycle": time_order,
+    "curriculum": curriculum,
+}

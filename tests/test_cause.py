@@ -155,8 +155,9 @@ HARMED = LostSteps(512, 400, 390, 410, 0.0, 2.3, 2.1, (1.0, 1.1, 1.0))
 FINE = PhaseAlone(2.3, 0.1, 2.5)
 
 
-def less(own: float, mixed: tuple[float, ...] = (1.0, 1.1, 1.0)) -> LessMomentum:
-    return LessMomentum(Candidate(0.8, 4.0), LostSteps(512, 300, 200, 400, 0.0, 2.3, own, mixed))
+def less(own: float, mixed=(1.0, 1.1, 1.0), momentum: float = 0.5) -> LessMomentum:
+    lost = LostSteps(512, 300, 200, 400, 0.0, 2.3, own, mixed)
+    return LessMomentum(Candidate(momentum, 10.0), lost)
 
 
 def test_nothing_is_said_that_the_runs_do_not_show():
@@ -168,6 +169,9 @@ def test_nothing_is_said_that_the_runs_do_not_show():
     assert decide(HARMED, 0.95, phases=both).word == "unclear"
     assert decide(HARMED, 0.95, phases=[PhaseAlone(2.3, math.inf, math.inf, 0.1)]).word == "phase"
     assert decide(HARMED, 0.95, phases=[FINE], less=[less(2.1)]).word == "forgetting"
+    # With a momentum of 0.8 alone, half of the harm is no proof, and all of it is.
+    assert decide(HARMED, 0.95, phases=[FINE], less=[less(1.8, momentum=0.8)]).word == "unclear"
+    assert decide(HARMED, 0.95, phases=[FINE], less=[less(2.2, momentum=0.8)]).word == "forgetting"
     assert decide(HARMED, 0.95, phases=[FINE], less=[less(1.1)]).word == "resonance"
 
 

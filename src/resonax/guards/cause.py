@@ -5,8 +5,9 @@ step          the same rows mixed fail as well, and with a tenth of the step the
 phase         the rows of a part of the order, alone, fail, and with a tenth of the step do not
 resonance     mixed rows and each part alone train, and with less momentum at the same effective
               step the order costs at most a third of the loss that it costs now
-forgetting    mixed rows and each part alone train, and with less momentum at the same effective
-              step the order costs at least half as much, or there is no momentum
+forgetting    mixed rows and each part alone train, and with a tenfold 1 - momentum at the same
+              effective step the order costs at least half as much (nine tenths, if mixed rows
+              allow no more than a fourfold one), or there is no momentum
 unclear       anything else
 ============  =================================================================================
 
@@ -37,11 +38,11 @@ __all__ = ["CAUSES", "Cause", "LessMomentum", "PhaseAlone", "decide", "find_caus
 CAUSES = ("resonance", "forgetting", "step", "phase", "unclear")
 
 _GENTLE = 0.1  # of the step size: what fails with it too does not fail by its step
-_GONE, _STAYS = 1 / 3, 1 / 2  # shares of the harm that less momentum leaves
+_GONE, _STAYS, _SURELY = 1 / 3, 1 / 2, 0.9  # shares of the harm that less momentum leaves
 _PEAK = 10.0  # times what mixed rows gain, that a part of the order may rise on the way
 _USABLE = 0.5  # of what mixed rows gain, that they gain at least with less momentum
 _MIXED = 4  # runs on mixed rows with less momentum
-_FOLDS = (4.0, 16.0)  # of 1 - momentum; if rows cannot be mixed with the first, 2
+_FOLDS = (4.0, 10.0)  # of 1 - momentum; if mixed rows fail with the first, 2
 
 
 class PhaseAlone(NamedTuple):
@@ -200,7 +201,8 @@ def decide(
     )
     if share <= _GONE:
         return because("resonance", f"{fine}, and {text}")
-    if share >= _STAYS:
+    is_deep = min(one.candidate.momentum for one in usable) <= less_momenta(momentum)[-1]
+    if share >= (_STAYS if is_deep else _SURELY):
         return because("forgetting", f"{fine}, and even {text}")
     return because("unclear", f"{fine}, and {text}")
 
@@ -211,7 +213,7 @@ def less_momenta(momentum: float) -> list[float]:
     Examples
     --------
     >>> less_momenta(0.95), less_momenta(0.5), less_momenta(0.0)
-    ([0.8, 0.2], [0.0], [])
+    ([0.8, 0.5], [0.0], [])
     """
     made = [round(max(0.0, 1 - fold * (1 - momentum)), 4) for fold in _FOLDS]
     return [one for one in dict.fromkeys(made) if one < momentum]
