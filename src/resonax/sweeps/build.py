@@ -1,4 +1,4 @@
-"""From the tables of a specification, which are valid, to what simulation and theory take."""
+"""Build the objects of simulation and theory from the validated tables of a specification."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from resonax.streams import Process
 
 __all__ = ["build_setting", "build_training"]
 
-_PERIOD = 2.0  # until an axis sets it
+_PERIOD = 2.0  # replaced by the values of an axis
 
 
-def _filled(part: str, table: Mapping[str, Any], axes: Mapping[str, float]) -> dict[str, Any]:
-    """Return the entries of a table, and those that axes set."""
-    given = {name: entry for name, entry in table.items() if name != "kind"}
-    return given | {name: axes[name] for name in kind_of(part, table).varying if name in axes}
+def _parameters(part: str, table: Mapping[str, Any], axes: Mapping[str, float]) -> dict[str, Any]:
+    """Return the entries of a table, and the values of axes that belong to it."""
+    entries = {name: entry for name, entry in table.items() if name != "kind"}
+    return entries | {name: axes[name] for name in kind_of(part, table).varying if name in axes}
 
 
 def _process(table: Mapping[str, Any], axes: Mapping[str, float]) -> Process:
-    given = _filled("process", table, axes)
+    given = _parameters("process", table, axes)
     if "dim" in given:
         given["dim"] = int(given["dim"])
     return kind_of("process", table).load()(**given)
 
 
 def _model(table: Mapping[str, Any]) -> Features | Network:
-    given = _filled("model", table, {})
+    given = _parameters("model", table, {})
     if "hidden" in given:
         given["hidden"] = tuple(given["hidden"])
     return kind_of("model", table).load()(**given)
 
 
 def _optimizer(table: Mapping[str, Any], axes: Mapping[str, float]) -> Any:
-    return make_optimizer(kind_of("optimizer", table), _filled("optimizer", table, axes))
+    return make_optimizer(kind_of("optimizer", table), _parameters("optimizer", table, axes))
 
 
 def build_training(sweep: Sweep, number: int) -> Training:
-    """Return what a panel simulates; numbers that an axis sets have the axis' largest value."""
+    """Return the training of a panel, with the largest value of each axis."""
     return _training(resolve(sweep, number), sweep)
 
 
@@ -59,7 +59,7 @@ def _training(cell: Cell, sweep: Sweep) -> Training:
 
 
 def build_setting(sweep: Sweep, number: int, *, theory: bool = False) -> Setting:
-    """Return what the theory judges in a panel, on its own process or on that of ``theory``."""
+    """Return the setting of a panel, with its own process or that of the table ``theory``."""
     training = build_training(sweep, number)
     process = training.process
     if theory and sweep.theory:

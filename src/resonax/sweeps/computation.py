@@ -1,4 +1,4 @@
-"""A computation: an experiment and the store that it goes to, whose tasks any process may make."""
+"""A computation: an experiment and its store, whose tasks any process may compute."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from resonax.sweeps.experiment import Arrays, Experiment
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Computation", "Done", "Failure", "Growing", "Job", "TasksFailed", "do"]
+__all__ = ["Computation", "Failure", "Growing", "Job", "JobResult", "TasksFailed", "run_job"]
 
 _LOG = logging.getLogger("resonax")
 
 
 class Growing(NamedTuple):
-    """How many cells of a sweep surely grow, surely shrink, and how many there are."""
+    """Numbers of cells of a sweep whose error significantly grows or shrinks, and of all cells."""
 
     grow: int
     shrink: int
@@ -46,10 +46,10 @@ class Growing(NamedTuple):
 
 @dataclass(frozen=True)
 class Computation:
-    """An experiment and the store it goes to, ``<folder>/<id>.zarr``.
+    """An experiment and its store, ``<folder>/<id>.zarr``.
 
-    One process opens it, and then any may make some of the tasks that are missing. The bits of a
-    result depend on seed, precision and device, which are part of its specification.
+    After one process has opened it, any process may compute missing tasks. Results depend on seed,
+    precision and device, which are part of the specification of the store.
     """
 
     experiment: Experiment
@@ -59,19 +59,19 @@ class Computation:
     double: bool
 
     def __reduce__(self) -> Any:
-        # A process elsewhere may have another working directory.
+        # Another process may have another working directory.
         folder = self.folder.absolute() if isinstance(self.folder, Path) else self.folder
         return Computation, (self.experiment, folder, self.seed, self.device, self.double)
 
     @property
     def path(self) -> Place:
-        """Where the results are."""
+        """Folder or URL of the store."""
         return self.folder / f"{self.experiment.id}.zarr"
 
     @cached_property
     def _specification(self) -> dict[str, Any]:
-        """All that the numbers depend on."""
-        found = {
+        """All that the results depend on."""
+        specification = {
             **self.experiment.specification,
             "seed": self.seed,
             "precision": "double" if self.double else "single",
@@ -80,12 +80,12 @@ class Computation:
         if self.experiment.networks:
             from resonax.simulation import network_loop
 
-            found["networks"] = network_loop(self.device)
-        return found
+            specification["networks"] = network_loop(self.device)
+        return specification
 
     @cached_property
     def tasks(self) -> int:
-        """How many tasks there are."""
+        """Number of tasks."""
         return self.experiment.layout.count()
 
     @cached_property
@@ -93,9 +93,9 @@ class Computation:
         return Store.at(self.path, self.experiment.layout, self._specification, versions())
 
     def open(self, among: Iterable[int] | None = None) -> tuple[int, ...]:
-        """Make the store or take it up; return the tasks, ``among`` some, that are missing."""
-        words = {"title": self.experiment.title, "paper": self.experiment.paper}
-        attributes = {**self.experiment.attributes, **words}
+        """Create the store or open an existing one; return missing tasks, by default of all."""
+        titles = {"title": self.experiment.title, "paper": self.experiment.paper}
+        attributes = {**self.experiment.attributes, **titles}
         layout = self.experiment.layout
         store = Store.open(self.path, layout, self._specification, attributes, versions())
         missing = store.missing(among)
@@ -105,43 +105,47 @@ class Computation:
         return tuple(missing)
 
     def marked(self) -> set[int]:
-        """Return the tasks that were stored once, by one listing, without a look at the numbers."""
+        """Return the numbers of the tasks marked as stored; their arrays are not read."""
         return self._store.marked()
 
-    def make(self, number: int, advance: Advance) -> None:
-        """Compute and store a task, unless it is stored by now: another process may have made it.
+    def is_marked_complete(self) -> bool:
+        """Return whether all tasks are marked as stored."""
+        return len(self.marked()) == self.tasks
 
-        ``advance`` is told the share of the whole experiment that was just finished.
+    def compute_task(self, number: int, advance: Advance) -> None:
+        """Compute and store a task, unless another process has stored it meanwhile.
+
+        ``advance`` is called with the share of the whole experiment just finished.
         """
-        task, told = self._store.tasks[number], 0.0
+        task, reported = self._store.tasks[number], 0.0
 
-        def tell(share: float) -> None:
-            nonlocal told
-            told += share
+        def report(share: float) -> None:
+            nonlocal reported
+            reported += share
             advance(share / self.tasks)
 
         if not self._store.is_finished(task):
-            found: Arrays = {}
+            arrays: Arrays = {}
             try:
                 for compute in self.experiment.parts:
-                    found |= compute(task.region, self.seed, self.double, tell)
-            except ArgumentError:  # what only the computation can tell
-                self._discard()
+                    arrays |= compute(task.region, self.seed, self.double, report)
+            except ArgumentError:  # the specification has an error that no earlier check could find
+                self._remove_if_empty()
                 raise
-            self._store.write(task, found)
-        tell(1.0 - told)
+            self._store.write(task, arrays)
+        report(1.0 - reported)
 
-    def _discard(self) -> None:
-        """Remove a store without any result: it would refuse the sweep once that is corrected."""
+    def _remove_if_empty(self) -> None:
+        """Remove a store without results, which would refuse the corrected specification."""
         if self.path.exists() and not self._store.marked():
             self._store.remove()
 
     def count_growing(self) -> Growing:
-        """Return how many cells grow and shrink, part by part.
+        """Return in how many cells the error significantly grows or shrinks.
 
-        A cell does if the interval of its rate, Student's over the runs, excludes 0. The chance
-        that any of the intervals is wrong is at most 5%: cells along the first axis share random
-        numbers, so that errors would come several at once.
+        A cell counts if Student's confidence interval of its rate over the runs excludes 0. The
+        probability that any of the intervals is wrong is at most 5%, by Bonferroni's correction:
+        cells along the first axis share random numbers, so that errors are not independent.
         """
         total, grow, shrink, cells = self.experiment.cells, 0, 0, 0
         for rates in self._store.parts("run_rate"):
@@ -153,9 +157,9 @@ class Computation:
         return Growing(grow, shrink, cells)
 
     def load(self, names: Iterable[str] | None = None, most: int | None = None) -> xr.Dataset:
-        """Return what is stored, with the labels of its panels; it must be complete.
+        """Return the results of a complete store, with the labels of its panels.
 
-        ``names`` and ``most`` are those of `Store.load`: of many results, what is needed.
+        ``names`` and ``most`` select a part of them, as in `Store.load`.
         """
         dataset = self._store.load(names, most)
         if labels := self.experiment.labels:
@@ -165,7 +169,7 @@ class Computation:
 
 
 class Failure(NamedTuple):
-    """A task that could not be computed, and why."""
+    """A task that failed, and why."""
 
     id: str  # of its experiment
     task: int
@@ -177,7 +181,7 @@ class Failure(NamedTuple):
 
 
 class TasksFailed(ResonaxError):  # noqa: N818
-    """Tasks that could not be computed, while all others were; ``failures`` names them."""
+    """Raised if tasks failed, after all others are stored."""
 
     def __init__(self, failures: Sequence[Failure]) -> None:
         self.failures = tuple(failures)
@@ -193,36 +197,37 @@ class TasksFailed(ResonaxError):  # noqa: N818
 
 
 class Job(NamedTuple):
-    """Some tasks of a computation; without any, what is to be done when all are made."""
+    """Some tasks of a computation; or no tasks, but a function to call when all are stored."""
 
     computation: Computation
     tasks: tuple[int, ...]
     finish: Callable[[Computation], None] | None = None
 
 
-class Done(NamedTuple):
-    """What a job gives: the seconds that it took, and the tasks that failed."""
+class JobResult(NamedTuple):
+    """The seconds that a job took, and the tasks that failed."""
 
     seconds: float
     failures: tuple[Failure, ...]
 
 
-def do(job: Job, advance: Advance) -> Done:
-    """Do a job; a task that fails leaves the others to be done.
+def run_job(job: Job, advance: Advance) -> JobResult:
+    """Run a job. If a task fails, the others are still computed.
 
-    What a person can mend, a setting or a full disk, is raised: it would be the same for all.
+    A `ResonaxError`, such as that of a full disk, is raised, as all other tasks would fail as well.
     """
-    began, failures, computation = time.perf_counter(), [], job.computation
+    start, failures, computation = time.perf_counter(), [], job.computation
     if job.finish:
         job.finish(computation)
     with chosen_device(computation.device if job.tasks else "cpu"):
         for task in job.tasks:
             try:
-                computation.make(task, advance)
+                computation.compute_task(task, advance)
             except ResonaxError:
                 raise
             except Exception as error:
-                words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+                reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
                 name = computation.experiment.id
-                failures.append(Failure(name, task, words, traceback.format_exc()))
-    return Done(time.perf_counter() - began if job.tasks else 0.0, tuple(failures))
+                failures.append(Failure(name, task, reason, traceback.format_exc()))
+    seconds = time.perf_counter() - start if job.tasks else 0.0
+    return JobResult(seconds, tuple(failures))

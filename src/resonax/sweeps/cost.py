@@ -1,12 +1,13 @@
-"""How a sweep is cut into tasks, and what it will take, before anything of it is made.
+"""Division of a sweep into tasks, and estimates of its time and memory before it is run.
 
-The memory is an upper bound, which follows from what the compiled loops hold. The time follows from
-the number of products, at the speed of two cores, to a factor of about 3.
+The memory is an upper bound of the arrays in the compiled loops. The time follows from the number
+of multiplications, at the speed of two cores, and is right to a factor of about 3.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -31,27 +32,28 @@ __all__ = [
 ]
 
 GB = 10**9
-ASK_SECONDS, ASK_BYTES = 600.0, 4 * GB  # above these a person is asked
+ASK_SECONDS, ASK_BYTES = 600.0, 4 * GB  # above these the user is asked
 MOST_SECONDS, MOST_BYTES = 30 * 86_400.0, 256 * GB  # above these a sweep is refused
 LARGE = f"{ASK_SECONDS / 60:g} minutes or {ASK_BYTES / GB:g} GB"
-MOST_SINGLE = 1_000_000  # steps in 32 bits: beyond, the phase of a short period is rounded away
+MOST_SINGLE = 1_000_000  # steps in 32 bits; beyond, the phase of a short period is inaccurate
 
-LIBRARIES = GB // 2  # what the libraries take before anything is computed
-_DRAWN = GB // 2  # of the results, the part that a figure is drawn from
-_MODERATE = 200_000  # runs of cells in a task, if no chunk is given: some MB of results
-_BLOCK, _LANES = 20, 64  # steps drawn at once, and streams are a multiple of this
-_COMPONENTS = 64  # of the law of inputs in random order, at most
-_TEST_ROWS = 10  # of a network, in each step of the window
-_SLOTS = 10  # numbers that an optimizer holds for each weight, at most
-_SPEED = 3e9  # products a second
-_NUMBA_SPEED = 6  # times that of networks, whose loop numba compiles where it can
-# Seconds that a criterion takes for a cell of 2 weights; those of the last two are computed on the
-# points of the table theory.
+LIBRARIES = GB // 2  # memory of the libraries before anything is computed
+_DRAWN = GB // 2  # largest part of the results that is loaded to draw a figure
+_TASK_RUNS = 200_000  # cells times runs of a task, if no chunk is given: some MB of results
+_BLOCK = 20  # steps drawn at once
+_STREAMS_MULTIPLE = 64  # numbers of streams are rounded up to a multiple
+_COMPONENTS = 64  # at most, of the distribution of inputs in random order
+_TEST_ROWS = 10  # rows on which a network is tested in each step of the window
+_SLOTS = 10  # floats of an optimizer for each weight, at most
+_SPEED = 3e9  # multiplications per second
+_NUMBA_SPEED = 6  # speed-up of the training of networks by numba, if it is installed
+# Seconds per cell of a criterion, for 2 weights; the last two are computed only on the points that
+# the table theory asks for.
 _CRITERIA = {"flow": 1e-4, "map": 2e-4, "mean_square": 2e-3, "lyapunov": 0.01}
 
 
 class Cost(NamedTuple):
-    """How large a sweep is."""
+    """Estimated size, time and memory of a sweep."""
 
     cells: int  # of all panels
     runs: int
@@ -59,17 +61,17 @@ class Cost(NamedTuple):
     seconds: float
     engine: int  # bytes of the largest task while it runs
     stored: int  # bytes of the results
-    tasks: int  # that may be done side by side
+    tasks: int  # that can run in parallel
     loaded: int  # bytes of the results that are in memory at once
 
     @property
     def bytes(self) -> int:
-        """Memory in all: the libraries, the largest task, and what is loaded twice, to be drawn."""
+        """Total memory: libraries, the largest task, and two copies of the loaded results."""
         return LIBRARIES + self.engine + 2 * self.loaded
 
     @property
     def is_large(self) -> bool:
-        """Whether it is worth a question."""
+        """Whether the user is asked before the sweep runs."""
         return self.seconds > ASK_SECONDS or self.bytes > ASK_BYTES
 
     @property
@@ -83,7 +85,7 @@ class Cost(NamedTuple):
 
 
 def describe_time(seconds: float) -> str:
-    """Return a time in words, to one digit or two.
+    """Return a time in words, with one or two digits.
 
     Examples
     --------
@@ -101,8 +103,8 @@ def describe_time(seconds: float) -> str:
 def task_points(sweep: Sweep) -> int:
     """Return how many points of the second axis a task has.
 
-    Those that ``chunk`` says; else all, or as many as make a task of a moderate size. Where theory
-    is asked for a panel of a moderate size is one task, also if ``chunk`` says less.
+    It is ``chunk`` if that is given, else as many as make a task of moderate size, at most all. If
+    rates of theory are computed too, a panel of moderate size is one task, whatever ``chunk`` is.
 
     Examples
     --------
@@ -122,24 +124,24 @@ def task_points(sweep: Sweep) -> int:
     20
     """
     first, second = (len(points) for points in sweep.points().values())
-    if sweep.theory is not None and first * second * sweep.run.runs <= _MODERATE:
+    if sweep.theory is not None and first * second * sweep.run.runs <= _TASK_RUNS:
         return second
-    moderate = max(_MODERATE // (first * sweep.run.runs), 1)
+    moderate = max(_TASK_RUNS // (first * sweep.run.runs), 1)
     return min(sweep.chunk or moderate, second)
 
 
 def described_chunk(sweep: Sweep) -> int:
-    """Return the chunk that a specification names: the most that there can be, if nothing is cut.
+    """Return the chunk in a specification; the largest possible number if panels are not cut.
 
-    So it stays what it was before sweeps were cut by themselves.
+    This value keeps the specifications of old stores valid.
     """
     points = task_points(sweep)
     is_whole = points == len([*sweep.points().values()][1])
     return sweep.chunk or (MOST["points"] if is_whole else points)
 
 
-class _Panel(NamedTuple):
-    """What one panel takes."""
+class _PanelCost(NamedTuple):
+    """Memory and time of one panel."""
 
     bytes: int  # of its largest task, at most
     seconds: float
@@ -147,18 +149,18 @@ class _Panel(NamedTuple):
 
 def _estimate_panel(
     sweep: Sweep, number: int, points: Mapping[str, np.ndarray], item: int
-) -> _Panel:
-    """Return what a panel takes whose numbers have so many bytes."""
+) -> _PanelCost:
+    """Return the cost of a panel; a float has ``item`` bytes."""
     cell, panel = resolve(sweep, number), sweep.panels[number]
     first, second = (
         int(((array >= low) & (array <= high)).sum())
         for name, array in points.items()
         for low, high in [panel.limits.get(name, (-np.inf, np.inf))]
     )
-    # Cells along the first axis share a stream of inputs, if these have the same law.
+    # Cells along the first axis share a stream of inputs, if the inputs have the same distribution.
     inner, columns = (first, second) if sweep.share else (1, first * second)
     part = min(task_points(sweep), second) / max(second, 1)
-    streams = -(-int(columns * part) * cell.run.runs // _LANES) * _LANES
+    streams = math.ceil(int(columns * part) * cell.run.runs / _STREAMS_MULTIPLE) * _STREAMS_MULTIPLE
     rows, dim = rows_drawn(sweep, cell, points), cell.dim(points)
     weights = count_weights(cell.model, dim)
     if cell.is_network:
@@ -177,13 +179,13 @@ def _estimate_panel(
     products *= cell.run.runs
     if cell.is_network and importlib.util.find_spec("numba") is not None:
         products /= _NUMBA_SPEED
-    return _Panel(
+    return _PanelCost(
         int(item * streams * held), products / _SPEED + _theory_seconds(sweep, number, points)
     )
 
 
 def _theory_seconds(sweep: Sweep, number: int, points: Mapping[str, np.ndarray]) -> float:
-    """Return the time that the criteria of one panel take."""
+    """Return the time of the criteria of one panel."""
     if sweep.theory is None:
         return 0.0
     process, total = sweep.merged(sweep.panels[number], "process"), 0.0
@@ -199,7 +201,7 @@ def _theory_seconds(sweep: Sweep, number: int, points: Mapping[str, np.ndarray])
 
 
 def estimate_cost(sweep: Sweep, *, double: bool = False, streams: bool = False) -> Cost:
-    """Return what a sweep will take; ``streams`` if its results are not to be returned as a whole.
+    """Return the cost of a sweep; with ``streams`` its results are not loaded as a whole.
 
     Examples
     --------
@@ -231,7 +233,7 @@ def estimate_cost(sweep: Sweep, *, double: bool = False, streams: bool = False) 
 
 
 def memory() -> int:
-    """Return the memory of this machine in bytes, or 0 where it cannot be asked."""
+    """Return the memory of this machine in bytes, or 0 if it is not known."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -241,18 +243,18 @@ def memory() -> int:
 def check_cost(
     sweep: Sweep, *, double: bool = False, streams: bool = False, workers: int = 1
 ) -> Cost:
-    """Return what a sweep will take; raise `ArgumentError` where that is out of reach."""
+    """Return the cost of a sweep; raise `ArgumentError` if it is too high."""
     found = estimate_cost(sweep, double=double, streams=streams)
     if found.steps > MOST_SINGLE and not double:
         raise ArgumentError(
             f"run.steps must be at most {MOST_SINGLE:,} in 32 bits, got {found.steps:,}: "
             "add `double`"
         )
-    room = min(memory() or MOST_BYTES, MOST_BYTES)
-    if found.bytes > room:
+    available = min(memory() or MOST_BYTES, MOST_BYTES)
+    if found.bytes > available:
         raise ArgumentError(
-            f"{found}, and there are {room / GB:.2g} GB: use a smaller chunk or model, or fewer "
-            "runs, points or samples"
+            f"{found}, and there are {available / GB:.2g} GB: use a smaller chunk or model, or "
+            "fewer runs, points or samples"
         )
     if found.seconds > MOST_SECONDS * workers:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""The device that computes."""
+"""Choice of the device of jax."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["check_device", "chosen_device", "describe_device"]
 
 
 def check_device(name: str | None) -> None:
-    """Raise `ArgumentError` for a kind of device that is not known."""
+    """Raise `ArgumentError` for an unknown kind of device."""
     if name not in (None, "cpu", "gpu"):
         raise suggest("device", str(name), ("cpu", "gpu"))
 
 
 @contextlib.contextmanager
 def chosen_device(name: str | None) -> Iterator[tuple[str, str]]:
-    """Compute on a device, the default one if None; give its kind, and its name for the record."""
+    """Compute on a device, by default that of jax; yield its kind and its name."""
     check_device(name)
     import jax
 
@@ -32,11 +32,11 @@ def chosen_device(name: str | None) -> Iterator[tuple[str, str]]:
 
 
 def describe_device(name: str | None, *, is_elsewhere: bool = False) -> tuple[str, str]:
-    """Return the kind and the name of the device that computes, the default one if None.
+    """Return the kind and the name of a device, by default that of jax.
 
-    Elsewhere, on the workers of a cluster, it is a CPU unless the user says otherwise.
+    ``is_elsewhere`` is for workers of a cluster, whose default is the CPU.
     """
     if is_elsewhere:
         return name or "cpu", (name or "cpu").upper()
-    with chosen_device(name) as found:
-        return found
+    with chosen_device(name) as kind_and_name:
+        return kind_and_name

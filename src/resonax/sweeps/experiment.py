@@ -1,4 +1,4 @@
-"""An experiment: one record of how a figure is computed, stored, judged and drawn."""
+"""An experiment: how one figure is computed, stored, judged and drawn."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ __all__ = [
 
 Datasets = Mapping[str, "xr.Dataset"]  # results by the id of their experiment
 Arrays = dict[str, np.ndarray]
-# From the region of a task, the seed, whether in double precision, and a function that is told the
-# share just finished.
+# Arguments: the region of a task, the seed, whether to use double precision, and a function to call
+# with the share just finished.
 Compute = Callable[[Mapping[str, slice], int, bool, Advance], Arrays]
 
 
 class Judge(NamedTuple):
-    """A function from results to a claim, and the ids of further experiments that it needs."""
+    """A function from results to a claim, and the ids of other experiments that it needs."""
 
     function: Callable[[Datasets], Claim]
     also: tuple[str, ...] = ()
@@ -53,41 +53,42 @@ class Judge(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiment:
-    """All that is known of one figure; it can be sent to another process.
+    """How one figure is computed, stored, judged and drawn; can be pickled.
 
     Attributes
     ----------
     id, title, caption
-        Its name, and the words of its figure.
+        Name of the experiment; title and caption of its figure.
     specification
-        What decides its numbers, as plain values.
+        All that the results depend on, as plain values.
     layout
-        What is stored, and how it is cut into tasks.
+        Variables that are stored, and how they are cut into tasks.
     compute
-        From the region of a task, the seed, whether in double precision, and a function that is
-        told the share of the task just finished, to the variables of the task.
+        Function that returns the variables of a task. Its arguments are the region of the task, the
+        seed, whether to use double precision, and a function to call with the share of the task
+        just finished.
     also
         Functions like ``compute`` for further variables of each task.
     draw
-        From the dataset to its figure; one of a sweep is drawn as such if this is not given.
+        Function from the dataset to the figure; not needed for a sweep.
     judges
-        What is claimed of it.
+        Functions that judge claims about the results.
     attributes
-        What is written beside the numbers, for figures and judges.
+        Attributes of the dataset, for figures and judges.
     paper
-        Which figure of the paper it is.
+        Figure of the paper.
     cells, runs
-        Simulated cells, and independent runs of each.
+        Number of simulated cells, and of independent runs of each.
     readings, deviations
-        Where the paper leaves a choice, by panel; and where this departs from it.
+        How ambiguities of the paper are resolved, by panel; and deviations from the paper.
     labels
-        Words of panels in figures, where they are not their names.
+        Labels of panels in figures, if they differ from the names.
     networks
-        Whether it trains networks, which takes long.
+        Whether the experiment trains networks.
     seconds
-        About how long a task takes on one core: those that take long are begun first.
+        Approximate time of a task on one core; long tasks are started first.
     sweep
-        The sweep that it is, if it is one.
+        The sweep, if the experiment is one.
     """
 
     id: str
@@ -112,12 +113,12 @@ class Experiment:
 
     @property
     def parts(self) -> tuple[Compute, ...]:
-        """All that computes variables of a task."""
+        """All functions that compute variables of a task."""
         return self.compute, *self.also
 
 
 def drawn_by(name: str) -> Callable[[xr.Dataset], Figure]:
-    """Return the ``draw`` of an experiment, by its module and name: loaded where it is drawn."""
+    """Return a ``draw`` that imports ``module:function`` when it is called."""
     return partial(_draw, name)
 
 
@@ -126,11 +127,11 @@ def _draw(name: str, dataset: xr.Dataset) -> Figure:
 
 
 def compute_at_once(function: Callable[[int], Arrays]) -> Callable[..., Arrays]:
-    """Return the ``compute`` of an experiment of one task: a function of the seed, on the CPU."""
-    return partial(_at_once, function)
+    """Return the ``compute`` of an experiment with one task, from a function of the seed."""
+    return partial(_compute_at_once, function)
 
 
-def _at_once(
+def _compute_at_once(
     function: Callable[[int], Arrays],
     region: Mapping[str, slice],
     seed: int,

@@ -1,4 +1,4 @@
-"""What judging a claim gives: measured figures with intervals, and one of four outcomes."""
+"""Claims and their cases: measured numbers with intervals, thresholds, and outcomes."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ DEPENDS = (
 
 @dataclass(frozen=True)
 class Case:
-    """One figure of a claim, for example that of one panel, beside its threshold.
+    """One measured number of a claim, for example that of one panel, and its threshold.
 
     Attributes
     ----------
     case
         What was measured, and where.
     measured, comparison, threshold
-        The estimate, and what the claim says of the true value.
+        The estimate, and the inequality of the true value that is claimed.
     interval
-        Confidence interval of the true value, an infinite end where the data do not bound it.
-        None where there is no chance in the figure.
+        Confidence interval of the true value, which may have infinite ends; None if the measured
+        number is exact.
     decides
-        Whether it counts for the claim; else it is shown for comparison.
+        Whether the case counts for the claim; otherwise it is shown for comparison.
     reading
-        Which of the readings that the paper allows it belongs to, where a claim has several.
+        Name of the reading of the paper that the case belongs to, if there are several.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class Case:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the true value is on the right side; None where the interval has both sides."""
+        """Whether the true value is on the claimed side; None if the interval has both sides."""
         low, high = self.interval or (self.measured, self.measured)
         if math.isnan(low) or math.isnan(high):
             return None
@@ -82,7 +82,7 @@ class Case:
 
     @property
     def outcome(self) -> str:
-        """The same in words."""
+        """Outcome in words."""
         return OUTCOMES[self.holds]
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Case:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Case:
-        """Return the case that `to_dict` describes; what JSON has no word for is null there."""
+        """Return the case of a table made by `to_dict`, in which JSON has null for inf and nan."""
         comparison, threshold = table["threshold"].split()
         interval = table["interval"]
         if interval is not None:
@@ -117,10 +117,12 @@ class Case:
         )
 
 
-def _join(cases: Iterable[Case]) -> bool | None:
+def _all_hold(cases: Iterable[Case]) -> bool | None:
     """Return whether all cases hold: False if one fails, else None if one is not decided."""
-    found = {case.holds for case in cases}
-    return False if False in found else None if None in found else True
+    outcomes = {case.holds for case in cases}
+    if False in outcomes:
+        return False
+    return None if None in outcomes else True
 
 
 def deciding_case(cases: Iterable[Case], holds: bool | None) -> Case:
@@ -143,34 +145,36 @@ class Claim:
     Attributes
     ----------
     level
-        The error level: the most that the chance of a wrong "holds" may be, and that of a wrong
-        "does not hold". 0 where there is no chance in the figures.
+        Error level: upper bound of the probability of a wrong "holds", and of a wrong "does not
+        hold"; 0 if all measured numbers are exact.
     """
 
     id: str
-    claim: str  # what the paper says, in our words
+    claim: str  # statement of the paper, paraphrased
     quantity: str  # what was measured
-    reason: str  # why the threshold is what it is, and where the interval comes from
+    reason: str  # reason for the threshold, and source of the interval
     cases: tuple[Case, ...]
     level: float
-    note: str = ""  # what to know of the outcome, above all where it does not hold
+    note: str = ""  # remark on the outcome
 
     @property
     def readings(self) -> dict[str, bool | None]:
-        """Whether it holds under each reading; one without a name where there are no readings."""
+        """Whether it holds under each reading; a single one has the name ""."""
         deciding = [case for case in self.cases if case.decides]
         names = dict.fromkeys(case.reading for case in deciding)
-        return {name: _join(case for case in deciding if case.reading == name) for name in names}
+        return {
+            name: _all_hold(case for case in deciding if case.reading == name) for name in names
+        }
 
     @property
     def holds(self) -> bool | None:
-        """Whether it holds under every reading; None if not decided or if readings differ."""
-        found = set(self.readings.values())
-        return found.pop() if len(found) == 1 else None
+        """Whether it holds under every reading; None if undecided or if readings differ."""
+        outcomes = set(self.readings.values())
+        return outcomes.pop() if len(outcomes) == 1 else None
 
     @property
     def outcome(self) -> str:
-        """The same in words."""
+        """Outcome in words."""
         return DEPENDS if {True, False} <= set(self.readings.values()) else OUTCOMES[self.holds]
 
     @property
@@ -197,7 +201,7 @@ class Claim:
 
 
 def readings_text(claim: Claim) -> str:
-    """Return the outcome under each reading in words, or nothing where there are no readings.
+    """Return the outcome under each reading in words; empty if there are no readings.
 
     Examples
     --------
@@ -209,7 +213,7 @@ def readings_text(claim: Claim) -> str:
 
 
 def measured_text(case: Case) -> str:
-    """Return the measured figure with as many digits as show on which side it is.
+    """Return the measured number with enough digits to show on which side of the threshold it is.
 
     Examples
     --------
@@ -229,7 +233,7 @@ def measured_text(case: Case) -> str:
 
 
 def interval_text(case: Case) -> str:
-    """Return the interval in words, or nothing where there is no chance in the figure.
+    """Return the interval in words; empty if the measured number is exact.
 
     Examples
     --------

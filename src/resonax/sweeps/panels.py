@@ -1,8 +1,4 @@
-"""What a stored sweep says of its panels.
-
-All of it follows from the specification that is stored beside the numbers; nothing is guessed from
-the name of a panel or from numbers that are missing.
-"""
+"""Panels of a stored sweep, read from the specification in its attributes."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ __all__ = ["StoredPanel", "applies", "read_panels", "select_panel"]
 
 
 class StoredPanel(NamedTuple):
-    """The tables of a panel, the ends of its axes, and the criteria that were computed for it."""
+    """Tables of a panel, limits of its axes, and criteria that were computed for it."""
 
     process: Mapping[str, Any]
     model: Mapping[str, Any]
@@ -29,10 +25,10 @@ class StoredPanel(NamedTuple):
 
 
 def applies(criterion: str, process: Mapping[str, Any], other: Collection[str] = ()) -> bool:
-    """Return whether a criterion judges a process; ``other`` is the process of the table theory.
+    """Return whether a criterion is computed for a panel with a process.
 
-    The Lyapunov criterion is for processes of random mean. The others need a law that repeats; the
-    flow may judge another process in place of the panel's own.
+    The Lyapunov criterion is computed for processes with a random mean, the others for periodic
+    ones. If the table theory names another process, ``other``, the flow is computed for that.
     """
     is_periodic = process["kind"] in PERIODIC
     if criterion == "lyapunov":
@@ -41,7 +37,7 @@ def applies(criterion: str, process: Mapping[str, Any], other: Collection[str] =
 
 
 def read_panels(dataset: xr.Dataset) -> dict[str, StoredPanel]:
-    """Return the panels of a stored sweep by their names."""
+    """Return the panels of a stored sweep by name."""
     sweep = json.loads(dataset.attrs["specification"])
     theory = sweep.get("theory") or {"criteria": (), "process": {}}
     panels = {}
@@ -58,7 +54,7 @@ def read_panels(dataset: xr.Dataset) -> dict[str, StoredPanel]:
 
 
 def select_panel(dataset: xr.Dataset, name: str) -> xr.Dataset:
-    """Return the cells of one panel: those inside its limits."""
+    """Return the cells of one panel that lie inside its limits."""
     panel = dataset.sel(panel=name)
     for axis, (low, high) in read_panels(dataset)[name].limits.items():
         panel = panel.sel({axis: (panel[axis] >= low) & (panel[axis] <= high)})

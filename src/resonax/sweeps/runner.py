@@ -1,8 +1,9 @@
-"""Run experiments and sweeps into stores, task by task: what is stored is kept."""
+"""Run experiments and sweeps into stores, task by task."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
@@ -16,7 +17,14 @@ from resonax.run.executors import as_executor, is_elsewhere, local_processes, ru
 from resonax.spec.sweep_checks import parse_sweep, read_sweep
 from resonax.spec.sweeps import Sweep
 from resonax.store import Place, as_place
-from resonax.sweeps.computation import Computation, Done, Failure, Job, TasksFailed, do
+from resonax.sweeps.computation import (
+    Computation,
+    Failure,
+    Job,
+    JobResult,
+    TasksFailed,
+    run_job,
+)
 from resonax.sweeps.cost import check_cost
 from resonax.sweeps.devices import describe_device
 from resonax.sweeps.experiment import Experiment, from_sweep
@@ -27,24 +35,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "run_experiments", "run_sweep", "shard_tasks"]
 
-_JOBS = 4_000  # of an experiment at most: of more tasks each has several
+_MAX_JOBS = 4_000  # of an experiment; if it has more tasks, a job has several
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an experiment gave, and the seconds that were computed now (None: all was stored)."""
+    """Results of an experiment, and the seconds they took to compute; None if all were stored."""
 
     computation: Computation
     seconds: float | None
 
     @property
     def experiment(self) -> Experiment:
-        """What was run."""
+        """The experiment that was run."""
         return self.computation.experiment
 
     @cached_property
     def dataset(self) -> xr.Dataset:
-        """All that is stored, read when it is asked for."""
+        """All stored results, read at first access."""
         return self.computation.load()
 
 
@@ -62,58 +70,63 @@ def run_experiments(
     done: Callable[[str], None] | None = None,
     read: Callable[[str, xr.Dataset], None] | None = None,
 ) -> list[Outcome]:
-    """Run experiments into stores below a folder, and return what is stored.
+    """Run experiments into stores below a folder, and return the results.
 
-    What is stored already is kept. An interrupt, or a worker that is killed, loses the tasks that
-    are being computed, and the same call goes on with them. Tasks that fail are raised in the end,
-    as `TasksFailed`, when all others are stored.
+    Stored tasks are kept. If the run is interrupted or a worker is killed, only unfinished tasks
+    are lost, and the same call computes them. If tasks fail, `TasksFailed` is raised after all
+    others are stored.
 
     Parameters
     ----------
     experiments
-        What is run; those whose tasks take longest are begun first.
+        Experiments; those with the longest tasks are started first.
     out
-        The folder or its URL; results go to its folder ``results``.
+        Folder or URL; results are stored in its folder ``results``.
     seed, device, double
-        What the bits depend on: the seed, ``cpu`` or ``gpu`` (what jax chooses if None, and
-        ``cpu`` for the workers of a cluster), and whether simulations have 64 bits.
+        Seed of the random numbers; device, ``cpu`` or ``gpu`` (by default that of jax, and ``cpu``
+        on the workers of a cluster); and whether simulations use double precision. Results depend
+        on all three.
     executor
-        Who runs the tasks: any executor of `concurrent.futures`, or a ``Client`` of Dask; this
-        thread, one after the other, if None.
+        Any executor of `concurrent.futures`, or a Dask ``Client``; by default tasks run in this
+        thread, one after the other.
     shard
-        ``(3, 10)`` for the third of ten parts, which may be run at once, anywhere. Then only the
-        experiments are returned of which no part is missing.
+        ``(3, 10)`` for the third of ten parts of the tasks, which may run on different machines at
+        the same time. Only experiments that are complete are returned.
     progress
-        Told the id of an experiment and the share of it just finished.
+        Called with the id of an experiment and the share of it just finished.
     finish
-        Called with a computation when all its tasks are made, by the executor: it must be possible
-        to send it to other processes, if that has any.
+        Called by the executor with a computation whose tasks are all stored; must be picklable if
+        the executor has other processes.
     done
-        Told the id of an experiment that is finished.
+        Called with the id of an experiment that is finished.
     read
-        Told the id of an experiment whose tasks are all made and all that is stored of it, in this
-        process, while the executor goes on with others.
+        Called in this process with the id of an experiment whose tasks are all stored and with its
+        results, while the executor computes others.
     """
-    executor, wanted = as_executor(executor), list(experiments)
+    executor, experiments = as_executor(executor), list(experiments)
     kind, _ = describe_device(device, is_elsewhere=is_elsewhere(executor))
     folder = as_place(out) / "results"
-    made = {item.id: Computation(item, folder, seed, kind, double) for item in wanted}
-    own = shard_tasks(wanted, *shard) if shard else {}
-    left, failures = dict[str, int](), list[Failure]()
-    seconds = dict[str, float]()
+    computations = {
+        experiment.id: Computation(experiment, folder, seed, kind, double)
+        for experiment in experiments
+    }
+    shards = shard_tasks(experiments, *shard) if shard else {}
+    missing_tasks: dict[str, int] = {}  # numbers of tasks
+    seconds: dict[str, float] = {}
+    failures: list[Failure] = []
     advance = progress or (lambda *_: None)
 
-    def end(name: str) -> list[Job]:
-        """Return what is left to do for an experiment whose tasks are all stored."""
+    def complete(name: str) -> list[Job]:
+        """Handle an experiment whose tasks are all stored; return further jobs."""
         if read:
-            read(name, made[name].load())
+            read(name, computations[name].load())
         if finish:
-            return [Job(made[name], (), finish)]
+            return [Job(computations[name], (), finish)]
         if done:
             done(name)
         return []
 
-    def then(job: Job, result: Done) -> list[Job]:
+    def then(job: Job, result: JobResult) -> list[Job]:
         name = job.computation.experiment.id
         if not job.tasks:
             if done:
@@ -121,45 +134,49 @@ def run_experiments(
             return []
         failures.extend(result.failures)
         seconds[name] = seconds.get(name, 0.0) + result.seconds
-        left[name] -= len(job.tasks)
-        if left[name] or any(failure.id == name for failure in failures):
+        missing_tasks[name] -= len(job.tasks)
+        if missing_tasks[name] or any(failure.id == name for failure in failures):
             return []
-        is_whole = shard is None or len(made[name].marked()) == made[name].tasks
-        return end(name) if is_whole else []
+        is_complete = shard is None or computations[name].is_marked_complete()
+        return complete(name) if is_complete else []
 
     jobs: list[Job] = []
-    for name, computation in made.items():
-        missing, marked = computation.open(own.get(name)), computation.marked()
-        stored = len(marked.difference(missing))
+    for name, computation in computations.items():
+        missing = computation.open(shards.get(name))
+        stored = len(computation.marked().difference(missing))
         advance(name, stored / computation.tasks)
-        left[name], each = len(missing), -(-len(missing) // _JOBS)
+        missing_tasks[name] = len(missing)
+        tasks_per_job = max(math.ceil(len(missing) / _MAX_JOBS), 1)
         jobs += [
-            Job(computation, missing[start : start + each])
-            for start in range(0, len(missing), each or 1)
+            Job(computation, missing[start : start + tasks_per_job])
+            for start in range(0, len(missing), tasks_per_job)
         ]
         if stored == computation.tasks:
-            jobs += end(name)
-    # Sorting keeps the order of equals, so that tasks of one compiled program follow each other.
+            jobs += complete(name)
+    # The sort is stable, so that tasks of one compiled program follow each other.
     jobs.sort(key=lambda job: -job.computation.experiment.seconds if job.tasks else 0.0)
     run_jobs(
         executor,
-        do,
+        run_job,
         jobs,
         lambda job, share: advance(job.computation.experiment.id, share),
         then,
     )
     if failures:
         raise TasksFailed(sorted(failures))
-    whole = [name for name, one in made.items() if len(one.marked()) == one.tasks]
-    return [Outcome(made[name], seconds.get(name)) for name in whole]
+    return [
+        Outcome(computation, seconds.get(name))
+        for name, computation in computations.items()
+        if computation.is_marked_complete()
+    ]
 
 
 def shard_tasks(
     experiments: Iterable[Experiment], part: int, parts: int
 ) -> Mapping[str, frozenset[int]]:
-    """Return the tasks of one of several parts of some experiments, by their ids.
+    """Return the tasks of one of several parts of some experiments, by the experiments' ids.
 
-    All tasks stand in a row, of which every part takes each so many-th.
+    The tasks of all experiments are numbered; part p of n has every n-th task, from the p-th on.
 
     Examples
     --------
@@ -193,29 +210,27 @@ def run_sweep(
     Parameters
     ----------
     spec
-        The sweep: the path of a TOML file, a mapping with the same content, or one that was read.
+        The sweep: the path of a TOML file, a mapping with the same content, or a `Sweep`.
     out
-        A folder that keeps the results, in ``results/<id>.zarr``, as ``resonax sweep --out`` does,
-        or a URL of fsspec such as ``s3://bucket/mine``.
-        What is stored there is kept, so that the same call goes on where an earlier one was
-        stopped. Nothing is kept if it is not given.
+        Folder, or URL of fsspec such as ``s3://bucket/mine``, in which the results are stored as
+        ``results/<id>.zarr``, as by ``resonax sweep --out``. Tasks stored by an earlier call are
+        kept. By default nothing is kept.
     executor
-        Who does the work: any executor of `concurrent.futures`, or a ``Client`` of Dask. The
-        results do not depend on it.
+        Any executor of `concurrent.futures`, or a Dask ``Client``. The results do not depend on it.
     processes
-        How many processes share the work, if no executor is given. They share out tasks, which are
-        the panels, each cut along the second axis into parts of ``chunk`` points. A script that
-        asks for more than one needs ``if __name__ == "__main__":``, as `multiprocessing` does.
+        Number of processes, if no executor is given. Tasks are the panels, each cut along the
+        second axis into parts of ``chunk`` points. With more than one process a script needs
+        ``if __name__ == "__main__":``, as always with `multiprocessing`.
     seed
-        Of all random numbers.
+        Seed of all random numbers.
     scale
-        ``paper`` for the sweep as it stands, ``smoke`` for what its tables ``smoke`` make of it.
+        ``paper`` for the sweep itself, ``smoke`` for a small version as its tables ``smoke`` say.
     device
-        ``cpu`` or ``gpu``; what jax chooses if it is not given.
+        ``cpu`` or ``gpu``; by default that of jax.
     double
-        Whether simulations have 64 bits, not 32.
+        Whether simulations use double precision.
     progress
-        Told the share of the sweep that was just finished.
+        Called with the share of the sweep just finished.
 
     Returns
     -------

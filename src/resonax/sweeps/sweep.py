@@ -1,4 +1,4 @@
-"""A sweep: its layout in a store, and what one task of it computes."""
+"""A sweep: its specification, its layout in a store, and the computation of its tasks."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = [
     "sweep_specification",
 ]
 
-_RUN = {
+_RUN_VARIABLES = {
     "run_log_response": "logarithm of the response of each run",
     "run_rate": "growth per step of each run, from the middle to the end",
 }
 
 
 def sweep_specification(sweep: Sweep) -> dict[str, Any]:
-    """Return what decides the numbers of a sweep, as plain values."""
-    words = {"title", "paper", "caption", "deviations", "smoke"}
-    table = sweep.model_dump(mode="json", exclude=words)
+    """Return all that the results of a sweep depend on, as plain values."""
+    descriptive = {"title", "paper", "caption", "deviations", "smoke"}
+    table = sweep.model_dump(mode="json", exclude=descriptive)
     for panel in table["panels"]:
         del panel["label"], panel["reading"], panel["smoke"]
     table["chunk"] = described_chunk(sweep)
@@ -41,23 +41,23 @@ def sweep_specification(sweep: Sweep) -> dict[str, Any]:
 
 
 def sweep_layout(sweep: Sweep) -> Layout:
-    """Return how a sweep is stored: a task is one panel, or a part of one."""
+    """Return the layout of a sweep, in which a task is a panel or a part of one."""
     points = sweep.points()
     first, second = points
     dims = ("panel", first, second)
     variables = {
         name: Variable(dims, "float64", {"long_name": words}) for name, words in STATISTICS.items()
     }
-    for name, words in _RUN.items():
+    for name, words in _RUN_VARIABLES.items():
         variables[name] = Variable((*dims, "run"), "float64", {"long_name": words})
     for criterion in sweep.theory.criteria if sweep.theory else ():
         words = f"rate per step by the criterion {criterion}: {CRITERIA[criterion]}"
         variables[f"{criterion}_rate"] = Variable(dims, "float64", {"long_name": words})
         for end in ("low", "high") if criterion in COSTLY else ():
-            words = f"{end} end of what the computed points around a cell allow for {criterion}"
+            words = f"{end} end of the range of {criterion} at the computed points around a cell"
             variables[f"{criterion}_{end}"] = Variable(dims, "float64", {"long_name": words})
     for number in range(len(sweep.panels)):
-        build_training(sweep, number)  # what cannot be built is said before anything is written
+        build_training(sweep, number)  # raises errors before anything is written
     return Layout(
         coords={
             "panel": np.array([panel.name for panel in sweep.panels]),
@@ -76,7 +76,7 @@ def _label(name: str) -> dict[str, str]:
 
 
 def _inside(panel: Panel, name: str, points: np.ndarray) -> np.ndarray:
-    """Return the places of an axis that a panel computes."""
+    """Return the indices of an axis that lie inside the limits of a panel."""
     low, high = panel.limits.get(name, (-np.inf, np.inf))
     return np.flatnonzero((points >= low) & (points <= high))
 
@@ -89,9 +89,9 @@ def compute_sweep(
     double: bool = False,
     advance: Callable[[float], None] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return what the runs of one task give; cells outside a panel's limits are nan.
+    """Return the variables of one task; cells outside the limits of the panel are nan.
 
-    ``advance`` is told the share of it just finished.
+    ``advance`` is called with the share of the task just finished.
     """
     number = _panel_number(region)
     panel = sweep.panels[number]
@@ -103,28 +103,28 @@ def compute_sweep(
     shape = (1, len(points[first]), len(part))
     runs = sweep.run.runs
     values = {name: np.full(shape, np.nan) for name in STATISTICS}
-    values |= {name: np.full((*shape, runs), np.nan) for name in _RUN}
+    values |= {name: np.full((*shape, runs), np.nan) for name in _RUN_VARIABLES}
     if len(rows) and len(columns):
         inner = {first: points[first][rows], second: part[columns]}
         labels = cell_labels(number, len(rows), columns + offset, share=sweep.share)
-        found = _simulate(sweep, number, inner, labels, seed, double, advance)
-        place = 0, *np.ix_(rows, columns)
-        for name, array in summarise(found).items():
-            values[name][place] = array
-        values["run_log_response"][place] = found.log_response
-        values["run_rate"][place] = found.rate
+        responses = _simulate(sweep, number, inner, labels, seed, double, advance)
+        cells = 0, *np.ix_(rows, columns)
+        for name, array in summarise(responses).items():
+            values[name][cells] = array
+        values["run_log_response"][cells] = responses.log_response
+        values["run_rate"][cells] = responses.rate
     return values
 
 
 def _panel_number(region: Mapping[str, slice]) -> int:
-    """Return which panel a task is of."""
+    """Return the number of the panel of a task."""
     return region["panel"].start if "panel" in region else 0
 
 
 def compute_theory(
     sweep: Sweep, region: Mapping[str, slice], criterion: str
 ) -> dict[str, np.ndarray]:
-    """Return what a criterion says of the cells of one task."""
+    """Return the rates of a criterion for the cells of one task."""
     number = _panel_number(region)
     _, (second, points) = sweep.points().items()
     columns = range(len(points))[region.get(second, slice(None))]
@@ -133,11 +133,11 @@ def compute_theory(
 
 
 def cell_labels(panel: int, rows: int, columns: np.ndarray, *, share: bool) -> np.ndarray:
-    """Return the labels by which cells get their random numbers, no two of them equal.
+    """Return unique labels of cells, from which their random numbers are derived.
 
-    Shared: one for each column. Not shared: one for each cell, row by row; the lower words have
-    8 bits of the panel, 12 of the row and 12 of the column, and what is above these goes to the
-    upper words.
+    If random numbers are shared along the first axis, there is one label for each column, else one
+    for each cell, row by row. The lower 32 bits have 8 bits of the panel, 12 of the row and 12 of
+    the column; higher bits of these numbers go to the upper 32 bits.
 
     Examples
     --------
@@ -164,11 +164,12 @@ def _simulate(
 ) -> Responses:
     """Return the responses of a panel, (first axis, second axis, runs)."""
     first, second = points
-    columns, shared = {second: points[second]}, {first: points[first]}
-    if not sweep.share:
+    if sweep.share:
+        columns, shared = {second: points[second]}, {first: points[first]}
+    else:
         grid = np.meshgrid(points[first], points[second], indexing="ij")
         columns, shared = {first: grid[0].ravel(), second: grid[1].ravel()}, {}
-    found = simulate(
+    responses = simulate(
         build_training(sweep, number),
         columns,
         shared,
@@ -178,8 +179,7 @@ def _simulate(
         double=double,
         advance=advance,
     )
-    shape = len(points[first]), len(points[second]), -1
-    if sweep.share:
-        turned = len(points[second]), len(points[first]), -1
-        return Responses(*(array.reshape(turned).swapaxes(0, 1) for array in found))
-    return Responses(*(array.reshape(shape) for array in found))
+    rows, cols = len(points[first]), len(points[second])
+    if sweep.share:  # the cells of a column follow each other
+        return Responses(*(array.reshape(cols, rows, -1).swapaxes(0, 1) for array in responses))
+    return Responses(*(array.reshape(rows, cols, -1) for array in responses))

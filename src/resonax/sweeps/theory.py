@@ -1,4 +1,4 @@
-"""What the criteria say of the cells of a task."""
+"""Rates of the criteria of theory for the cells of a task."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def theory_rates(
 ) -> dict[str, np.ndarray]:
     """Return the rate of a criterion at some columns of a panel; nan where it does not apply.
 
-    The Lyapunov criterion judges the panel's own process. The others need a periodic law: where
-    the panel's is not, they judge the process that the table ``theory`` names.
+    The Lyapunov criterion is applied to the process of the panel. The others need a periodic
+    process: if that of the panel is not, they are applied to the process in the table ``theory``.
 
-    A costly criterion is computed at some cells and interpolated to the others. Beside ``rate`` it
-    has ``low`` and ``high``: the range of the computed points around a cell, intervals included. A
-    sign that is the same at both ends is not interpolated.
+    A costly criterion is computed at some cells and interpolated between them. It has ``low`` and
+    ``high`` as well: the range of the confidence intervals at the computed cells around a cell. If
+    both have the same sign, the sign of the interpolated rate is reliable.
 
-    Sampled paths are followed on the device that was chosen, all others on a CPU.
+    The Lyapunov criterion is computed on the chosen device, the others on the CPU.
 
     Parameters
     ----------
     sweep, number, criterion
-        The sweep, which of its panels, and the criterion.
+        Sweep, number of the panel, and criterion.
     columns
-        Places along the second axis, one after the other.
+        Consecutive indices along the second axis.
     """
     assert sweep.theory is not None
     (first, rows), (second, across) = sweep.points().items()
@@ -61,79 +61,88 @@ def theory_rates(
     if criterion not in COSTLY:
         return {"rate": judge({first: rows, second: across[columns]})["rate"]}
     cells = range(len(rows)), columns
-    places = [
-        _computed(len(array), most, cell)
-        for array, most, cell in zip((rows, across), sweep.theory.points, cells, strict=True)
+    computed = [
+        _coarse_indices(len(array), count, indices)
+        for array, count, indices in zip((rows, across), sweep.theory.points, cells, strict=True)
     ]
-    coarse = {first: rows[places[0]], second: across[places[1]]}
+    coarse = {first: rows[computed[0]], second: across[computed[1]]}
     found = judge(coarse)
     low, high = (found.get(end, found["rate"]) for end in ("low", "high"))
     return {
-        "rate": _between(found["rate"], coarse, {first: rows, second: across[columns]}),
-        "low": _over_corners(np.min, low, places, cells),
-        "high": _over_corners(np.max, high, places, cells),
+        "rate": _interpolate(found["rate"], coarse, {first: rows, second: across[columns]}),
+        "low": _reduce_corners(np.min, low, computed, cells),
+        "high": _reduce_corners(np.max, high, computed, cells),
     }
 
 
-def _computed(size: int, most: int, cells: range) -> np.ndarray:
-    """Return which points of an axis are computed: of about ``most``, those around some cells.
+def _coarse_indices(size: int, count: int, cells: range) -> np.ndarray:
+    """Return the indices of the computed points of an axis that surround some cells.
+
+    The whole axis has about ``count`` computed points, evenly spaced.
 
     Examples
     --------
-    >>> _computed(100, 12, range(100))
+    >>> _coarse_indices(100, 12, range(100))
     array([ 0,  9, 18, 27, 36, 45, 54, 63, 72, 81, 90, 99])
-    >>> _computed(100, 12, range(30, 40)), _computed(100, 12, range(99, 100))
+    >>> _coarse_indices(100, 12, range(30, 40)), _coarse_indices(100, 12, range(99, 100))
     (array([27, 36, 45]), array([90, 99]))
     """
-    places = np.unique(np.linspace(0, size - 1, most).round().astype(int))
-    first = np.searchsorted(places, cells[0], side="right") - 1
-    last = np.searchsorted(places, cells[-1], side="left")
-    first = min(first, max(len(places) - 2, 0))  # two at least, to interpolate between
-    return places[first : max(last, first + 1) + 1]
+    computed = np.unique(np.linspace(0, size - 1, count).round().astype(int))
+    first = np.searchsorted(computed, cells[0], side="right") - 1
+    last = np.searchsorted(computed, cells[-1], side="left")
+    first = min(first, max(len(computed) - 2, 0))  # interpolation needs at least two points
+    return computed[first : max(last, first + 1) + 1]
 
 
-def _between(
+def _interpolate(
     values: np.ndarray, coarse: dict[str, np.ndarray], points: dict[str, np.ndarray]
 ) -> np.ndarray:
-    """Return values that are interpolated from those on a coarser grid.
+    """Return values interpolated linearly from a coarse grid, along 1/period instead of period.
 
-    Frequency is the axis along which the tongues have about the same width.
+    As functions of the frequency the unstable regions have about the same width everywhere.
     """
-    from scipy.interpolate import RegularGridInterpolator  # takes a while to load
+    from scipy.interpolate import RegularGridInterpolator  # takes long to load
 
     scales = [1 / array if name == "period" else array for name, array in coarse.items()]
     targets = [1 / array if name == "period" else array for name, array in points.items()]
+    # Scales must ascend, and 1/period descends.
     order = tuple(slice(None, None, -1) if name == "period" else slice(None) for name in coarse)
-    between = RegularGridInterpolator(
+    interpolator = RegularGridInterpolator(
         tuple(np.sort(scale) for scale in scales), values[order], method="linear"
     )
-    return between(np.stack(np.meshgrid(*targets, indexing="ij"), axis=-1))
+    return interpolator(np.stack(np.meshgrid(*targets, indexing="ij"), axis=-1))
 
 
 def _warn(name: str, criterion: str, flags: np.ndarray) -> None:
-    """Warn of the cells of a map that could not be computed."""
+    """Log how many cells of a map could not be computed, by reason."""
     for flag, reason in enumerate(REASONS.values()):
         if flag and (count := int((flags == flag).sum())):
             share = f"{count} of {flags.size} cells"
             _LOG.warning("%s: %s have no %s rate, as %s", name, share, criterion, reason)
 
 
-def _over_corners(
+def _reduce_corners(
     reduce: Callable[..., np.ndarray],
     values: np.ndarray,
-    places: Sequence[np.ndarray],
+    computed: Sequence[np.ndarray],
     cells: Sequence[range],
 ) -> np.ndarray:
-    """Return the least or largest of the computed values around each of some cells.
+    """Return the minimum or maximum of the values at the computed points around each cell.
 
-    ``places`` says of each axis which of its points were computed; one of them has its own value.
+    ``computed`` are the indices of the computed points of each axis. A cell that was computed has
+    its own value.
     """
-    sides = [
-        (
-            np.searchsorted(place, cell, side="right") - 1,
-            np.searchsorted(place, cell, side="left"),
-        )
-        for place, cell in zip(places, cells, strict=True)
+    below = [
+        np.searchsorted(points, cell, side="right") - 1
+        for points, cell in zip(computed, cells, strict=True)
     ]
-    corners = [values[np.ix_(row, column)] for row in sides[0] for column in sides[1]]
+    above = [
+        np.searchsorted(points, cell, side="left")
+        for points, cell in zip(computed, cells, strict=True)
+    ]
+    corners = [
+        values[np.ix_(row, column)]
+        for row in (below[0], above[0])
+        for column in (below[1], above[1])
+    ]
     return reduce(corners, axis=0)
