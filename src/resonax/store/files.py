@@ -1,7 +1,7 @@
-"""Files and folders that a person names: checked first, written whole, sealed and locked.
+"""Files with checksums, temporary files for atomic writes, and locks of folders.
 
-A sealed file holds the SHA-256 of its own bytes, taken with zeros in the place of the digits. It
-stays a JSON or netCDF file that any program reads, and any change to it is found.
+A sealed file holds the SHA-256 of its own bytes, computed with zeros in place of the digest. It is
+an ordinary JSON or netCDF file, and any change to it is detected.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ __all__ = [
     "temporary",
 ]
 
-UNSEALED = "0" * 64  # the value of "sha256" in a file that is about to be sealed
-# As JSON has it, with a colon and quotes, or as netCDF has it, with the length of the text.
+UNSEALED = "0" * 64  # value of "sha256" in a file before `seal`
+# In JSON colon and quotes lie between the name and the digest, in netCDF the length of the text.
 _SEAL = re.compile(rb"(?<![0-9A-Za-z_])(sha256[^0-9a-f]{1,16})([0-9a-f]{64})(?![0-9a-f])")
 _LOCK = ".resonax.lock"
-# Ours, with the machine and the process, or zarr's of a chunk.
+# Temporary files of resonax, with the host and the process, or those of zarr for a chunk.
 _TEMPORARY = re.compile(r"\.resonax-([0-9a-f]+)-(\d+)-|c\.[.0-9a-f]+\.partial$")
-_DAY = 24 * 3600  # seconds after which nobody still writes a single file
+_MAX_AGE = 24 * 3600  # seconds after which a temporary file is left over
 
 
 def seal(data: bytes) -> bytes:
-    """Return a file with its checksum in the place of the first ``sha256`` that it holds.
+    """Return the content of a file with its checksum as the value of its first ``sha256``.
 
     Examples
     --------
@@ -53,28 +53,28 @@ def seal(data: bytes) -> bytes:
     (True, False, False)
     """
     digest = hashlib.sha256(data).hexdigest().encode()
-    sealed, count = _SEAL.subn(lambda found: found[1] + digest, data, count=1)
+    sealed, count = _SEAL.subn(lambda match: match[1] + digest, data, count=1)
     if not count or not is_whole(sealed):
         raise ValueError("there is no place for a checksum")
     return sealed
 
 
 def is_whole(data: bytes) -> bool:
-    """Return whether a file is as `seal` gave it, to the byte."""
-    found = _SEAL.search(data)
-    if found is None:
+    """Return whether the checksum in the content of a file is right."""
+    match = _SEAL.search(data)
+    if match is None:
         return False
-    plain = data[: found.start(2)] + UNSEALED.encode() + data[found.end(2) :]
-    return hashlib.sha256(plain).hexdigest().encode() == found[2]
+    unsealed = data[: match.start(2)] + UNSEALED.encode() + data[match.end(2) :]
+    return hashlib.sha256(unsealed).hexdigest().encode() == match[2]
 
 
 def sealed_json(table: Mapping[str, Any]) -> bytes:
-    """Return a table as a sealed JSON file, equal for equal tables."""
+    """Return the content of a sealed JSON file with a table."""
     return seal(json.dumps({"sha256": UNSEALED, **table}).encode())
 
 
 def read_sealed(data: bytes) -> dict[str, Any] | None:
-    """Return the table of a sealed JSON file, or None if it is damaged or no such file.
+    """Return the table of a sealed JSON file, or None if it is damaged or not sealed.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def read_sealed(data: bytes) -> dict[str, Any] | None:
 
 
 def check_folder(path: str | Path) -> Path:
-    """Return a path to write to, after seeing that its folder is there and may be written."""
+    """Return a path, after a check that its folder exists and is writable."""
     path = Path(path)
     folder = path.parent
     try:
@@ -109,9 +109,9 @@ def check_folder(path: str | Path) -> Path:
 
 @contextlib.contextmanager
 def temporary(folder: Path, suffix: str = "") -> Iterator[Path]:
-    """Give a new file that is removed in the end, unless it was moved to its place.
+    """Yield the path of a new file, which is removed afterwards unless it was renamed.
 
-    Its name says who writes it: `remove_leftovers` removes it if that process was killed.
+    Its name holds host and process, so that `remove_leftovers` finds it if the process was killed.
     """
     name = f".resonax-{_host()}-{os.getpid()}-{secrets.token_hex(8)}{suffix}"
     path = folder / name
@@ -123,18 +123,18 @@ def temporary(folder: Path, suffix: str = "") -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that killed processes left in a folder, and no others.
+    """Remove the temporary files that killed processes left in a folder.
 
-    Of processes of other machines, and of what zarr was writing, only the age is known.
+    Those of other machines and of zarr are removed if they are more than a day old.
     """
-    with contextlib.suppress(OSError):  # what cannot be removed does no harm
+    with contextlib.suppress(OSError):  # leftovers do no harm
         for path in folder.iterdir():
-            found = _TEMPORARY.match(path.name)
-            if found is None:
+            match = _TEMPORARY.match(path.name)
+            if match is None:
                 continue
-            host, process = found.groups()
-            ended = host == _host() and not is_running(int(process))
-            if ended or time.time() - path.stat().st_mtime > _DAY:
+            host, process = match.groups()
+            has_ended = host == _host() and not is_running(int(process))
+            if has_ended or time.time() - path.stat().st_mtime > _MAX_AGE:
                 path.unlink(missing_ok=True)
 
 
@@ -144,22 +144,23 @@ def is_running(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # that of another user
+    except OSError:  # a process of another user
         return True
     return True
 
 
 def _host() -> str:
+    """Return a short hash of the name of this machine."""
     return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[Path]:
-    """Hold a folder for this process; raise `StoreError` if another one holds it.
+    """Lock a folder for this process; raise `StoreError` if another process has locked it.
 
-    The lock is the operating system's and ends with the process. It keeps two commands from mixing
-    their figures, claims and reports; the numbers in a store do not rest on it. Gives the file that
-    says who holds it, which is removed in the end.
+    The operating system releases the lock when the process ends. It keeps two commands from mixing
+    their figures, claims and reports; stores do not need it. Yields the lock file, which names the
+    process that holds it, and is removed afterwards.
     """
     import filelock
 
@@ -179,9 +180,9 @@ def locked(folder: Path) -> Iterator[Path]:
             "another --out folder"
         ) from error
     try:
-        with contextlib.suppress(OSError):  # a full disk: what is written next will say so
+        with contextlib.suppress(OSError):  # a full disk is reported by the next write
             path.write_text(f"process {os.getpid()} on {platform.node()}\n", "utf-8")
         yield path
     finally:
-        path.unlink(missing_ok=True)  # while it is held, so that nobody holds a file without name
+        path.unlink(missing_ok=True)  # before the release, so that nobody locks a removed file
         lock.release()

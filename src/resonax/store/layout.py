@@ -1,4 +1,4 @@
-"""What a store of results holds, how it is cut into tasks, and how two descriptions differ."""
+"""Layout of a store: its variables and coordinates, and how they are cut into tasks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["FILL", "TASKS", "Layout", "Task", "Variable", "compare"]
 
-# The types a variable may have, with the value where nothing is stored.
+# Types of variables, with the value of missing tasks.
 FILL = {"float64": math.nan, "float32": math.nan, "int64": 0, "bool": False}
-TASKS = "tasks"  # the folder of the markers; a group of its own, and no variable of the dataset
+TASKS = "tasks"  # folder of the markers, a zarr group beside the variables
 
 
 @dataclass(frozen=True)
 class Variable:
-    """An array of results: its dimensions, its type, and words such as its unit."""
+    """An array of results: its dimensions, its type, and attributes such as the unit."""
 
     dims: tuple[str, ...]
     dtype: str
@@ -31,20 +31,20 @@ class Variable:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """What a store holds and how it is cut.
+    """Variables and coordinates of a store, and how they are cut into tasks.
 
     Parameters
     ----------
     coords
-        The numbers or words along each dimension; tasks are numbered with the last one fastest.
+        Numbers or texts along each dimension; tasks are numbered with the last dimension fastest.
     chunks
-        The length of a chunk along a dimension; one that is not named is not cut.
+        Length of a chunk along a dimension; other dimensions are not cut.
     variables
-        The arrays, by name; each has all the dimensions that are cut.
+        Variables by name; each must have all dimensions that are cut.
     coord_attributes
-        Words on coordinates, such as their units.
+        Attributes of coordinates, such as units.
     labels
-        Further coordinates: the dimension that each runs along, and its numbers or words.
+        Further coordinates: the dimension of each, and its numbers or texts.
     """
 
     coords: Mapping[str, np.ndarray]
@@ -54,7 +54,6 @@ class Layout:
     labels: Mapping[str, tuple[str, np.ndarray]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-
         object.__setattr__(self, "coords", {k: _values(v) for k, v in self.coords.items()})
         labels = {k: (dim, _values(values)) for k, (dim, values) in self.labels.items()}
         object.__setattr__(self, "labels", labels)
@@ -92,7 +91,7 @@ class Layout:
 
     @property
     def cut(self) -> tuple[str, ...]:
-        """The dimensions that are cut into chunks: they span the tasks."""
+        """Dimensions that are cut into chunks."""
         return tuple(dim for dim in self.coords if self.chunk(dim) < len(self.coords[dim]))
 
     def chunk(self, dim: str) -> int:
@@ -101,12 +100,12 @@ class Layout:
         return min(int(self.chunks.get(dim, length)), length)
 
     def count(self) -> int:
-        """Return how many tasks there are."""
-        return math.prod(-(-len(self.coords[dim]) // self.chunk(dim)) for dim in self.cut)
+        """Return the number of tasks."""
+        return math.prod(math.ceil(len(self.coords[dim]) / self.chunk(dim)) for dim in self.cut)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all variables, before they are compressed."""
+        """Bytes of all variables."""
         import numpy as np
 
         lengths = {dim: len(values) for dim, values in self.coords.items()}
@@ -116,16 +115,16 @@ class Layout:
         )
 
     def task(self, number: int) -> Task:
-        """Return a cell of the cut by its number."""
+        """Return a task by its number."""
         rest, region = number, {}
         for dim in reversed(self.cut):
             chunk, length = self.chunk(dim), len(self.coords[dim])
-            rest, place = divmod(rest, -(-length // chunk))
-            region[dim] = slice(chunk * place, min(chunk * (place + 1), length))
+            rest, index = divmod(rest, math.ceil(length / chunk))
+            region[dim] = slice(chunk * index, min(chunk * (index + 1), length))
         return Task(number, dict(reversed(region.items())))
 
     def region(self, task: Task, name: str) -> tuple[slice, ...]:
-        """Return the place of a task in a variable: whole chunks of it."""
+        """Return the slices of a task in a variable, which are whole chunks."""
         dims = self.variables[name].dims
         return tuple(task.region.get(dim, slice(0, len(self.coords[dim]))) for dim in dims)
 
@@ -134,11 +133,11 @@ class Layout:
         return tuple(self.chunk(dim) for dim in self.variables[name].dims)
 
     def tasks(self) -> list[Task]:
-        """Return the cells of the cut, in order."""
+        """Return all tasks, in order."""
         return [self.task(number) for number in range(self.count())]
 
     def describe(self) -> dict[str, Any]:
-        """Return all of it as plain values; those of a run that goes on must be the same."""
+        """Return the layout as plain values, which must be equal when a run is resumed."""
         used = {dim for variable in self.variables.values() for dim in variable.dims}
         labels = {name: [dim, values.tolist()] for name, (dim, values) in self.labels.items()}
         variables = {name: dict(one.attributes) for name, one in self.variables.items()}
@@ -157,7 +156,7 @@ class Layout:
 
     @classmethod
     def parse(cls, described: Mapping[str, Any]) -> Layout:
-        """Return the layout that `describe` gave."""
+        """Return the layout from its description."""
         words = described["attributes"]
         return cls(
             {dim: described["coords"][dim] for dim in described["dims"]},
@@ -171,29 +170,29 @@ class Layout:
         )
 
 
-def _values(given: Any) -> np.ndarray:
-    """Return coordinates as an array whose type follows from their plain values."""
+def _values(coordinates: Any) -> np.ndarray:
+    """Return coordinates as an array whose type does not depend on that of the input."""
     import numpy as np
 
-    return np.asarray(np.asarray(given).tolist())
+    return np.asarray(np.asarray(coordinates).tolist())
 
 
 @dataclass(frozen=True)
 class Task:
-    """A part of the work: its number, and its place along the dimensions that are cut."""
+    """A task: its number, and its region along the dimensions that are cut."""
 
     number: int
     region: Mapping[str, slice]
 
 
 def _check_name(kind: str, name: str) -> None:
-    """Names are folders beside that of the markers."""
+    """Raise `ArgumentError` unless a name can be that of a folder beside the markers."""
     if not name.isidentifier() or name == TASKS:
         raise ArgumentError(f"a {kind} cannot be called {name!r}: choose another name")
 
 
 def compare(old: Any, new: Any) -> str:
-    """Return how two trees of plain values differ, by dotted path; at most three differences.
+    """Return in words how two trees of plain values differ; at most three differences.
 
     Examples
     --------
@@ -208,17 +207,19 @@ def compare(old: Any, new: Any) -> str:
 def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
     if isinstance(old, dict) and isinstance(new, dict):
         for key in old | new:
-            place = f"{path}.{key}".lstrip(".")
+            name = f"{path}.{key}".lstrip(".")
             if key not in new:
-                yield f"{place} = {_short(old[key])}, not without it"
+                yield f"{name} = {_short(old[key])}, not without it"
             elif key not in old:
-                yield f"no {place}, not {_short(new[key])}"
+                yield f"no {name}, not {_short(new[key])}"
             else:
-                yield from _differences(old[key], new[key], place)
+                yield from _differences(old[key], new[key], name)
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for i, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from _differences(before, after, f"{path}.{i}")
-    elif json.dumps(old) != json.dumps(new):  # as text, where nan is nan and 1 is not True
+    elif json.dumps(old) != json.dumps(
+        new
+    ):  # as texts, for which nan equals nan and 1 differs from True
         yield f"{path} = {_short(old)}, not {_short(new)}"
 
 

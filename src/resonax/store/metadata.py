@@ -1,8 +1,8 @@
-"""The metadata of a store: what zarr keeps beside the numbers, and whether it is as it was.
+"""Metadata of a store: written by zarr, protected by checksums, and repaired if damaged.
 
-The root holds layout, specification and its own SHA-256, and names those of the other files of the
-metadata, so that damage to any of them is found. They follow from it: whoever opens a store to go
-on with it writes anew what is damaged or missing.
+The root file holds the layout, the specification, its own SHA-256 and those of the other metadata
+files, so that any damage is detected. The other files follow from the root: if they are damaged or
+missing, they are written again when a run is resumed.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ __all__ = ["ELSEWHERE", "StoreMetadata", "prepare_metadata", "read_metadata", "s
 
 _LOG = logging.getLogger("resonax")
 ELSEWHERE = "choose another --out folder or delete it"
-_ROOT = "zarr.json"  # the file that makes a folder a store
+_ROOT = "zarr.json"
 _FORMAT = "resonax store 4"
-_ZARR = 3  # zarr's own format
-_LABELS = "coordinates"  # names the further coordinates, as the CF conventions have it
-_FILE_ATTRIBUTES = ("sha256", "files_sha256", "layout", _LABELS)  # of the files, not of the results
+_ZARR_FORMAT = 3
+_LABELS = "coordinates"  # attribute with the names of further coordinates, by the CF conventions
+_FILE_ATTRIBUTES = ("sha256", "files_sha256", "layout", _LABELS)  # not attributes of the dataset
 _RESERVED = (*_FILE_ATTRIBUTES, "format", "specification", "specification_sha256", "versions")
 
 
 @dataclass(frozen=True)
 class StoreMetadata:
-    """What a store holds, without the numbers.
+    """Metadata of a store.
 
     Attributes
     ----------
     layout
-        Its variables and how they are cut into tasks.
+        Variables, and how they are cut into tasks.
     attributes
-        Those of the dataset: a title and the like, and what follows.
+        Attributes of the dataset, among them those below.
     specification, specification_sha256
-        All that the values depend on, as JSON, and its SHA-256.
+        All that the results depend on, as JSON, and its SHA-256.
     versions
-        The versions of the libraries that the store was begun with.
+        Versions of the libraries that the store was created with.
     finished
-        The numbers of the tasks that are marked as finished, by one listing.
+        Numbers of the tasks that are marked as finished.
     """
 
     layout: Layout
@@ -62,7 +62,7 @@ class StoreMetadata:
 
 
 def read_metadata(path: Place) -> StoreMetadata:
-    """Return what a store holds, after seeing that its metadata are whole."""
+    """Return the metadata of a store; raise `StoreError` if they are damaged."""
     root = _read_root(path)
     if root is None:
         raise _damaged(path) if _read_markers(path) else _not_a_store(path)
@@ -85,11 +85,11 @@ def prepare_metadata(
     versions: Mapping[str, str],
     attributes: Mapping[str, Any],
 ) -> None:
-    """Make the metadata of a store, or write anew what is damaged or missing of them.
+    """Create the metadata of a store, or repair them.
 
-    A store of another specification or layout is refused and left as it is. Without a root it is
-    ours if all of its markers are. Of processes that begin a store at the same moment, the one that
-    creates the root decides.
+    Raises `StoreError` if the store has another specification or layout. If the root is missing,
+    the markers of the tasks show whether the store has this specification. Of several processes
+    that create a store at the same time, one creates the root, and the others read it.
     """
     root = _read_root(path)
     if root is None and not file_names(path):
@@ -115,7 +115,7 @@ def prepare_metadata(
             raise _not_a_store(path)
         versions = markers[0]["versions"]
     files = _build(layout, specification, versions, attributes)
-    is_new = not _marked(path)  # another process is at it, or was killed
+    is_new = not _marked(path)  # another process is creating the store, or was killed
     write_files(path, {name: data for name, data in files.items() if name != _ROOT})
     write_files(path, {_ROOT: files[_ROOT]})
     if not is_new:
@@ -123,29 +123,29 @@ def prepare_metadata(
 
 
 def _read_root(path: Place) -> dict[str, Any] | None:
-    """Return the attributes of a store, read without zarr; None if damaged or missing."""
+    """Return the attributes in the root file, read without zarr; None if damaged or missing."""
     data = read_files(path, [_ROOT]).get(_ROOT, b"")
     try:
         table = json.loads(data)
         attributes, zarr_format = table["attributes"], table["zarr_format"]
-        found = str(attributes.get("format"))
+        store_format = str(attributes.get("format"))
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
-    if (found, zarr_format) == (_FORMAT, _ZARR):
+    if (store_format, zarr_format) == (_FORMAT, _ZARR_FORMAT):
         return attributes if is_whole(data) else None
-    if found.startswith(_FORMAT[:-1]):
+    if store_format.startswith(_FORMAT[:-1]):
         raise StoreError(
-            f"{path} was written by another resonax ({found}, zarr {zarr_format}; this one has "
-            f"{_FORMAT}, zarr {_ZARR}): use that version, {ELSEWHERE}"
+            f"{path} was written by another resonax ({store_format}, zarr {zarr_format}; this one "
+            f"has {_FORMAT}, zarr {_ZARR_FORMAT}): use that version, {ELSEWHERE}"
         )
     return None
 
 
 def _damaged_files(path: Place, root: Mapping[str, Any]) -> bool:
-    """Return whether any other file of the metadata is damaged or missing."""
+    """Return whether any metadata file except the root is damaged or missing."""
     sums = root["files_sha256"]
-    found = read_files(path, sums)
-    return any(sha256(found.get(name, b"")) != sums[name] for name in sums)
+    files = read_files(path, sums)
+    return any(sha256(files.get(name, b"")) != sums[name] for name in sums)
 
 
 def _marked(path: Place) -> list[int]:
@@ -155,7 +155,7 @@ def _marked(path: Place) -> list[int]:
 
 
 def _read_markers(path: Place) -> list[dict[str, Any]]:
-    """Return the markers of a store that are whole."""
+    """Return the markers of tasks that are not damaged."""
     texts = read_files(path / TASKS, [f"{number}.json" for number in _marked(path)])
     return [marker for text in texts.values() if (marker := read_sealed(text)) is not None]
 
@@ -166,15 +166,15 @@ def _build(
     versions: Mapping[str, str],
     attributes: Mapping[str, Any],
 ) -> dict[str, bytes]:
-    """Return the files of an empty store: metadata and coordinates, as zarr writes them."""
+    """Return the files that zarr writes for an empty store: metadata and coordinates."""
     import zarr
     from zarr.storage import MemoryStore
 
     if taken := [name for name in attributes if name in _RESERVED]:
         raise ArgumentError(f"an attribute cannot be called {taken[0]}: choose another name")
     attributes = {
-        "sha256": UNSEALED,  # first, where `seal` finds it
-        **json.loads(json.dumps(attributes, sort_keys=True)),  # equal ones are equal bytes
+        "sha256": UNSEALED,  # first, as `seal` uses the first one
+        **json.loads(json.dumps(attributes, sort_keys=True)),  # equal attributes give equal bytes
         "format": _FORMAT,
         "layout": json.dumps(layout.describe()),
         "specification": specification,
@@ -184,8 +184,8 @@ def _build(
     }
     files: dict[str, Any] = {}
     root = zarr.create_group(MemoryStore(files), attributes=attributes)
-    own = {name: (name, values) for name, values in layout.coords.items()}
-    for name, (dim, values) in {**own, **layout.labels}.items():
+    axes = {name: (name, values) for name, values in layout.coords.items()}
+    for name, (dim, values) in {**axes, **layout.labels}.items():
         dtype = "str" if values.dtype.kind == "U" else str(values.dtype)
         variable = Variable((dim,), dtype, layout.coord_attributes.get(name, {}))
         _add_array(root, name, variable, values.shape, values.shape)[...] = values
@@ -196,11 +196,11 @@ def _build(
     sums = {name: sha256(data.to_bytes()) for name, data in files.items() if name != _ROOT}
     root.update_attributes({"files_sha256": dict(sorted(sums.items()))})
     with warnings.catch_warnings():
-        # xarray warns without the consolidated metadata, and zarr with them.
+        # zarr warns that consolidated metadata are not standard, but xarray warns without them.
         warnings.simplefilter("ignore")
         zarr.consolidate_metadata(root.store)
-    found = {name: data.to_bytes() for name, data in files.items()}
-    return {**found, _ROOT: seal(found[_ROOT])}
+    contents = {name: data.to_bytes() for name, data in files.items()}
+    return {**contents, _ROOT: seal(contents[_ROOT])}
 
 
 def _add_array(
@@ -218,9 +218,9 @@ def _add_array(
         fill_value="" if is_text else FILL.get(variable.dtype, 0),
         serializer="auto" if is_text else BytesCodec(endian="little"),
         filters=None,
-        # Not packed: the bytes depend on the values only, not on a packer's version.
+        # Not compressed: bytes must not depend on the version of a compressor.
         compressors=(Crc32cCodec(),),
-        chunk_key_encoding={"name": "default", "separator": "."},  # no folders to keep safe
+        chunk_key_encoding={"name": "default", "separator": "."},  # chunks as files in one folder
         dimension_names=variable.dims,
         attributes=dict(sorted(variable.attributes.items())),
         config={"write_empty_chunks": True},

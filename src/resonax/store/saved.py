@@ -1,4 +1,4 @@
-"""Single results as files with a checksum: objects as JSON, maps as netCDF; not a digit is lost."""
+"""Results in single files with checksums: objects as JSON, maps as netCDF, without rounding."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FORMAT = "resonax result 2"
 
 
 def save_result(result: Result, path: str | Path) -> Path:
-    """Write a result to a ``.json`` file with a checksum, whole or not at all; return its path."""
+    """Write a result atomically to a ``.json`` file with a checksum; return its path."""
     path = Path(path)
     if path.suffix.lower() != ".json":
         raise ArgumentError(f"a result is saved as a .json file, got {path}")
@@ -41,12 +41,12 @@ def save_result(result: Result, path: str | Path) -> Path:
 
 
 def load(path: str | Place) -> Any:
-    """Return a result that was saved: an object, a map or the results of a sweep.
+    """Read a saved result: an object, a map or the results of a sweep.
 
     Parameters
     ----------
     path
-        A ``.json`` file that ``save`` wrote, a ``.nc`` file of a map, or the folder or URL of a
+        A ``.json`` file written by ``save``, the ``.nc`` file of a map, or the folder or URL of a
         store.
 
     Examples
@@ -73,18 +73,18 @@ def load(path: str | Place) -> Any:
 
 
 def save_dataset(dataset: xr.Dataset, path: str | Path) -> None:
-    """Write a dataset as a netCDF file with a checksum, whole or not at all."""
-    others = {name: value for name, value in dataset.attrs.items() if name != "sha256"}
+    """Write a dataset atomically to a netCDF file with a checksum."""
+    attributes = {name: value for name, value in dataset.attrs.items() if name != "sha256"}
     sealed = dataset.copy()
-    sealed.attrs = {"sha256": UNSEALED, **others}  # first, where `seal` finds it
+    sealed.attrs = {"sha256": UNSEALED, **attributes}  # first, where `seal` finds it
     with replacing(path) as temporary:
         sealed.to_netcdf(temporary, engine="scipy", format="NETCDF3_64BIT")
         temporary.write_bytes(seal(temporary.read_bytes()))
 
 
 def open_dataset(path: str | Path) -> xr.Dataset:
-    """Read a dataset that `save_dataset` wrote; one that has changed since is an error."""
-    import resonax.core.accessor  # noqa: F401  gives the maps their methods
+    """Read a dataset written by `save_dataset`; raise `StoreError` if the file was changed."""
+    import resonax.core.accessor  # noqa: F401  registers the accessor of maps
 
     if not Path(path).is_file():
         raise StoreError(f"{path} is not there: name a file that save_dataset or --out wrote")
@@ -112,7 +112,7 @@ def _damaged(path: str | Path, what: str) -> StoreError:
 
 
 def _encode(value: Any) -> Any:
-    """Return a value in lists, tables and plain values, as Python's JSON has them."""
+    """Return a value as lists, dicts and plain values for JSON, with nan and infinity as Python."""
     if is_dataclass(value):
         return {field.name: _encode(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, xr.Dataset):
@@ -128,14 +128,16 @@ def _encode(value: Any) -> Any:
 
 
 def _decode(kind: Any, value: Any) -> Any:
-    """Return what `_encode` was given, by its declared type."""
+    """Return the value that was encoded by `_encode`, from its declared type."""
     origin, inner = get_origin(kind), get_args(kind)
     if value is None or kind is Any:
         return value
     if origin in (Union, types.UnionType):
         return _decode(next(part for part in inner if part is not type(None)), value)
     if is_dataclass(kind):
-        hints = get_type_hints(kind, localns={"xr": xr})  # results may import it for types alone
+        hints = get_type_hints(
+            kind, localns={"xr": xr}
+        )  # xarray may be imported only for type checking
         return kind(**{f.name: _decode(hints[f.name], value[f.name]) for f in fields(kind)})
     if hasattr(kind, "_fields"):
         hints = get_type_hints(kind)

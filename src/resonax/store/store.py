@@ -1,28 +1,29 @@
-"""A chunked store of labelled results, which an interrupted run takes up again.
+"""A chunked store of labelled results; an interrupted run can be resumed.
 
-A store is a zarr group. Its arrays are cut along some dimensions, and each cell of the cut is a
-task: whole chunks of every variable, written once by zarr, and marked as finished by a file. What a
-task writes depends on its values only, so that two stores of the same results are equal byte by
-byte, whatever the order of the tasks and however often the run was killed.
+A store is a zarr group. Its arrays are cut into parts along some dimensions, and each part is a
+task: whole chunks of every variable, which are written once, and then marked as finished by a file.
+What a task writes depends only on its values, so that two stores of the same results are equal byte
+by byte, in whatever order the tasks ran and however often the run was killed.
 
 Any number of processes may work on one store, on one machine or on several with a common file
-system or bucket, because nothing rests on a lock:
+system or bucket. No locks are needed:
 
-- The file that names the specification is created first, by one process alone. The other files of
-  the metadata follow from it: whoever opens the store with the same specification writes what is
-  missing or damaged, and another is refused.
-- A task owns whole chunks. Two processes that make the same task write the same bytes, each file
-  whole, so that the order in which they end does not matter.
-- The marker of a task is written last. It names the SHA-256 of the values of each variable, the
-  specification and the versions. A task counts as finished only if zarr reads these very values:
-  what is damaged, missing or of another specification is done again. Files are not synced to the
-  disk: a machine that loses its power may lose the tasks of its last seconds, which are done again.
+- The file with the specification is created first, by exactly one process. The other metadata
+  files follow from it: a process that opens the store with the same specification writes missing or
+  damaged ones; with another specification it is refused.
+- A task owns whole chunks. Two processes that compute the same task atomically write the same
+  files, in any order.
+- The marker of a task is written last. It holds the SHA-256 of the values of each variable, the
+  specification and the versions. A task counts as finished only if the stored values have these
+  checksums; otherwise it is computed again. Files are not synced to the disk: after a power failure
+  the tasks of the last seconds may be missing, and are computed again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -57,17 +58,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Layout", "Store", "Task", "Variable", "open_store"]
 
-_AT_ONCE = 16  # requests to a service
-_AHEAD = 64  # tasks of a service whose values are held in memory until they are used
+_THREADS = 16  # for parallel requests to a service
+_PREFETCHED = 64  # tasks whose values are read from a service before they are used
 _Item = TypeVar("_Item")
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """A store that is being filled; make it with `Store.open`.
+    """A store to which results are written; create it with `Store.open`.
 
-    One process opens it; that may hand it to workers, each with tasks of its own.
+    One process opens it and may send it to workers, each with tasks of its own.
 
     Examples
     --------
@@ -101,7 +102,7 @@ class Store:
         specification: Mapping[str, Any],
         versions: Mapping[str, str] | None = None,
     ) -> Store:
-        """Return a store that another process has opened, without looking at it."""
+        """Return a store that another process has opened, without access to its files."""
         text = json.dumps(specification, sort_keys=True)
         return cls(as_place(path), layout, text, dict(versions or {}))
 
@@ -114,21 +115,21 @@ class Store:
         attributes: Mapping[str, Any],
         versions: Mapping[str, str] | None = None,
     ) -> Store:
-        """Make a store, or take up one that was made with the same specification and layout.
+        """Create a store, or open one that was created with the same specification and layout.
 
         Parameters
         ----------
         path
-            The folder of the store, whose parents are made, or its URL.
+            Folder of the store, whose parents are created, or its URL.
         layout
-            What the store holds.
+            Variables of the store, and how they are cut into tasks.
         specification
-            All that the values depend on, as plain values that JSON can hold.
+            All that the results depend on, as values that JSON can represent.
         attributes
-            What else is to be recorded, such as a title: that of the first run stays.
+            Further attributes, such as a title; those of an existing store are kept.
         versions
-            The versions of the libraries that compute. A store that is complete may be opened
-            with any; one that is not goes on only with those that it was begun with.
+            Versions of the libraries. A complete store may be opened with any versions, an
+            incomplete one only with those that it was created with.
         """
         store = cls.at(path, layout, specification, versions)
         path = store.path
@@ -137,17 +138,17 @@ class Store:
             for folder in (path.parent, path, *path.glob("*/")):
                 remove_leftovers(folder)
         prepare_metadata(path, layout, store.specification, store.versions, attributes)
-        began = store._metadata.versions
-        if began != store.versions and (left := len(store.missing())):
+        old = store._metadata.versions
+        if old != store.versions and (missing := len(store.missing())):
             raise StoreError(
-                f"{path} was begun with {_other_versions(began, store.versions)}, and {left} of "
+                f"{path} was begun with {_other_versions(old, store.versions)}, and {missing} of "
                 f"its {len(store.tasks)} tasks are missing, which other versions may compute with "
                 f"other bits: go on with those versions, {ELSEWHERE}"
             )
         return store
 
     def __reduce__(self) -> Any:
-        """Return what makes it again in another process, without its connection."""
+        """Pickle the store without its open zarr group."""
         return Store, (self.path, self.layout, self.specification, self.versions)
 
     @cached_property
@@ -156,28 +157,26 @@ class Store:
         return self.layout.tasks()
 
     def marked(self) -> set[int]:
-        """Return the numbers of the tasks that were finished once, by one listing.
-
-        One of these that is pending now was damaged.
-        """
+        """Return the numbers of the tasks that have a marker; their values may be damaged."""
         return set(read_metadata(self.path).finished)
 
     def missing(self, among: Iterable[int] | None = None) -> list[int]:
-        """Return the numbers of the tasks that are not finished, or no longer as they were.
+        """Return the numbers of the tasks that are not finished, or damaged.
 
-        ``among`` some of them, whose chunks are read, if not all.
+        All chunks of the tasks are read; by default of all tasks.
         """
         marked = self.marked()
         tasks = self.tasks if among is None else [self.tasks[number] for number in sorted(among)]
         finished = self._each(lambda task: task.number in marked and self.is_finished(task), tasks)
-        return [task.number for task, is_whole in zip(tasks, finished, strict=True) if not is_whole]
+        pairs = zip(tasks, finished, strict=True)
+        return [task.number for task, is_finished in pairs if not is_finished]
 
     def pending(self) -> list[Task]:
-        """Return the tasks that are not finished, or no longer as they were, in order."""
+        """Return the tasks that are not finished, or damaged, in order."""
         return [self.tasks[number] for number in self.missing()]
 
     def is_finished(self, task: Task) -> bool:
-        """Return whether a task is stored as its marker says, by now."""
+        """Return whether a task is stored with the checksums of its marker."""
         return self.read(task) is not None
 
     def complete(self) -> bool:
@@ -195,13 +194,13 @@ class Store:
             wanted, found = ", ".join(self.layout.variables), ", ".join(values)
             raise ArgumentError(f"a task must give {wanted}, got {found or 'nothing'}")
         specification = sha256(self.specification)
-        began = self._metadata
-        if (began.specification_sha256, began.versions) != (specification, self.versions):
+        metadata = self._metadata
+        if (metadata.specification_sha256, metadata.versions) != (specification, self.versions):
             raise StoreError(
                 f"{self.path} was begun with another specification or other versions than this "
                 f"process has: use the same ones, {ELSEWHERE}"
             )
-        arrays = {name: self._fit(task, name, values[name]) for name in self.layout.variables}
+        arrays = {name: self._convert(task, name, values[name]) for name in self.layout.variables}
 
         def write_variable(name: str) -> None:
             with describe_errors(self.path):
@@ -215,8 +214,8 @@ class Store:
         }
         write_files(self.path, {_marker_name(task): sealed_json(marker)})
 
-    def _fit(self, task: Task, name: str, array: np.ndarray) -> np.ndarray:
-        """Return the values of a task as they are stored."""
+    def _convert(self, task: Task, name: str, array: np.ndarray) -> np.ndarray:
+        """Return values of a task in the type of the variable, after a check of their shape."""
         import numpy as np
 
         variable, array = self.layout.variables[name], np.asarray(array)
@@ -225,27 +224,28 @@ class Store:
             raise ArgumentError(f"{name} of a task must have shape {shape}, got {array.shape}")
         if not np.can_cast(array.dtype, variable.dtype, "same_kind"):
             raise ArgumentError(f"{name} must be of type {variable.dtype}, got {array.dtype}")
-        with np.errstate(over="ignore"):  # too large for a short float is inf
+        with np.errstate(over="ignore"):  # too large a value becomes inf
             return array.astype(variable.dtype)
 
     def read(self, task: Task, names: Iterable[str] | None = None) -> dict[str, np.ndarray] | None:
-        """Return variables of a task; None if it is not finished, or not as its marker says."""
+        """Return variables of a task; None if it is not finished, or damaged."""
         import numpy as np
 
-        file, found = _marker_name(task), {}
+        file = _marker_name(task)
         marker = read_sealed(read_files(self.path, [file]).get(file, b"")) or {}
-        origin = sha256(self.specification), self._metadata.versions
-        if (marker.get("specification_sha256"), marker.get("versions")) != origin:
+        expected = sha256(self.specification), self._metadata.versions
+        if (marker.get("specification_sha256"), marker.get("versions")) != expected:
             return None
+        arrays = {}
         for name in self.layout.variables if names is None else names:
             with describe_errors(self.path):
                 try:
-                    found[name] = np.asarray(self._group[name][self.layout.region(task, name)])
-                except ValueError:  # a checksum that does not fit, or another length
+                    arrays[name] = np.asarray(self._group[name][self.layout.region(task, name)])
+                except ValueError:  # a wrong checksum or length of a chunk
                     return None
-            if _digest(found[name]) != marker["values_sha256"].get(name):
+            if _digest(arrays[name]) != marker["values_sha256"].get(name):
                 return None
-        return found
+        return arrays
 
     def load(
         self,
@@ -254,15 +254,15 @@ class Store:
         *,
         is_partial: bool = False,
     ) -> xr.Dataset:
-        """Return what is stored, in memory; anything missing is an error.
+        """Return the results, in memory; raise `StoreError` if any are missing.
 
         Parameters
         ----------
         names
-            The variables that are read; all if None.
+            Variables to read; all by default.
         most
-            About how many points of a dimension are kept: of more, every second, third, and so on.
-            The rest is read all the same, chunk by chunk, and let go.
+            Approximate number of points of a dimension to keep: of more, every second, third, and
+            so on. All chunks are read, one after the other.
         is_partial
             Whether tasks may be missing; their values are nan, 0 or False.
         """
@@ -270,61 +270,57 @@ class Store:
         import xarray as xr
 
         layout, metadata = self.layout, read_metadata(self.path)
-        steps = {dim: -(-len(x) // (most or len(x))) for dim, x in layout.coords.items()}
-        variables = {
-            name: (
-                one.dims,
-                np.full(
-                    [-(-len(layout.coords[dim]) // steps[dim]) for dim in one.dims],
-                    FILL[one.dtype],
-                    one.dtype,
-                ),
-                dict(one.attributes),
-            )
-            for name, one in layout.variables.items()
-            if names is None or name in names
-        }
+        steps = {dim: math.ceil(len(x) / (most or len(x))) for dim, x in layout.coords.items()}
+        kept = {dim: len(x[:: steps[dim]]) for dim, x in layout.coords.items()}
+        variables = {}
+        for name, variable in layout.variables.items():
+            if names is None or name in names:
+                shape = [kept[dim] for dim in variable.dims]
+                array = np.full(shape, FILL[variable.dtype], variable.dtype)
+                variables[name] = variable.dims, array, dict(variable.attributes)
 
-        def take(task: Task) -> bool:
+        def copy_task(task: Task) -> bool:
             values = self.read(task, variables) if task.number in metadata.finished else None
             for name, array in (values or {}).items():
                 dims, whole, _ = variables[name]
                 regions = zip(layout.region(task, name), dims, strict=True)
-                places = [_every(region, steps[dim]) for region, dim in regions]
-                whole[tuple(to for to, _ in places)] = array[tuple(of for _, of in places)]
+                slices = [_every(region, steps[dim]) for region, dim in regions]
+                whole[tuple(to for to, _ in slices)] = array[tuple(of for _, of in slices)]
             return values is not None
 
-        missing = sum(not is_finished for is_finished in self._each(take, self.tasks))
+        missing = sum(not is_finished for is_finished in self._each(copy_task, self.tasks))
         if missing and not is_partial:
             raise StoreError(
                 f"{self.path} is not complete, {missing} of its {len(self.tasks)} tasks are missing"
                 " or damaged: run the command that made it again, which goes on where it stopped"
             )
-        own = {name: (name, values) for name, values in layout.coords.items()}
+        axes = {name: (name, values) for name, values in layout.coords.items()}
         coords = {
             name: (dim, values[:: steps[dim]], dict(layout.coord_attributes.get(name, {})))
-            for name, (dim, values) in {**own, **layout.labels}.items()
+            for name, (dim, values) in {**axes, **layout.labels}.items()
         }
         return xr.Dataset(variables, coords, dict(metadata.attributes))
 
     def parts(self, name: str) -> Iterator[np.ndarray]:
-        """Yield a variable task by task; those that are not finished are left out."""
+        """Yield the values of a variable in each finished task."""
         for values in self._each(lambda task: self.read(task, [name]), self.tasks):
             if values is not None:
                 yield values[name]
 
     def remove(self) -> None:
-        """Remove the store with all that is in it."""
+        """Remove the store and all its files."""
         remove(self.path)
 
-    def _each(self, action: Callable[[_Item], _Found], items: Sequence[_Item]) -> Iterator[_Found]:
-        """Yield what an action gives for some items, several at once where a service waits."""
+    def _each(
+        self, action: Callable[[_Item], _Result], items: Sequence[_Item]
+    ) -> Iterator[_Result]:
+        """Yield the results of an action for some items, in parallel threads for a service."""
         if isinstance(self.path, Path):
             yield from map(action, items)
             return
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for start in range(0, len(items), _AHEAD):
-                yield from pool.map(action, items[start : start + _AHEAD])
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for start in range(0, len(items), _PREFETCHED):
+                yield from pool.map(action, items[start : start + _PREFETCHED])
 
     @cached_property
     def _group(self) -> Any:
@@ -334,17 +330,17 @@ class Store:
 
     @cached_property
     def _metadata(self) -> StoreMetadata:
-        """What the store was begun with."""
+        """Metadata of the store when it was first read."""
         return read_metadata(self.path)
 
 
 def open_store(path: str | Place) -> xr.Dataset:
-    """Read a store that is complete; an incomplete one is an error that says what to do.
+    """Return the results of a complete store; raise `StoreError` if it is not complete.
 
     Parameters
     ----------
     path
-        The folder of the store or its URL, such as ``s3://bucket/mine/results/mine.zarr``.
+        Folder of the store, or URL such as ``s3://bucket/mine/results/mine.zarr``.
     """
     path = as_place(path)
     if not path.exists():
@@ -365,19 +361,21 @@ def _digest(array: np.ndarray) -> str:
 
 
 def _every(region: slice, step: int) -> tuple[slice, slice]:
-    """Return where a part of a dimension goes if every ``step``-th point is kept, and which.
+    """Return slices to copy a region of a dimension of which every ``step``-th point is kept.
+
+    The first is the region's part of the kept points, the second the kept points in the region.
 
     Examples
     --------
-    >>> to, of = _every(slice(4, 8), 3)  # of 0, 3, 6, ... it has 6, which is the third
+    >>> to, of = _every(slice(4, 8), 3)  # of the kept points 0, 3, 6, ... the region has the third
     >>> list(range(9)[to]), list(range(4, 8)[of])
     ([2], [6])
     """
-    first = -(-region.start // step)
-    return slice(first, -(-region.stop // step)), slice(first * step - region.start, None, step)
+    first, last = math.ceil(region.start / step), math.ceil(region.stop / step)
+    return slice(first, last), slice(first * step - region.start, None, step)
 
 
 def _other_versions(old: Mapping[str, str], new: Mapping[str, str]) -> str:
-    """Return the versions of a store that are not those of now."""
+    """Return in words the versions that differ."""
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     return ", ".join(f"{name} {old.get(name)} (here is {new.get(name)})" for name in names)
