@@ -1,6 +1,6 @@
-"""Random numbers of paths: pure functions of a path's key, a purpose and a block of steps.
+"""Random numbers of paths: pure functions of the key of a path, a purpose and a block of steps.
 
-Paths have keys of their own, so that the columns that are computed together change no result.
+Each path has its own key, so that results do not depend on which columns are computed together.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from resonax.core.algebra import double_precision
 
 __all__ = ["LEAST_FREEDOM", "Purpose", "chi", "normals", "path_keys", "uniforms"]
 
-LEAST_FREEDOM = 9  # of `chi`
-_FARTHEST = 5.5  # beyond every normal number that jax draws in 32 bits
+LEAST_FREEDOM = 9  # least degrees of freedom of `chi`
+_MAX_NORMAL = 5.5  # above all normal numbers that jax draws in 32 bits
 
 
 class Purpose(IntEnum):
-    """What random numbers are for; each has a key of its own."""
+    """What random numbers are used for; each purpose has its own key."""
 
-    START = 0
-    BEGIN = 1  # of the process
+    START = 0  # initial weights and target
+    BEGIN = 1  # initial state of the process
     PROCESS = 2
     INPUT = 3
-    CHOICE = 4  # of a component of a mixture
+    CHOICE = 4  # component of a mixture
     NOISE = 5
     TEST = 6
     TEST_CHOICE = 7
@@ -40,10 +40,10 @@ class Purpose(IntEnum):
 
 @double_precision  # a seed has up to 64 bits
 def path_keys(seed: int, columns: np.ndarray, runs: int) -> Array:
-    """Return the keys of paths, (columns x runs,), by the labels of the columns.
+    """Return the keys of paths, (columns x runs,), given labels of the columns.
 
-    A label has up to 64 bits: its upper and its lower 32 are folded into the key of the seed, then
-    the number of the run.
+    The upper and the lower 32 bits of a label, and then the number of the run, are folded into the
+    key of the seed.
 
     Examples
     --------
@@ -67,12 +67,16 @@ def _fold_each(keys: Array, numbers: Array) -> Array:
 
 
 def _draw(
-    law: Callable[..., Array], keys: Array, block: ArrayLike, purpose: Purpose, shape: tuple
+    distribution: Callable[..., Array],
+    keys: Array,
+    block: ArrayLike,
+    purpose: Purpose,
+    shape: tuple,
 ) -> Array:
     def one(key: Array) -> Array:
         key = jax.random.fold_in(jax.random.fold_in(key, purpose), block)
-        # In 32 bits, whatever the precision of a simulation: all are given the same numbers.
-        return law(key, shape, jnp.float32).astype(float)
+        # In 32 bits, so that simulations in single and double precision have the same numbers.
+        return distribution(key, shape, jnp.float32).astype(float)
 
     if 0 in shape:
         return jnp.zeros((len(keys), *shape))
@@ -90,28 +94,30 @@ def uniforms(keys: Array, block: ArrayLike, purpose: Purpose, shape: tuple[int, 
 
 
 def chi(normal: Array, freedom: int) -> Array:
-    r"""Return the root of a chi-square number of at least 9 degrees of freedom.
+    r"""Return chi-distributed numbers of at least 9 degrees of freedom from normal ones.
 
-    It is the quantile function at :math:`\Phi(z)` of a normal number :math:`z`. As a function of
-    :math:`z` the root is nearly straight (Fisher), so that a short Chebyshev series gives it to the
-    rounding in 32 bits, and to 1e-12 in 64.
+    A normal number :math:`z` gives the quantile of the chi distribution at :math:`\Phi(z)`. This is
+    a nearly linear function of :math:`z` (Fisher), so that a short Chebyshev series is exact up to
+    rounding in 32 bits, and to 1e-12 in 64 bits.
     """
     series = _chi_series(freedom, normal.dtype == jnp.float64)
-    place = normal / _FARTHEST
-    ahead, after = jnp.zeros_like(place), jnp.zeros_like(place)
+    x = normal / _MAX_NORMAL
+    b1, b2 = jnp.zeros_like(x), jnp.zeros_like(x)
     for coefficient in series[:0:-1]:  # Clenshaw's recursion
-        ahead, after = coefficient + 2 * place * ahead - after, ahead
-    return series[0] + place * ahead - after
+        b1, b2 = coefficient + 2 * x * b1 - b2, b1
+    return series[0] + x * b1 - b2
 
 
 @functools.cache
 def _chi_series(freedom: int, double: bool) -> tuple[float, ...]:
-    def root(normal: np.ndarray) -> np.ndarray:
+    """Return Chebyshev coefficients of the quantile as a function of z / _MAX_NORMAL."""
+
+    def quantile(normal: np.ndarray) -> np.ndarray:
         special = scipy.special
         lower = special.gammaincinv(freedom / 2, special.ndtr(np.minimum(normal, 0)))
         upper = special.gammainccinv(freedom / 2, special.ndtr(-np.maximum(normal, 0)))
         return np.sqrt(2 * np.where(normal < 0, lower, upper))
 
-    series = Chebyshev.interpolate(root, 32, domain=[-_FARTHEST, _FARTHEST])
+    series = Chebyshev.interpolate(quantile, 32, domain=[-_MAX_NORMAL, _MAX_NORMAL])
     short = series.trim((1e-14 if double else 1e-8) * series.coef[0])
     return tuple(float(coefficient) for coefficient in short.coef)

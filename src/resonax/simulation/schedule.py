@@ -1,4 +1,4 @@
-"""When a run is measured: over a window before its middle, and one before its end."""
+"""Schedule of a run: responses are averaged over a window before its middle and one at its end."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from resonax.simulation.batches import BLOCK
 
 __all__ = ["Advance", "Windowed", "run_windows", "schedule"]
 
-_LONGEST = 1000  # steps between two reports of progress
-Advance = Callable[[float], None]  # told the share of the work just finished
+_MAX_STEPS = 1000  # between two reports of progress
+Advance = Callable[[float], None]  # called with the share of the work just finished
 
 
 class Segment(NamedTuple):
-    """Some steps that are taken without a report."""
+    """Consecutive steps between two reports of progress."""
 
     start: int
     blocks: int
-    record: bool  # whether responses are summed up
-    opens: bool  # whether a window begins here
-    closes: bool  # whether a window ends here
+    is_recorded: bool  # whether it lies in a window, in which responses are summed
+    is_window_start: bool
+    is_window_end: bool
 
 
 def schedule(steps: int, window: int) -> Iterator[Segment]:
@@ -37,18 +37,19 @@ def schedule(steps: int, window: int) -> Iterator[Segment]:
      (40, 1, False, False, False), (60, 1, True, True, True)]
     """
     for end in (steps // 2, steps):
-        begin, opening = end - steps // 2, end - window
-        for low, high, record in ((begin, opening, False), (opening, end, True)):
-            for start in range(low, high, _LONGEST):
-                stop = min(start + _LONGEST, high)
+        begin, window_start = end - steps // 2, end - window
+        parts = ((begin, window_start, False), (window_start, end, True))
+        for low, high, is_recorded in parts:
+            for start in range(low, high, _MAX_STEPS):
+                stop = min(start + _MAX_STEPS, high)
                 blocks = (stop - start) // BLOCK
-                yield Segment(
-                    start, blocks, record, record and start == low, record and stop == end
-                )
+                is_window_start = is_recorded and start == low
+                is_window_end = is_recorded and stop == end
+                yield Segment(start, blocks, is_recorded, is_window_start, is_window_end)
 
 
 class Windowed(Protocol):
-    """A state that sums responses up."""
+    """A state that sums responses."""
 
     @property
     def total(self) -> Array | np.ndarray:
@@ -56,7 +57,7 @@ class Windowed(Protocol):
         ...
 
     def reset(self) -> Self:
-        """Return the same state at the beginning of a window."""
+        """Return the state with a sum of 0, at the start of a window."""
         ...
 
 
@@ -71,16 +72,17 @@ def run_windows(
     window: int,
     advance: Advance,
 ) -> list[Any]:
-    """Advance a state over a run; return what is measured at the end of each window.
+    """Advance a state over a run; return the results of ``measure`` at the end of each window.
 
-    ``step_blocks(state, first, blocks, record)`` makes some blocks of steps.
+    ``step_blocks(state, first, blocks, is_recorded)`` makes some blocks of steps.
     """
     measured = []
-    for part in schedule(steps, window):
-        state = state.reset() if part.opens else state
-        state = step_blocks(state, part.start, part.blocks, part.record)
+    for segment in schedule(steps, window):
+        if segment.is_window_start:
+            state = state.reset()
+        state = step_blocks(state, segment.start, segment.blocks, segment.is_recorded)
         jax.block_until_ready(state.total)
-        advance(part.blocks * BLOCK / steps)
-        if part.closes:
+        advance(segment.blocks * BLOCK / steps)
+        if segment.is_window_end:
             measured.append(measure(state))
     return measured
