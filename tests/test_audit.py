@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import resonax as rx
+from resonax.cli.app import _run
 from resonax.guards.batch_order import components, find_order, order_p, parts_of, repeats
 from resonax.reports.audit import write_audit
 from resonax.torch import audit
@@ -122,7 +123,7 @@ def test_epochs_that_are_the_same_are_told_from_others():
 def harmed():
     model = nn.Linear(4, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    return quick(as_tuples()[::2] * 2, model, loss_of, optimizer, steps=64, budget=80)
+    return quick(as_tuples()[::2], model, loss_of, optimizer, steps=64, budget=80)
 
 
 def test_classes_one_after_the_other_are_forgotten(harmed):
@@ -326,3 +327,79 @@ def test_it_is_drawn_reported_and_stored(tmp_path, harmed):
     loaded = rx.load(found.save(tmp_path / "audit.json"))
     assert loaded.to_dict() == found.to_dict()
     assert quick(as_tuples(), steps=64).plot().axes
+
+
+# The command line.
+
+TRAIN = """
+import torch
+from torch import nn
+
+def make():
+    torch.manual_seed(0)
+    y = torch.arange(4).repeat_interleave(256)
+    x = nn.functional.one_hot(y, 4) + 0.8 * torch.randn(1024, 4)
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return list(zip(x.split(16), y.split(16))), model, nn.CrossEntropyLoss(), optimizer
+
+def only_batches():
+    return make()[0]
+
+number = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "my_training.py").write_text(TRAIN)
+    table = np.random.default_rng(0).standard_normal((160, 2))
+    lines = [f"{a:.6f},{a + b:.6f}" for a, b in table]
+    (tmp_path / "rows.csv").write_text("\n".join(["x,y", *lines]))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_the_command_ends_with_the_status_of_the_audit(folder, capsys):
+    code, _ = _run(["audit", "my_training:only_batches", "--steps", "64", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (code, found["order"], found["harm"]) == (0, "ordered", None)
+    given = ["--steps", "64", "--budget", "16", "--html", "a.html", "--plot", "a.png"]
+    code, _ = _run(["audit", "my_training:make", *given])
+    assert code == 1
+    assert capsys.readouterr().out.startswith("ordered, harmful")
+    assert (folder / "a.html").exists()
+    assert (folder / "a.png").exists()
+
+
+def test_files_are_checked_by_training_for_adam_and_networks(folder, capsys):
+    given = ["rows.csv", "--target", "y", "--lr", "0.01", "--batch", "2"]
+    code, _ = _run(["check", *given, "--optimizer", "adam", "--model", "mlp", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (code, found["order"], found["settings"]["model"]) == (0, "random", "mlp")
+    assert "measured by training, not proved" in found["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["audit", "my_training"], "module:function"),
+        (["audit", "my_training:nothing"], "my_training has no nothing"),
+        (["audit", "no_such_module:make"], "there is no module no_such_module"),
+        (["audit", "my_training:number"], "must be a function"),
+        (["audit", "my_training:make", "--html", "a.txt"], "--html must end in"),
+        (["check", "rows.csv", "--target", "y", "--optimizer", "adam"], "--lr is needed"),
+        (["check", "rows.csv", "--lr", "0.1", "--model", "mlp"], "--target"),
+        (["check", "rows.csv", "--target", "y", "--lr", "0.1", "--model", "cnn"], "unknown model"),
+        (
+            ["check", "rows.csv", "--target", "y", "--lr", "0.1", "--optimizer", "adam",
+             "--momentum", "0.5"],
+            "adam takes --beta1",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_commands_are_one_sentence(folder, words, sentence):
+    code, said = _run(words)
+    assert code == 2
+    assert sentence in said

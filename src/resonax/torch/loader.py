@@ -83,7 +83,8 @@ def read_loader(
             break
         epoch += 1
     again: list[Any] = []
-    if not is_stream and epochs[-1] == 0:
+    is_recording = isinstance(source, (list, tuple))  # which is the same each time it is read
+    if not (is_stream or is_recording) and epochs[-1] == 0:
         if set_epoch is not None:
             set_epoch(1)
         again = [_as_tensors(copied(one)) for one, _ in zip(source, range(_AGAIN), strict=False)]
