@@ -109,7 +109,7 @@ def is_clear(truth: str, curvatures: np.ndarray, period: int, lr: float, momentu
         return False
     own = growth(curvatures[phases], lr, momentum)
     if truth == "phase":
-        return own > GROWN and alone(1.0) > GROWN and alone(0.1) <= 0.01
+        return own > GROWN and alone(0.8) > GROWN and alone(0.1) <= 0.01
     if alone(1.5) > 0.01:
         return False
     if truth == "resonance":

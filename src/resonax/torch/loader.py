@@ -55,7 +55,7 @@ def read_loader(
             f"{name} must give batches when it is iterated over, such as a DataLoader or a list, "
             f"got {type(loader).__name__}"
         )
-    is_stream = iter(source) is source
+    is_stream = isinstance(source, Iterator)
     batches: list[Any] = []
     epochs: list[int] = []
     size, epoch = 0, 0
