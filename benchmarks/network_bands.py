@@ -2,7 +2,7 @@
 
     python benchmarks/network_bands.py prepare data.npz
     python benchmarks/network_bands.py measure data.npz [--scale full] [--out OUT] [--only NAME]
-    python benchmarks/network_bands.py predict data.npz [--scale full] [--out OUT] [--only NAME]
+    python benchmarks/network_bands.py predict data.npz [--out OUT] [--only NAME] [--lr 0.003]
     python benchmarks/network_bands.py table OUT
 
 Batches come half a period from one domain and half from the other; at period 0 each batch holds
@@ -23,7 +23,7 @@ import itertools
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,10 +53,10 @@ class Scale:
     batch: int = 16
     evaluated: int = 64  # rows of each domain
     chunk: int = 5 * EVERY  # steps between two lines of progress
-    directions: int = 64
+    directions: int = 48
     sampled: int = 6  # batches of each domain that curvatures are taken from
     gradients: int = 64  # batches of each domain that gradients are taken from
-    own: tuple[int, ...] = (32, 128)  # periods of runs at whose own state a prediction is made
+    own: tuple[int, ...] = (48,)  # periods of runs at whose own state a prediction is made
 
 
 SCALES = {
@@ -291,6 +291,7 @@ def main() -> None:
     parser.add_argument("--scale", choices=SCALES, default="full")
     parser.add_argument("--out", type=Path, default=Path("bands"))
     parser.add_argument("--only", default="", help="names of networks that contain this")
+    parser.add_argument("--lr", type=float, nargs="+", help="step sizes, in place of the scale's")
     options = parser.parse_args()
     if options.command == "prepare":
         return prepare(options.path)
@@ -298,6 +299,7 @@ def main() -> None:
         return table(options.path)
     options.out.mkdir(parents=True, exist_ok=True)
     scale = SCALES[options.scale]
+    scale = replace(scale, lr=tuple(options.lr)) if options.lr else scale
     work, prefix = (measure, "bands") if options.command == "measure" else (foresee, "theory")
     for name, network, domains in combinations(options.path, scale.width, scale.layers):
         path = options.out / f"{prefix}-{name}.json"

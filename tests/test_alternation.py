@@ -114,9 +114,9 @@ def test_the_orbit_is_that_of_a_long_run():
         cost = []
         state, spread = np.zeros(8), np.zeros((8, 8))
         gains = np.concatenate([np.full(4, -0.05)] * 2)
-        for k in range(16 * 400):
+        for k in range(16 * 200):
             place = int(k % 16 >= 6)
-            if k >= 16 * 399:
+            if k >= 16 * 199:
                 square = spread[:4, :4] + np.outer(state[:4], state[:4])
                 cost.append(0.5 * np.sum(mean * square) + slope @ state[:4])
             curvature = curvatures[place] if ordered else mean
@@ -191,16 +191,21 @@ def test_growth_ends_where_the_second_moment_follows_it():
 
 
 def test_the_verdict_has_an_interval_that_holds_that_of_more_batches():
-    wide = alternation(random_phases(12, (4, 4), 4), rx.heavy_ball(0.02, 0.9), momenta=[0.5, 0.9])
+    few = {"momenta": [0.5, 0.9], "periods": [8]}
+    wide = alternation(random_phases(12, (4, 4), 4), rx.heavy_ball(0.02, 0.9), **few)
     assert wide.low < wide.rate < wide.high
     assert wide.is_settled
-    alone = alternation(random_phases(12, (4, 4), 1), rx.heavy_ball(0.02, 0.9), momenta=[0.9])
+    alone = alternation(random_phases(12, (4, 4), 1), rx.heavy_ball(0.02, 0.9), **few)
     assert alone.low == alone.rate == alone.high
 
 
 def test_rates_that_still_move_are_undecided():
     found = alternation(
-        random_phases(200, (4, 4)), rx.heavy_ball(0.5, 0.9), directions=3, momenta=[0.9]
+        random_phases(200, (4, 4)),
+        rx.heavy_ball(0.5, 0.9),
+        directions=3,
+        momenta=[0.9],
+        periods=[8],
     )
     assert found.verdict == "undecided"
     assert "at least" in str(found)

@@ -179,7 +179,7 @@ def test_adam_settles_where_its_second_moment_follows(period):
     params, batches = settled(gap=0.05)
     lr, beta1, beta2 = 0.002, 0.9, 0.99
     form = adaptive_form(rx.adam(lr=lr, beta1=beta1, beta2=beta2))
-    steps = 1200 // period * period
+    steps = 600 // period * period
     square = np.full(100, 1e-6)
     made = make_phases(apply, loss_fn, params, batches, (period // 2,) * 2)
     *_, space = subspaces(made, metric_of(form, square), sizes=[100], keep_products=True)

@@ -140,6 +140,7 @@ def test_torch_and_jax_agree():
         mse_loss(model(x), y).backward()
         adamw.step()
     options = {"steps": (4, 6), "momenta": [0.5, 0.8], "periods": [4, 10], "follow_square": True}
+    options["length"] = 100
     one = torch_phases(model, mse_loss, adamw, pairs, **options)
 
     linear = [module for module in model if isinstance(module, nn.Linear)]
@@ -181,9 +182,10 @@ def test_products_of_jax_are_those_of_explicit_matrices():
     x, y = jax.random.normal(keys[2], (8, 3)), jnp.arange(8) % 3
     batches = {"one": [(x, y)], "two": [(2 * x, y)]}
     weights, shaped = ravel_pytree(params)
-    hessian = jax.hessian(lambda w: loss(apply(shaped(w), x), y))(weights)
-    jacobian = jax.jacobian(lambda w: apply(shaped(w), x))(weights)
-    inner = jax.vmap(jax.hessian(lambda z, y: loss(z[None], y[None])))(apply(params, x), y) / 8
+    hessian = jax.jit(jax.hessian(lambda w: loss(apply(shaped(w), x), y)))(weights)
+    jacobian = jax.jit(jax.jacobian(lambda w: apply(shaped(w), x)))(weights)
+    bent = jax.jit(jax.vmap(jax.hessian(lambda z, y: loss(z[None], y[None]))))
+    inner = bent(apply(params, x), y) / 8
     newton = jnp.einsum("rip,rij,rjq->pq", jacobian, inner, jacobian)
     for name, expected in (("hessian", hessian), ("gauss-newton", newton)):
         phase = make_phases(apply, loss, params, batches, (1, 1), name)[0]

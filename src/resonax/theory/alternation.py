@@ -33,8 +33,8 @@ from resonax.theory.period import Product, multiply
 from resonax.theory.subspace import Reduced, Subspace
 
 __all__ = [
+    "Driven",
     "Mode",
-    "Orbit",
     "canonical",
     "driven_orbit",
     "growth",
@@ -152,7 +152,7 @@ class Mode(NamedTuple):
     period: float  # at which it swings by itself, in steps; infinite if it does not swing
 
 
-class Orbit(NamedTuple):
+class Driven(NamedTuple):
     """What alternation makes of a run, against a run on mixed phases."""
 
     excess: float  # mean loss above that of the mixed run; infinite where the orbit diverges
@@ -236,7 +236,7 @@ def _modes(rule: Momentum, mean: np.ndarray, excess: np.ndarray, most: int = 3) 
     return tuple(found)
 
 
-def driven_orbit(rule: Momentum, reduced: Reduced, *, is_averaged: bool = False) -> Orbit:
+def driven_orbit(rule: Momentum, reduced: Reduced, *, is_averaged: bool = False) -> Driven:
     """Return the orbit on which alternating phases hold a run, with a fixed second moment.
 
     Parameters
@@ -252,7 +252,7 @@ def driven_orbit(rule: Momentum, reduced: Reduced, *, is_averaged: bool = False)
     mean = np.tensordot(reduced.shares, means, 1)
     curvatures = np.broadcast_to(mean, means.shape) if is_averaged else means
     if max(growth(rule, curvatures, reduced.steps), growth(rule, mean[None], (1,))) > _FLAT:
-        return Orbit(math.inf, ())
+        return Driven(math.inf, ())
     motions = [
         _motion(rule, curvature, force, noise, np.eye(size))
         for curvature, force, noise in zip(curvatures, reduced.forces, reduced.noise, strict=True)
@@ -273,7 +273,7 @@ def driven_orbit(rule: Momentum, reduced: Reduced, *, is_averaged: bool = False)
     rest = _at_rest(rule, reduced, mean)
     difference = sums / sum(reduced.steps) - rest
     modes = _modes(rule, mean, difference[:size, :size])
-    return Orbit(_cost(reduced, mean, difference), modes)
+    return Driven(_cost(reduced, mean, difference), modes)
 
 
 def settle(
@@ -285,7 +285,7 @@ def settle(
     steps: Sequence[int],
     *,
     length: int,
-) -> Orbit:
+) -> Driven:
     r"""Return the orbit of a run whose second moment follows the gradients that it meets.
 
     Second moments of (z, v) start at those of the mixed run. Every few steps the second moment of
@@ -338,7 +338,7 @@ def settle(
             motion = _motion(rule, means[place], force, reduced.noise[place], mass)
             moment, total = _advance(motion, moment, count)
             if not np.isfinite(moment).all():
-                return Orbit(math.inf, ())
+                return Driven(math.inf, ())
             average = total / count
             squares = _squares(space.products[place], forces[place], slopes, average, size)
             fresh = fresh + count * (squares - rest_squares[place])
@@ -356,7 +356,7 @@ def settle(
         moment = turn @ moment @ turn.T
     difference = sums / counted - at_rest
     modes = _modes(rule, mean, difference[:size, :size])
-    return Orbit(_cost(reduced, mean, difference), modes)
+    return Driven(_cost(reduced, mean, difference), modes)
 
 
 def _stretches(steps: Sequence[int], length: int, most: float) -> list[tuple[tuple[int, int], ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Alternation", "alternation", "alternation_map"]
 
+_LOG = logging.getLogger("resonax")
 MARGIN = 1e-5  # rates below it are no growth: curvatures of networks come with rounding errors
 _MOVE, _SHARE = 2e-4, 0.05  # of a rate, below which it has settled
 _SIZES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -326,6 +328,7 @@ def alternation(
         Of the interval.
     memory
         Bytes that the directions may take; fewer directions are used where they would take more.
+        How much they may take is logged before.
     advance
         Called with the number of directions so far.
 
@@ -364,8 +367,10 @@ def alternation(
         raise ArgumentError(
             f"memory must be at least {2 * each} bytes: two directions of {weights} weights"
         )
+    most = min(directions, fit, weights)
+    _LOG.info("up to %d directions of %d weights: %.3g GiB", most, weights, most * each / 2**30)
     at_hand = metric if metric is not None else np.ones(weights)
-    space, found, is_settled = _enlarge(phases, rule, at_hand, min(directions, fit), keep, advance)
+    space, found, is_settled = _enlarge(phases, rule, at_hand, most, keep, advance)
     reduced = space.reduced
     rate, mixed, *alone = (float(number) for number in found)
     low, high = _interval(rule, reduced, rate, level)

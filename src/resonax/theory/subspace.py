@@ -256,6 +256,8 @@ def subspaces(
             if rest < _SAME:
                 return None
             candidate /= rest
+            if rest > 0.7:
+                break
         return candidate
 
     def follow() -> np.ndarray | None:
