@@ -244,7 +244,9 @@ def _sharpened(series: np.ndarray, period: float) -> float:
         phases = (np.arange(steps) / one % 1 * bins + 1e-9).astype(int) % bins
         counts = np.maximum(np.bincount(phases, minlength=bins), 1)
         sums = np.stack([np.bincount(phases, column, bins) for column in series.T])
-        return float((sums**2 / counts).sum()) * (1 + 1e-3 * one.is_integer())
+        return float((sums**2 / counts).sum()) * (
+            1 + 0.02 * one.is_integer()
+        )  # data have whole ones
 
     return max(tried, key=likeness)
 
