@@ -153,9 +153,11 @@ def test_a_missing_harmonic_and_a_peak_off_zero_fail(spectra):
 
 
 @slow
-def test_propositions_hold(propositions):
-    for each in judge_propositions(propositions):
-        assert each.holds, each.to_dict()
+def test_all_propositions_but_one_hold(propositions):
+    # Friction leaves directions along which solutions converge, wherever others diverge.
+    outcomes = {claim.id: claim.holds for claim in judge_propositions(propositions)}
+    assert outcomes.pop("all-other-solutions") is False
+    assert set(outcomes.values()) == {True}, outcomes
     expected = propositions.gradient_expected
     used = (propositions.weight < propositions.weights).broadcast_like(expected)
     assert int(used.sum()) == 144
