@@ -6,6 +6,7 @@ differs between two of them is what was changed.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -140,9 +141,13 @@ class Trials:
     def alternating(self, phases: Sequence[Sequence[int]]) -> Sequence[Any]:
         """Return the batches of some phases in turn, those of each as far apart as can be.
 
+        They are as many as all batches: where the phases have fewer, they come again.
+
         Examples
         --------
         >>> Trials(None, None, "aaaabb", (), (), Candidate(0)).alternating([range(4), [4, 5]])
+        ['a', 'b', 'a', 'a', 'b', 'a']
+        >>> Trials(None, None, "aaaabb", (), (), Candidate(0)).alternating([[0, 1], [4]])
         ['a', 'b', 'a', 'a', 'b', 'a']
         """
         spread = [
@@ -150,7 +155,8 @@ class Trials:
             for number, places in enumerate(phases)
             for rank, place in enumerate(places)
         ]
-        return [self.batches[place] for *_, place in sorted(spread)]
+        places = itertools.cycle(place for *_, place in sorted(spread))
+        return [self.batches[next(places)] for _ in self.batches]
 
     def mixed(self, candidate: Candidate, count: int) -> np.ndarray:
         """Return the losses of runs on the same rows in random order, (count, marks)."""
