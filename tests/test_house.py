@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import shutil
 import subprocess
@@ -58,6 +59,7 @@ def test_on_a_fresh_machine_the_first_words_of_make_are_a_sentence(tmp_path, tar
         stderr=subprocess.STDOUT,
         text=True,
         check=True,
+        env={name: given for name, given in os.environ.items() if not name.startswith("MAKE")},
     )
     said = made.stdout.splitlines()
     assert said[0].startswith("Making .venv")

@@ -354,8 +354,8 @@ def test_the_sentence_and_the_sweep_agree():
     how = {**QUICK, "sweep": [8, 22], "batch": 8}
     found = rx.response(rx.heavy_ball(0.01, 0.98), law, **how)
     assert found.rhythms[0].is_dangerous
-    assert found.sentence.startswith("your data have a rhythm of 22 steps with")
-    assert found.sentence.endswith("an error grows")
+    assert found.sentence.startswith("your data have a rhythm of 22 steps, in which")
+    assert found.sentence.endswith("an error is predicted to grow")
     ratio = found.dataset.ratio.values
     assert ratio[0] < 1.2
     assert ratio[1] > 100

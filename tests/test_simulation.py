@@ -201,7 +201,7 @@ def factors(training, grid, loop, steps):
         return linear._form_block(training, grid, loop, state, first, None)
 
     firsts = jnp.arange(0, steps, BLOCK)
-    rows, noise = jax.lax.scan(block, begin_walk(training, grid, loop), firsts)[1]
+    rows, noise, _ = jax.lax.scan(block, begin_walk(training, grid, loop), firsts)[1]
     rows, noise = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (rows, noise))
     return jnp.stack([jnp.stack(row, -1) for row in rows], -2), jnp.stack(noise, -1)
 
@@ -352,7 +352,7 @@ def test_the_noise_of_single_runs_has_its_variance():
     def gradients(seed):
         moments = training.process.stationary()
         keys = jax.random.split(jax.random.key(seed), 4000)
-        return jax.vmap(lambda key: _gradient(training, key, moments, jnp.zeros(2), 4))(keys)
+        return jax.vmap(lambda key: _gradient(training, key, moments, jnp.zeros(2), 4)[0])(keys)
 
     # At the best weights that of the bias is -2 times the mean of the noise.
     slopes = np.asarray(gradients(0))[:, -1]

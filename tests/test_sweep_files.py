@@ -311,6 +311,8 @@ def test_a_table_is_stored_as_it_was_before_it_was_checked_by_kinds():
             "start": 1.0,
             "start_law": "uniform",
             "reduction": "mean",
+            "drift": 0.0,
+            "drift_direction": None,
         },
         "run": {"runs": 2, "steps": 80, "window": 20},
         "axes": {"momentum": [0.9, 0.95], "period": [20.0, 30.0]},

@@ -144,7 +144,10 @@ class Problem(Varied):
     @property
     def axes(self) -> tuple[str, ...]:
         """Names of the numbers that may vary: of the optimizer, of the process and its own."""
-        return (*self.optimizer.axes, *self.process.axes, *super().axes)
+        own = super().axes
+        if not self.process.signalled:  # a drift follows inputs that move
+            own = tuple(name for name in own if name != "drift")
+        return (*self.optimizer.axes, *self.process.axes, *own)
 
     def at(self, values: Mapping[str, Any]) -> Self:
         """Return the problem with some of its numbers replaced, by the names of `axes`."""
@@ -154,7 +157,7 @@ class Problem(Varied):
             home = next((part for part in parts if name in getattr(self, part).axes), None)
             if home is not None:
                 parts[home][name] = number
-            elif name in super().axes:
+            elif name in self.axes:
                 changes[name] = number
             elif name in RANGES:
                 raise ArgumentError(
