@@ -258,7 +258,7 @@ def test_models_of_torch_and_jax_are_sent_to_their_own_guards():
 
     model, optimizer, _ = made()
     with pytest.raises(ArgumentError, match=r"resonax\.torch\.Guard\(model, optimizer\)"):
-        resonax.Guard(model)
+        resonax.Guard(model, optimizer)
     for given in ((lambda: 0, optax.sgd(0.1)), (optax.adam(0.1),)):
         with pytest.raises(ArgumentError, match=r"resonax\.jax\.guard"):
             resonax.Guard(*given)

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from resonax.core.errors import ArgumentError
 from resonax.guards.learner import Candidate
-from resonax.torch import Guard, GuardWarning
+from resonax.torch import Guard, ResonanceWarning
 from resonax.torch.batches import KeptBatch, mix_rows
 from streams import switching
 
@@ -170,7 +170,7 @@ def test_what_was_offered_before_is_kept_while_the_run_is_worse():
 
     go_on(0, 48, wrong=0)
     good = [one.detach().clone() for one in guard.offered().parameters()]
-    with pytest.warns(GuardWarning):
+    with pytest.warns(ResonanceWarning):
         go_on(48, 64, wrong=30)
     weights = [one.detach().clone() for one in model.parameters()]
     kept = guard.offered()
@@ -185,10 +185,10 @@ def test_what_was_offered_before_is_kept_while_the_run_is_worse():
 def test_the_report_says_prints_draws_and_gives_numbers():
     torch.manual_seed(0)
     model = nn.Linear(5, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.95)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.95)
     seen = []
-    guard = Guard(model, optimizer, log=seen.append, spacing=16)
-    for x, y in switching(150, period=6, seed=3):
+    guard = Guard(model, optimizer, log=seen.append)
+    for x, y in switching(48, period=6, seed=5):
         guard.step(loss_of(model), x, y)
     report = guard.report()
     assert guard.momentum < 0.95
@@ -205,14 +205,14 @@ def test_the_report_says_prints_draws_and_gives_numbers():
 def test_watching_warns_and_leaves_the_run_alone():
     torch.manual_seed(0)
     model = nn.Linear(5, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.95)
-    guard = Guard(model, optimizer, policy="watch", spacing=16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.95)
+    guard = Guard(model, optimizer, policy="watch")
 
     def run():
-        for x, y in switching(150, period=6, seed=3):
+        for x, y in switching(48, period=6, seed=5):
             guard.step(loss_of(model), x, y)
 
-    with pytest.warns(GuardWarning, match="order"):
+    with pytest.warns(ResonanceWarning, match="order"):
         run()
     assert guard.momentum == 0.95
 
@@ -276,7 +276,7 @@ def test_a_run_is_kept_that_its_own_momentum_loses_also_with_a_log_that_raises(c
     with guard:
         train(model, guard, given)
         assert guard.report().momentum == guard.momentum < 0.95
-    assert float(model.weight.detach().norm()) < 5
+    assert float(model.weight.detach().norm()) < 3
     report = guard.report()
     assert report.events
     assert report.step == report.to_dict()["step"] == len(given)
@@ -311,7 +311,7 @@ def test_a_part_of_a_batch_is_copied_when_it_is_given():
 
 
 def test_a_run_that_was_never_seen_says_so():
-    with pytest.warns(GuardWarning, match="never saw this run"):
+    with pytest.warns(ResonanceWarning, match="never saw this run"):
         line()[2].close()
     with warnings.catch_warnings(action="error"):  # an error says what is wrong
         line()[2].__exit__(RuntimeError)
@@ -320,7 +320,7 @@ def test_a_run_that_was_never_seen_says_so():
 def test_a_warning_names_the_line_of_the_user():
     model, _, guard = line(policy="watch", spacing=16)
     with warnings.catch_warnings(record=True, action="always") as caught:
-        train(model, guard, switching(150, 6, seed=3))
+        train(model, guard, switching(80, 6, seed=3))
     assert caught
     assert {one.filename for one in caught} == {__file__}
 
@@ -361,23 +361,3 @@ def test_candidates_may_be_momenta_or_settings():
     sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     guard = Guard(model, sgd, candidates=[0.5, Candidate(0.0, 0.1)])
     assert math.isclose(guard.momentum, 0.9)
-
-
-@pytest.mark.parametrize("kind", ["pixels", "tokens"])
-def test_a_rhythm_of_any_kind_of_batches_is_found(kind):
-    torch.manual_seed(0)
-    if kind == "pixels":
-        model, given = classifier(16), list(cycles(128, 20, seed=0))
-    else:
-        model = nn.Sequential(nn.Embedding(300, 4), nn.Flatten(), nn.Linear(32, 10))
-        given = [
-            (torch.randint(150, (16, 8)) + 150 * (step % 20 < 10), torch.randint(10, (16,)))
-            for step in range(128)
-        ]
-    guard = Guard(model, torch.optim.SGD(model.parameters(), lr=0.01), spacing=64)
-    learner = guard._training.learner
-    loss = loss_of(model, cross_entropy)
-    found = learner.phases([learner.keep(loss, ((x, y),)) for x, y in given])
-    assert found.period == pytest.approx(20, rel=0.03)
-    assert found.rows == pytest.approx(320, rel=0.03)
-    assert not learner.phases([learner.keep(loss, (given[0],))] * 64).period

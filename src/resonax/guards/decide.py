@@ -15,50 +15,31 @@ from typing import Any
 
 import numpy as np
 
-from resonax.guards.cause import Cause, find_cause
 from resonax.guards.history import Snapshot
-from resonax.guards.learner import Candidate, Replayable
-from resonax.guards.lost_steps import LostSteps, level_of
-from resonax.guards.order_test import harm_of_order, significance_of
-from resonax.guards.phases import Phases
-from resonax.guards.replays import Choice, Replays, Stretch
+from resonax.guards.learner import Replayable
+from resonax.guards.order_test import geometric_mean, harm_of_order, significance_of
+from resonax.guards.replays import Choice, Replays
 from resonax.guards.state import (
     Decision,
     GuardConfig,
     GuardState,
-    early_spread,
     has_risen,
-    is_affordable,
     is_due,
     is_marked,
-    judging_cost,
     marks,
     may_return,
     next_test,
-    spread_of,
 )
 
 __all__ = ["act", "look"]
-
-_NO_CAUSE, _NO_PHASES = Cause(None, ""), Phases()
-# What is tried for each cause, and in which order; for others less momentum, then mixed rows.
-_KINDS = {
-    "forgetting": ("mix", "step", "momentum"),
-    "step": ("step", "mix"),
-    "phase": ("step", "mix"),
-    "resonance": ("momentum", "mix"),
-    "unclear": ("momentum", "mix", "step"),
-}
-_NEAR = 0.25  # of the range of losses, above the least: where a run is safe again
-_AGAIN = 4  # mixed runs after a test of a risen loss
 
 
 def look(state: GuardState, config: GuardConfig, learner: Replayable) -> tuple[GuardState, bool]:
     """Record the loss of the run if this step is a mark; return the state and whether to `act`."""
     if is_marked(state, config):
-        judged = learner.loss(state.reservoir)
-        work = state.work + judging_cost(len(state.reservoir))
-        state = replace(state, marked=(*state.marked, judged), work=work)
+        loss = learner.loss(state.reservoir)
+        work = state.work + len(state.reservoir) / 3  # a loss counts as a third of a step
+        state = replace(state, marked=(*state.marked, loss), work=work)
     return state, is_due(state, config)
 
 
@@ -109,10 +90,6 @@ class _Action(Replays):
         self.learner.set(self.config.candidates[state.place])
         return state
 
-    def later(self) -> int:
-        """Return the step of the next test, given what this one has cost."""
-        return next_test(self.state, self.config, self.work)
-
     def examine_lost(self) -> GuardState:
         """Set aside batches without a finite loss, and train again without them if they harmed.
 
@@ -142,7 +119,7 @@ class _Action(Replays):
             return self.keep_setting() if bad else self.alarm(math.inf, self.judge_snapshots())
         history = state.history.without_snapshots_after(start)
         if bad:
-            self.train_again(start)
+            self.replay_in_order(start, self.used, marked=())
             if not reservoir or math.isfinite(self.judge()):
                 return self.continue_from(self.learner.save(), history=history, marked=())
         if not reservoir:
@@ -154,17 +131,16 @@ class _Action(Replays):
         start = self.state.history.snapshots[int(np.argmin(judged))]
         last = len(self.config.candidates) - 1
         places = range(self.state.place + 1, last + 1)
-        target = min(judged) + _NEAR * _scale(self.state, judged)
-        found = self.choose(start, target, places)
-        if found is None:  # nothing is finite, or nothing is left: the snapshot, and small steps
+        found = self.choose(start, self.config.harm * min(judged), places)
+        if found is None:  # no candidate is left or has a finite loss: take the safest
             found = Choice(last, start.saved, ())
-        stretch = self.stretch(start, seed=4)
-        return self.change_setting("alarm", start, found, own, self.mixed_levels(stretch, 1))
+        return self.change_setting("alarm", start, found, own, (self.mixed_loss(start),))
 
-    def mixed_levels(self, stretch: Stretch, count: int) -> tuple[float, ...]:
-        """Return the levels of replays of the rows in random order."""
-        orders = map(stretch.shuffled, range(count))
-        return tuple(stretch.level(self.used, one) for one in orders)
+    def mixed_loss(self, start: Snapshot) -> float:
+        """Return the loss of one more replay of the rows in random order."""
+        return self.replay_mixed(
+            start, np.random.default_rng([self.config.seed, 4, self.state.step])
+        )
 
     def change_setting(
         self,
@@ -173,23 +149,16 @@ class _Action(Replays):
         found: Choice,
         own: float,
         mixed: tuple[float, ...] = (),
-        harm: LostSteps | None = None,
-        cause: Cause = _NO_CAUSE,
-        phases: Phases = _NO_PHASES,
+        p: float = math.nan,
     ) -> GuardState:
         """Continue from the end of a replay, with its candidate; under ``watch`` only record it."""
         state = self.state
         after, rewound = self.config.candidates[found.place], state.step - start.step
-        made = Decision(
-            state.step, why, self.used, after, rewound, own, mixed, found.tried, harm,
-            cause.word, cause.text, phases.period, phases.rows,
-        )  # fmt: skip
-        later = self.later()
-        if self.config.policy == "watch":  # what was found is there to stay: look again in a while
-            quiet = state.step + math.ceil(self.work / self.config.budget)
-            return self.keep_setting(
-                recent=(), next_test=quiet, quiet=quiet, decisions=(*state.decisions, made)
-            )
+        decision = Decision(state.step, why, self.used, after, rewound, own, mixed, found.tried, p)
+        decisions = (*state.decisions, decision)
+        later = next_test(state, self.config, rewound)
+        if self.config.policy == "watch":
+            return self.keep_setting(recent=(), next_test=later, decisions=decisions)
         return self.continue_from(
             found.saved,
             places=(*state.places, found.place),
@@ -199,55 +168,42 @@ class _Action(Replays):
             hold=state.step + state.wait,
             wait=2 * state.wait,
             next_test=later,
-            decisions=(*state.decisions, made),
+            decisions=decisions,
         )
 
     def test(self) -> GuardState:
         """Test whether the order of the rows harms; if so, change the setting."""
         state, config = self.state, self.config
         start = self.test_start()
-        if state.step - start.step < config.spacing or not self.batches_since(start):
-            return self.keep_setting(next_test=self.later())
-        stretch = self.stretch(start)
-        cost = len(stretch.batches) + judging_cost(len(state.reservoir)) * len(stretch.marks)
-        if not is_affordable(state, config, cost) and not self.learner.is_ordered(stretch.batches):
-            return self.keep_setting(next_test=next_test(state, config, cost))
-        own = self.own_losses(stretch, start)
-        self.state = replace(state, tests=state.tests + 1)
-        marks, window = stretch.marks, stretch.length
-        level = float(level_of(marks, own, window))
+        batches = self.batches_since(start)
+        later = next_test(state, config, len(batches))
+        if state.step - start.step < config.spacing or not batches:
+            return self.keep_setting(next_test=later)
+        own = self.own_loss(start)
+        self.state = replace(state, tests=state.tests + 1, least=min(state.least, own))
+        rng = np.random.default_rng([config.seed, 3, state.step])
         harm = harm_of_order(
-            marks,
             own,
-            (self.path_mixed(stretch, place) for place in range(config.mixes)),
+            (self.replay_mixed(start, rng) for _ in range(config.mixes)),
             significance_of(self.state.tests - state.earlier, config.significance),
-            window=window,
-            least=config.harm,
+            harm=config.harm,
+            beyond=config.beyond,
         )
-        if harm is None and not level <= stretch.loss_before():
+        if harm is None and _may_be_high(state, config, own):
             judged = self.judge_snapshots()
-            if _is_high(state, config, level, judged):  # it rose slowly, in any order
-                return self.alarm(level, judged)
+            if _is_high(state, config, own, judged):  # a slow rise, whatever the order
+                return self.alarm(own, judged)
         if harm is None:
-            return self.keep_setting(next_test=self.later())
-        if _is_test_of_rise(state, config):  # the loss was high when this stretch began: go back
+            return self.keep_setting(next_test=later)
+        mixed, p = harm
+        if _is_test_of_rise(state, config):  # the loss was high at its start: go back further
             start = state.history.snapshots[int(np.argmin(self.judge_snapshots()))]
-            mixed = self.mixed_levels(self.stretch(start), _AGAIN)
-            cause, phases = _NO_CAUSE, _NO_PHASES
+            found = self.remedy(start, own, ())
         else:
-            mixed = harm.mixed
-            cause, phases = self.find_cause(stretch, harm)
-        found = self.remedy(start, level, mixed, cause.word)
+            found = self.remedy(start, own, mixed)
         if found is None:
-            return self.keep_setting(next_test=self.later())
-        return self.change_setting("order", start, found, level, harm.mixed, harm, cause, phases)
-
-    def find_cause(self, stretch: Stretch, harm: LostSteps) -> tuple[Cause, Phases]:
-        """Return why the order of a stretch harms, and the rhythm and parts of it."""
-        self.learner.load(stretch.start)
-        phases = self.learner.phases(stretch.batches)
-        self.work += len(stretch.batches)
-        return find_cause(stretch, harm, phases.parts), phases
+            return self.keep_setting(next_test=later)
+        return self.change_setting("order", start, found, own, mixed, p)
 
     def test_start(self) -> Snapshot:
         """Return the oldest snapshot of the setting in use; after a rise, that of the rise."""
@@ -255,82 +211,52 @@ class _Action(Replays):
         first = state.rose if _is_test_of_rise(state, self.config) else state.returned
         return next((one for one in snapshots if one.step >= first), snapshots[-1])
 
-    def own_losses(self, stretch: Stretch, start: Snapshot) -> np.ndarray:
-        """Return the losses of the run at the marks, on the batches that others are judged on.
+    def own_loss(self, start: Snapshot) -> float:
+        """Return the mean loss of the run at the marks, on the same batches as that of mixed runs.
 
         It was recorded while the run went on, unless the test was not scheduled or the reservoir
         was not full at the first mark: then the run is replayed.
         """
         state, config = self.state, self.config
-        inside = [one for one in marks(state.step, config.spacing) if one > start.step]
-        is_full = min(inside) >= config.reservoir
-        if is_full and state.step == state.next_test and len(state.marked) == len(inside):
-            early = [math.nan] * (len(stretch.marks) - len(inside))
-            return np.array([*early, *state.marked])
-        return stretch.run(self.used, self.in_order(start, self.used)).losses
+        inside = [mark for mark in marks(state.step, config.spacing) if mark > start.step]
+        was_full = min(inside) >= config.reservoir
+        was_scheduled = state.step == state.next_test and len(state.marked) == len(inside)
+        if was_full and was_scheduled:
+            return geometric_mean(state.marked)
+        return self.replay_in_order(start, self.used)
 
-    def path_mixed(self, stretch: Stretch, number: int) -> np.ndarray:
-        """Return the losses at the marks of a replay of the rows in random order."""
-        return stretch.run(self.used, stretch.shuffled(number)).losses
+    def remedy(self, start: Snapshot, own: float, mixed: Sequence[float]) -> Choice | None:
+        """Return the first later candidate that does as well as mixed rows, or else one that mixes.
 
-    def remedy(
-        self, start: Snapshot, own: float, mixed: Sequence[float], cause: str | None
-    ) -> Choice | None:
-        """Return the mildest candidate that does as well as mixed rows, by the cause of the harm.
-
-        Less momentum first, then mixed rows; where the order harms without any momentum mixed rows
-        first, then smaller steps; where steps are too large smaller ones first.
-        It does as well if its level is no worse than the worst of theirs, and above their mean by
-        no more than their deviation, or a tenth of what the order costs.
+        Candidates are ordered from mild to safe. One does as well if its loss is at most ``reach``
+        times the mean of the mixed runs, and at most that of the worst of them. If no candidate
+        mixes rows, the best one is returned if it is clearly better than the run, else None.
         """
         candidates, place = self.config.candidates, self.state.place
-        usual = float(np.mean(mixed))
-        near = max(float(np.std(mixed, ddof=1)), (own - usual) / 10)
-        target = min(usual + near, max(mixed))
-        tried: tuple[tuple[Candidate, float], ...] = ()
-        best: Choice | None = None
-        for kind in _KINDS.get(cause or "", ("momentum", "mix")):
-            places = [
-                one
-                for one in range(len(candidates))
-                if _kind(candidates[one], self.used) == kind and one != place
-            ]
-            if kind == "mix" and places:
-                like = self.used._replace(is_mixed=True)
-                same = (one for one in places if candidates[one] == like)
-                return Choice(next(same, places[0]), self.state_of_mixed(start), tried)
-            found = self.choose(start, target, places)
-            if found is None:
-                continue
-            tried = (*tried, *found.tried)
-            found = found._replace(tried=tried)
-            if tried[-1][1] <= target:
-                return found
-            if best is None or _least(found.tried, best.place, candidates) > _least(
-                found.tried, found.place, candidates
-            ):
-                best = found
-        if best is None:
-            return None
-        least = _least(tried, best.place, candidates)
-        helps = math.isfinite(least) and not own - least < (own - usual) / 2
-        return best._replace(tried=tried) if helps else None
-
-    def state_of_mixed(self, start: Snapshot) -> Any:
-        """Return the learner after one more replay of the rows in random order."""
-        stretch = self.stretch(start, seed=4)
-        stretch.run(self.used, stretch.shuffled(0))
-        return self.learner.save()
+        places = [one for one in range(place + 1, len(candidates)) if not candidates[one].is_mixed]
+        mean = geometric_mean([*mixed, self.mixed_loss(start)])
+        target = min(self.config.reach * mean, max(mixed, default=math.inf))
+        saved = self.learner.save()  # the end of the mixed run
+        found = self.choose(start, target, places)
+        if found is not None and found.tried[-1][1] <= target:
+            return found
+        tried = () if found is None else found.tried
+        mixing = [one for one in range(len(candidates)) if candidates[one].is_mixed]
+        if mixing:  # if possible with the step size and momentum in use
+            same = [one for one in mixing if candidates[one] == self.used._replace(is_mixed=True)]
+            return Choice((same or mixing)[0], saved, tried)
+        least = min((loss for _, loss in tried), default=math.inf)
+        return found if least * self.config.harm < own else None
 
     def choose_fastest(self) -> GuardState:
         """Take the candidate with the lowest loss in a replay from the oldest snapshot."""
         state, start = self.state, self.state.history.snapshots[0]
-        stretch = self.stretch(start)
-        own = float(level_of(stretch.marks, self.own_losses(stretch, start), stretch.length))
+        later = next_test(state, self.config, state.step - start.step)
+        own = self.own_loss(start)
         places = [one for one in range(len(self.config.candidates)) if one != state.place]
         found = self.choose(start, 0.0, places)
         if found is None or not min(loss for _, loss in found.tried) < own:
-            return self.keep_setting(next_test=self.later())
+            return self.keep_setting(next_test=later)
         return self.change_setting("fastest", start, found, own)
 
     def try_previous(self) -> GuardState:
@@ -339,9 +265,8 @@ class _Action(Replays):
         start = state.history.snapshots[0]
         place = state.places[-2] if len(state.places) > 1 else 0
         previous = config.candidates[place]
-        stretch = self.stretch(start)
-        own = self.level_in_order(stretch, start, self.used)
-        loss = self.level_in_order(stretch, start, previous)
+        own = self.replay_in_order(start, self.used)
+        loss = self.replay_in_order(start, previous)
         if loss > own:
             return self.keep_setting(hold=state.step + 2 * state.wait, wait=2 * state.wait)
         tried = ((previous, loss),)
@@ -356,25 +281,9 @@ class _Action(Replays):
         )
 
 
-def _kind(candidate: Candidate, used: Candidate) -> str:
-    """Return what a candidate changes."""
-    if candidate.is_mixed:
-        return "mix"
-    if candidate.momentum < used.momentum and candidate.lr >= used.lr:
-        return "momentum"
-    return "step" if candidate.lr < used.lr else "none"
-
-
-def _least(
-    tried: Sequence[tuple[Candidate, float]], place: int, candidates: Sequence[Candidate]
-) -> float:
-    """Return the level that a candidate reached."""
-    return next(level for one, level in tried if one == candidates[place])
-
-
 def _is_alarm(state: GuardState, config: GuardConfig, own: float, judged: Sequence[float]) -> bool:
-    """Return whether a risen loss is an alarm, given the losses of the snapshots."""
-    is_extreme = not _height(state, own, judged) <= config.explodes**2
+    """Return whether a rise of the loss is an alarm, given the losses of the snapshots."""
+    is_extreme = not own <= config.explodes**2 * float(np.median(judged))
     return is_extreme or (_is_high(state, config, own, judged) and _lasts(state, config))
 
 
@@ -393,20 +302,37 @@ def _is_test_of_rise(state: GuardState, config: GuardConfig) -> bool:
     return state.rose > 0 and state.step == state.rose + 2 * config.spacing
 
 
+def _may_be_high(state: GuardState, config: GuardConfig, own: float) -> bool:
+    """Return whether `_is_high` is possible: if not, the snapshots need not be evaluated."""
+    return _is_far(state, config, own) or _has_start(state)
+
+
 def _is_high(state: GuardState, config: GuardConfig, own: float, judged: Sequence[float]) -> bool:
-    """Return whether a loss is far above those of the snapshots."""
-    return not _height(state, own, judged) <= config.explodes
+    """Return whether a loss is far above the losses of the snapshots.
+
+    It is if it is far above one of these:
+
+    - their median;
+    - their least, provided it is also far above the least loss of all tests, which alone is no
+      evidence: it was measured on other, perhaps easier, rows;
+    - the first, while this is the start of the run: then training did harm, in whatever order.
+    """
+    limits = [config.explodes * float(np.median(judged))]
+    if _is_far(state, config, own):
+        limits.append(config.explodes * min(judged))
+    if _has_start(state):
+        limits.append(config.spoils * judged[0])
+    return not own <= min(limits)
 
 
-def _height(state: GuardState, own: float, judged: Sequence[float]) -> float:
-    """Return how far a loss is above the median of the snapshots, over the range of losses."""
-    above = own - float(np.median(judged))
-    return above / _scale(state, judged) if 0 < above < math.inf else max(0.0, above)
+def _is_far(state: GuardState, config: GuardConfig, own: float) -> bool:
+    """Return whether a loss is far above the least loss of the tests so far."""
+    return not own <= 3 * config.explodes * state.least
 
 
-def _scale(state: GuardState, judged: Sequence[float]) -> float:
-    """Return the range that losses had, of the snapshots and of the last spacings."""
-    return max(spread_of(judged), spread_of(state.recent[:-1]), early_spread(state))
+def _has_start(state: GuardState) -> bool:
+    """Return whether the oldest snapshot is the start of the run."""
+    return state.history.oldest == 0
 
 
 def _lasts(state: GuardState, config: GuardConfig) -> bool:

@@ -18,38 +18,24 @@ from typing import Any, NamedTuple, cast
 from resonax.core.errors import ArgumentError
 from resonax.guards.decide import act, look
 from resonax.guards.learner import Candidate, Replayable
-from resonax.guards.lost_steps import LostSteps
-from resonax.guards.phases import Phases
 from resonax.guards.state import Decision, GuardConfig, GuardState, before_step, count_step, init
 
-__all__ = [
-    "DecisionLog",
-    "Judged",
-    "as_decision",
-    "as_judged",
-    "check_log",
-    "plain_decision",
-    "record",
-]
+__all__ = ["DecisionLog", "Judged", "as_decision", "check_log", "plain_decision", "record"]
 
-_FORMAT = "resonax guard log 3"
+_FORMAT = "resonax guard log 2"
 
 
 class Judged(NamedTuple):
     """The losses on the reservoir that were asked for after a step, in their order.
 
     ``oldest`` is the step of the oldest snapshot, as far back as the guard could go. ``lost`` are
-    the steps with a loss that is not finite, where that is why losses were asked for. ``phases``
-    are the rhythm of the batches and the parts of their order, ``ordered`` whether there is one,
-    where these were looked for.
+    the steps with a loss that is not finite, where that is why losses were asked for.
     """
 
     step: int
     oldest: int
     losses: tuple[float, ...]
     lost: tuple[int, ...] = ()
-    phases: Phases | None = None
-    ordered: bool | None = None
 
 
 class _Recording:
@@ -58,16 +44,6 @@ class _Recording:
     def __init__(self, learner: Replayable):
         self._learner = learner
         self.losses: list[float] = []
-        self.found: Phases | None = None
-        self.ordered: bool | None = None
-
-    def is_ordered(self, batches: Sequence[Any]) -> bool:
-        self.ordered = self._learner.is_ordered(batches)
-        return self.ordered
-
-    def phases(self, batches: Sequence[Any]) -> Phases:
-        self.found = self._learner.phases(batches)
-        return self.found
 
     def loss(self, batches: Sequence[Any]) -> float:
         self.losses.append(self._learner.loss(batches))
@@ -86,12 +62,10 @@ def record(
     made, is_due = look(state, config, asked)
     if is_due:
         made = act(made, config, asked)
-    if not recording.losses and recording.ordered is None:
+    if not recording.losses:
         return made, ()
     oldest = state.history.oldest
-    losses = tuple(recording.losses)
-    seen = Judged(state.step, oldest, losses, state.lost, recording.found, recording.ordered)
-    return made, (seen,)
+    return made, (Judged(state.step, oldest, tuple(recording.losses), state.lost),)
 
 
 @dataclass(frozen=True)
@@ -108,7 +82,6 @@ class DecisionLog:
     losses: tuple[float, ...]
     judged: tuple[Judged, ...]
     decisions: tuple[Decision, ...]
-    early: float = 1e-300  # range of the first losses
 
     def check(self) -> tuple[str, ...]:
         """Return where the decisions do not follow from the losses, in words."""
@@ -118,7 +91,7 @@ class DecisionLog:
         """Write the log to a file."""
         candidates = [one._asdict() for one in self.config.candidates]
         config = asdict(self.config) | {"candidates": candidates}
-        head = {"format": _FORMAT, "step": self.step, "config": config, "early": self.early}
+        head = {"format": _FORMAT, "step": self.step, "config": config}
         lines = [head, {"losses": self.losses}]
         lines += [{"judged": one._asdict()} for one in self.judged]
         lines += [{"decision": plain_decision(one)} for one in self.decisions]
@@ -141,21 +114,13 @@ class DecisionLog:
                 GuardConfig(**config),
                 head["step"],
                 tuple(_numbers(losses["losses"])),
-                tuple(map(as_judged, judged)),
+                tuple(
+                    one._replace(losses=tuple(one.losses), lost=tuple(one.lost)) for one in judged
+                ),
                 tuple(made),
-                head["early"],
             )
         except (ValueError, KeyError, TypeError):
             raise ArgumentError(f"{path} is not the log of a guard") from None
-
-
-def as_judged(one: Judged) -> Judged:
-    """Return what was judged, from lists."""
-    phases: Any = one.phases
-    if phases is not None:
-        period, rows, parts = phases
-        phases = Phases(period, rows, tuple(map(tuple, parts)))
-    return one._replace(losses=tuple(one.losses), lost=tuple(one.lost), phases=phases)
 
 
 def _words(value: Any) -> Any:
@@ -179,8 +144,7 @@ def plain_decision(one: Decision) -> dict[str, Any]:
     """Return a decision as plain values."""
     made = one._asdict() | {"before": one.before._asdict(), "after": one.after._asdict()}
     tried = [(candidate._asdict(), loss) for candidate, loss in one.tried]
-    harm = None if one.harm is None else asdict(one.harm)
-    return made | {"mixed": list(one.mixed), "tried": tried, "harm": harm}
+    return made | {"mixed": list(one.mixed), "tried": tried}
 
 
 def as_decision(plain: dict[str, Any]) -> Decision:
@@ -188,9 +152,6 @@ def as_decision(plain: dict[str, Any]) -> Decision:
     tried = tuple((Candidate(**candidate), loss) for candidate, loss in plain["tried"])
     ends = {name: Candidate(**plain[name]) for name in ("before", "after")}
     made: dict[str, Any] = {**plain, **ends, "tried": tried, "mixed": tuple(plain["mixed"])}
-    harm: dict[str, Any] | None = plain["harm"]
-    if harm is not None:
-        made["harm"] = LostSteps(**(harm | {"mixed": tuple(harm["mixed"])}))
     return Decision(**made)
 
 
@@ -204,8 +165,6 @@ class _Logged:
     def __init__(self, log: DecisionLog):
         self._means, self._spacing = log.losses, log.config.spacing
         self.answers: list[float] = []
-        self.found: Phases | None = None
-        self.ordered: bool | None = None
 
     def step(self, batch: int) -> float:
         place = batch // self._spacing
@@ -215,18 +174,6 @@ class _Logged:
         if not self.answers:
             raise _DisagreementError("more losses were asked for than are logged")
         return self.answers.pop(0)
-
-    def is_ordered(self, batches: Sequence[Any]) -> bool:
-        del batches
-        if self.ordered is None:
-            raise _DisagreementError("whether the batches are in order is not logged")
-        return self.ordered
-
-    def phases(self, batches: Sequence[Any]) -> Phases:
-        del batches
-        if self.found is None:
-            raise _DisagreementError("the parts of the order are not logged")
-        return self.found
 
     def mix(self, batches: Sequence[int], rng: Any, like: Sequence[int] | None = None) -> Any:
         return batches if like is None else like
@@ -253,15 +200,14 @@ def check_log(log: DecisionLog) -> tuple[str, ...]:
     for step in range(log.step):
         is_lost = state.is_lost
         state = before_step(state, config, asked, step)
-        state = replace(count_step(state, config, learner.step(step)), early=log.early)
+        state = count_step(state, config, learner.step(step))
         entry = judged.get(step + 1)
         if entry is None:
             state = replace(state, lost=(), is_lost=is_lost)
         else:
             state = replace(state, lost=entry.lost)
         if entry is not None:
-            learner.answers, learner.found = list(entry.losses), entry.phases
-            learner.ordered = entry.ordered
+            learner.answers = list(entry.losses)
             state = replace(state, history=state.history.from_step(entry.oldest))
         try:
             state, _ = record(state, config, asked)

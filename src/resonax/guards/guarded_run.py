@@ -12,10 +12,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from resonax.guards import state as states
 from resonax.guards.decision_log import DecisionLog, Judged, record
 from resonax.guards.learner import Candidate, Replayable
 from resonax.guards.report import Event, GuardReport, aside_event, event_of
+from resonax.guards.rhythm import dominant_period
 from resonax.guards.state import GuardConfig, GuardState
 
 __all__ = [
@@ -115,10 +118,8 @@ def finish(run: GuardedRun, learner: Replayable) -> GuardedRun:
         return run
     state, judged = record(run.state, run.config, learner)
     new = state.decisions[len(run.state.decisions) :]
-    if run.config.policy == "watch":  # one line for each finding
-        known = [(one.why, one.cause) for one in run.state.decisions]
-        new = tuple(one for one in new if (one.why, one.cause) not in known)
-    events = tuple(event_of(one, run.config.policy) for one in new)
+    period = _period(state, learner) if new else None
+    events = tuple(event_of(one, run.config.policy, period) for one in new)
     if state.set_aside and not run.state.set_aside:
         events = (aside_event(state, run.config.policy), *events)
     copies = [one.saved for one in run.state.history.snapshots]
@@ -140,6 +141,11 @@ def _memory(state: GuardState, learner: Replayable) -> int:
     return state.history.size + others + copies
 
 
+def _period(state: GuardState, learner: Replayable) -> float | None:
+    rows = [learner.summary(batch) for batch in state.history.batches]
+    return dominant_period(np.stack(rows)) if rows else None
+
+
 def report(run: GuardedRun, learner: Replayable) -> GuardReport:
     """Return what is known of a run."""
     state, config = run.state, run.config
@@ -152,13 +158,12 @@ def report(run: GuardedRun, learner: Replayable) -> GuardReport:
         work=state.work / max(state.step, 1),
         memory=max(run.memory, _memory(state, learner)),
         tests=state.tests,
-        period=learner.rhythm(state.history.batches).period if state.history.batches else None,
+        period=_period(state, learner),
         spacing=config.spacing,
         losses=run.losses,
         decisions=state.decisions,
         events=run.events,
-        log=DecisionLog(config, state.step, run.losses, run.judged, state.decisions, state.early),
+        log=DecisionLog(config, state.step, run.losses, run.judged, state.decisions),
         set_aside=state.set_aside,
         is_lost=state.is_lost,
-        first_test=0 if state.tests else state.next_test,
     )

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from resonax.guards.phases import Phases
-
 __all__ = [
     "MOST_COPIES",
     "Candidate",
@@ -95,16 +93,8 @@ class Replayable(Protocol):
         """
         ...
 
-    def rhythm(self, batches: Sequence[Any]) -> Phases:
-        """Return the rhythm of batches, without work such as that of gradients."""
-        ...
-
-    def is_ordered(self, batches: Sequence[Any]) -> bool:
-        """Return whether batches surely come in an order, without work as of gradients."""
-        ...
-
-    def phases(self, batches: Sequence[Any]) -> Phases:
-        """Return the rhythm of batches, and the parts of their order; see `Phased`."""
+    def summary(self, batch: Any) -> np.ndarray:
+        """Return a few numbers of a batch, in which a rhythm is looked for."""
         ...
 
 
@@ -153,7 +143,7 @@ def as_candidates(given: Iterable[float | Candidate]) -> tuple[Candidate, ...]:
 def default_candidates(momentum: float, *, mix: bool = True) -> tuple[Candidate, ...]:
     """Return the user's setting and others, from the mildest to the strongest.
 
-    Smaller momenta first, then the user's own on mixed rows, then smaller steps, then both.
+    Smaller momenta first, then the user's own on mixed rows, then smaller steps.
 
     Examples
     --------
@@ -167,5 +157,4 @@ def default_candidates(momentum: float, *, mix: bool = True) -> tuple[Candidate,
     made = [Candidate(momentum), *(Candidate(one) for one in smaller)]
     if mix:
         made += [Candidate(one, 1.0, is_mixed=True) for one in dict.fromkeys((momentum, low))]
-    made += [Candidate(momentum, factor) for factor in _FACTORS]
     return (*made, *(Candidate(low, factor, is_mixed=mix) for factor in _FACTORS))

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from resonax.guards.history import Snapshot
 from resonax.guards.learner import Candidate, Replayable
-from resonax.guards.lost_steps import level_of
-from resonax.guards.state import GuardConfig, GuardState, judging_cost, marks, trained_on
-from resonax.guards.trials import Run, Trials
+from resonax.guards.order_test import geometric_mean
+from resonax.guards.state import GuardConfig, GuardState, marks, trained_on
 
-__all__ = ["BadBatches", "Choice", "Replays", "Stretch"]
+__all__ = ["BadBatches", "Choice", "Replays"]
 
 
 class Choice(NamedTuple):
-    """A candidate, the learner after its replay, and the levels of all that were tried."""
+    """A candidate, the learner after its replay, and the losses of all that were tried."""
 
     place: int
     saved: Any
@@ -31,61 +30,6 @@ class BadBatches(NamedTuple):
     start: Snapshot
     steps: list[int]
     reservoir: tuple[Any, ...]
-
-
-class Stretch(Trials):
-    """Runs from a snapshot to now, of which nothing but judged losses decides.
-
-    So all that a guard decides follows from the losses in its log.
-    """
-
-    def run(
-        self, candidate: Candidate, batches: Iterable[Any], judged: Sequence[Any] | None = None
-    ) -> Run:
-        """Train on batches; what comes after a loss that is not finite is infinite."""
-        chosen = self.judged if judged is None else judged
-        learner, losses, coming, last = self.learner, [], iter(batches), 0
-        learner.load(self.start)
-        learner.set(candidate)
-        for mark in self.marks:
-            if math.inf in losses:
-                losses.append(math.inf)
-                continue
-            for _ in range(mark - last):
-                learner.step(next(coming))
-            self._count(mark - last)
-            last = mark
-            losses.append(self._judge(chosen) if mark else self._before(chosen))
-        return Run(np.array(losses), max(losses))
-
-    def _judge(self, judged: Sequence[Any]) -> float:
-        self._count(judging_cost(len(judged)))
-        return self.learner.loss(judged)
-
-    def _before(self, judged: Sequence[Any]) -> float:
-        """Return the loss at the snapshot, which is the same for all runs."""
-        if judged is not self.judged:
-            return self._judge(judged)
-        if self._first is None:
-            self._first = self._judge(judged)
-        return self._first
-
-    def loss_before(self) -> float:
-        """Return the loss at the snapshot."""
-        if self._first is None:
-            self.learner.load(self.start)
-        return self._before(self.judged)
-
-    _first: float | None = None
-
-    @property
-    def length(self) -> float:
-        """Steps at the end over which levels are taken."""
-        return self.marks[-1] / 4 if self.window is None else self.window
-
-    def level(self, candidate: Candidate, batches: Iterable[Any]) -> float:
-        """Return the mean loss of a run over the last steps."""
-        return float(level_of(self.marks, self.run(candidate, batches).losses, self.length))
 
 
 class Replays:
@@ -104,7 +48,7 @@ class Replays:
         """Return the loss of the learner on the reservoir."""
         if not self.state.reservoir:
             return math.inf
-        self.work += judging_cost(len(self.state.reservoir))
+        self.work += len(self.state.reservoir) / 3
         return self.learner.loss(self.state.reservoir)
 
     def judge_snapshots(self) -> list[float]:
@@ -115,53 +59,44 @@ class Replays:
             judged.append(self.judge())
         return judged
 
-    def stretch(self, start: Snapshot, seed: int = 3) -> Stretch:
-        """Return runs from a snapshot, on the batches since it that were not set aside."""
-        state, config = self.state, self.config
-        late = {one - start.step for one in marks(state.step, config.spacing) if one > start.step}
-        steps = state.step - start.step
-        path = {0, steps, *(steps >> power for power in range(1, 4))}
-        aside = [one - start.step for one in state.aside if one >= start.step]
+    def replay(
+        self,
+        start: Snapshot,
+        batches: Iterable[Any],
+        candidate: Candidate,
+        marked: Collection[int] | None = None,
+    ) -> float:
+        """Train from a snapshot; the geometric mean of the reservoir loss at the marks.
 
-        def kept(step: int) -> int:
-            return step - sum(one < step for one in aside)
+        There is one batch for each step since the snapshot that was not set aside.
+        """
+        self.learner.load(start.saved)
+        self.learner.set(candidate)
+        judged, coming = [], iter(batches)
+        marked = marks(self.state.step, self.config.spacing) if marked is None else marked
+        for step in range(start.step, self.state.step):
+            if step not in self.state.aside:
+                self.work += 1
+                self.learner.step(next(coming))
+            if step + 1 in marked:
+                judged.append(self.judge())
+        return geometric_mean(judged)
 
-        return Stretch(
-            self.learner,
-            start.saved,
-            self.batches_since(start),
-            state.reservoir,
-            sorted({kept(one) for one in late | path}),
-            self.used,
-            is_averaging=config.is_averaging,
-            window=kept(steps) - kept(min(late)) + 0.5,
-            seed=(config.seed << 64) + (seed << 48) + state.step,
-            advance=self._add_work,
-        )
-
-    def _add_work(self, work: float) -> None:
-        self.work += work
-
-    def in_order(self, start: Snapshot, candidate: Candidate) -> list[Any]:
-        """Return what a candidate trains on in the order in which batches came."""
+    def replay_in_order(
+        self, start: Snapshot, candidate: Candidate, marked: Collection[int] | None = None
+    ) -> float:
+        """Replay a candidate on the batches as they came."""
         state, first = self.state, self.state.history.oldest
-        return [
+        batches = [
             trained_on(state, self.config, self.learner, candidate, step - first + 1)
             for step in range(start.step, state.step)
             if step not in state.aside
         ]
+        return self.replay(start, batches, candidate, marked)
 
-    def level_in_order(self, stretch: Stretch, start: Snapshot, candidate: Candidate) -> float:
-        """Return the level of a candidate on the batches as they came."""
-        return stretch.level(candidate, self.in_order(start, candidate))
-
-    def train_again(self, start: Snapshot) -> None:
-        """Train on the batches since a snapshot without judging."""
-        self.learner.load(start.saved)
-        self.learner.set(self.used)
-        for batch in self.in_order(start, self.used):
-            self.learner.step(batch)
-            self.work += 1
+    def replay_mixed(self, start: Snapshot, rng: np.random.Generator) -> float:
+        """Replay the candidate in use on the same rows in random order."""
+        return self.replay(start, self.learner.mix(self.batches_since(start), rng), self.used)
 
     def batches_since(self, start: Snapshot) -> list[Any]:
         """Return the batches since a snapshot without those that were set aside."""
@@ -170,13 +105,13 @@ class Replays:
 
     def choose(self, start: Snapshot, target: float, places: Sequence[int]) -> Choice | None:
         """Replay candidates in turn; the first that reaches the target, or else the best."""
-        best, least, tried, stretch = None, math.inf, [], self.stretch(start)
+        best, least, tried = None, math.inf, []
         for place in places:
-            level = self.level_in_order(stretch, start, self.config.candidates[place])
-            tried.append((self.config.candidates[place], level))
-            if level < least:
-                best, least = (place, self.learner.save()), level
-            if level <= target:
+            loss = self.replay_in_order(start, self.config.candidates[place])
+            tried.append((self.config.candidates[place], loss))
+            if loss < least:
+                best, least = (place, self.learner.save()), loss
+            if loss <= target:
                 break
         return None if best is None else Choice(*best, tuple(tried))
 

@@ -184,9 +184,8 @@ def guard(
         own = hyperparameters.largest_momentum(opt_state, names)
         made = default_candidates(own, mix=mix) if given is None else (Candidate(own), *given)
         config = GuardConfig(
-            made, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed,
-            is_averaging="b1" in names,
-        )  # fmt: skip
+            made, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed
+        )
         model_state = None if model_state is None else _as_arrays(model_state)
         averaged = Average(params) if average else None
         return TrainState(params, opt_state, model_state, key, guarded_run.init(config), averaged)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from typing import Any
 
 from resonax.core.errors import ArgumentError, check_whole
@@ -27,9 +26,7 @@ _guards: weakref.WeakValueDictionary[int, Guard] = weakref.WeakValueDictionary()
 class Guard:
     r"""Guard a model that learns by calls, by training it again where the order of rows harms.
 
-    With a module of torch and its optimizer, ``Guard(model, optimizer)`` is a
-    `resonax.torch.Guard`. This one decides as that does, and needs nothing but copies of the model.
-    In place of
+    It decides as `resonax.torch.Guard` does, and needs nothing but copies of the model. In place of
     ``model.learn_one(x, y)`` or ``model.partial_fit(X, y)`` write ``guard.learn(x, y)``.
 
     Parameters
@@ -80,12 +77,6 @@ class Guard:
     1.0
     """
 
-    def __new__(cls, model: Any = None, *given: Any, **options: Any) -> Any:
-        """Return a guard; for a module of torch and its optimizer that of `resonax.torch`."""
-        if given and _is_torch(model) and _is_torch(given[0]):
-            return import_module("resonax.torch").Guard(model, *given, **options)
-        return super().__new__(cls)
-
     def __init__(
         self,
         model: Any,
@@ -112,9 +103,8 @@ class Guard:
         own = knobs.largest_momentum(model)
         made = _candidates(knobs, own, candidates, mix)
         config = GuardConfig(
-            made, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed,
-            is_averaging=any("beta" in path for path in knobs.momentum),
-        )  # fmt: skip
+            made, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed
+        )
         self._learner = CopiedLearner(model, library)
         self._run = guarded_run.init(config)
         self._group: RowGroup | None = None
@@ -256,11 +246,6 @@ class Guard:
     def report(self) -> GuardReport:
         """Return what is known of the run; print it, plot it, or take ``to_dict()``."""
         return guarded_run.report(self._run, self._learner)
-
-
-def _is_torch(thing: Any) -> bool:
-    """Return whether a thing is of torch, which is not imported for it."""
-    return any(base.__module__.split(".")[0] == "torch" for base in type(thing).__mro__)
 
 
 def _check_kind(*given: Any) -> None:

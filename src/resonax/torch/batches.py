@@ -55,9 +55,7 @@ def copied(value: Any) -> Any:
 
 def byte_count(value: Any) -> int:
     """Return the bytes of all tensors in a value."""
-    return sum(
-        (one.coalesce().values() if one.is_sparse else one).nbytes for one in tensors_of(value)
-    )
+    return sum(one.nbytes for one in tensors_of(value))
 
 
 def with_tensors(value: Any, tensors: Iterator[Tensor]) -> Any:

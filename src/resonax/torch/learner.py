@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from resonax.guards.learner import MOST_COPIES, Candidate, mean_loss
-from resonax.guards.phases import Phased, Phases, phases_of
+from resonax.guards.rhythm import row_summary
 from resonax.torch.batches import KeptBatch, byte_count, can_mix, mix_rows, tensors_of, with_tensors
 from resonax.torch.groups import Groups, find_knob
 from resonax.torch.random_state import (
@@ -20,7 +20,6 @@ from resonax.torch.random_state import (
     write_random_state,
 )
 from resonax.torch.refusals import check_loss, check_no_backward, check_used
-from resonax.torch.sketches import data_sketch, gradient_sketch, random_signs
 from resonax.torch.snapshots import Saved, check_place, put_back, save
 
 __all__ = ["TorchLearner"]
@@ -28,7 +27,7 @@ __all__ = ["TorchLearner"]
 _JOINED = 2**24  # bytes up to which batches are evaluated in one forward pass
 
 
-class TorchLearner(Phased):
+class TorchLearner:
     """A module and its optimizer; a candidate is in force during a step only.
 
     Parameters
@@ -176,30 +175,12 @@ class TorchLearner(Phased):
         """Return the bytes of a batch."""
         return batch.size
 
-    def sketches(self, batches: Sequence[KeptBatch]) -> np.ndarray:
-        """Return a few numbers of each batch, and of its gradient at the weights as they are."""
-        weights, found = self.groups.weights(), []
-        signs = random_signs(weights)
-        for batch in batches:
-            self.set_random_state(batch.random)
-            self.optimizer.zero_grad()
-            loss = self._differentiate(batch)
-            sketch = gradient_sketch(weights, signs)
-            found.append(torch.cat([sketch, loss.float().reshape(1).to(sketch.device)]))
-        self.optimizer.zero_grad()
-        return np.concatenate([torch.stack(found).cpu().numpy(), _held(batches)], axis=1)
-
-    def held(self, batches: Sequence[KeptBatch]) -> np.ndarray:
-        """Return a few numbers of what each batch holds."""
-        return _held(batches)
-
-    def rhythm(self, batches: Sequence[KeptBatch]) -> Phases:
-        """Return the rhythm of what batches hold."""
-        return phases_of(_held(batches), self.row_counts(batches))
-
-    def row_counts(self, batches: Sequence[KeptBatch]) -> list[int]:
-        """Return the number of rows of each batch."""
-        return [sum(len(tensors_of(part)[0]) for part in batch.parts) for batch in batches]
+    def summary(self, batch: KeptBatch) -> np.ndarray:
+        """Return some numbers of the mean row of the first floating tensor of a batch."""
+        tensors = tensors_of(batch.parts)
+        first = next((one for one in tensors if one.is_floating_point()), tensors[0])
+        mean = first.detach().float().mean(dim=0, keepdim=True)
+        return row_summary(mean.cpu().numpy())
 
     def saved_size(self, saved: Saved) -> int:
         """Return the bytes of a copy."""
@@ -209,10 +190,6 @@ class TorchLearner(Phased):
         """Return the bytes that a replay needs at most, beyond these copies and batches."""
         copies = MOST_COPIES * max((one.size for one in saved), default=0)
         return copies + min(sum(one.size for one in batches), _JOINED)
-
-
-def _held(batches: Sequence[KeptBatch]) -> np.ndarray:
-    return torch.stack([data_sketch(tensors_of(one.parts)) for one in batches]).numpy()
 
 
 def _joined(batches: Sequence[KeptBatch]) -> Sequence[KeptBatch]:

@@ -105,20 +105,14 @@ class GuardedTraining:
     ):
         check_optimizer(model, optimizer)
         self.learner = TorchLearner(model, optimizer, scaler, transform, knob, snapshots)
-        own, held = self.learner.groups.largest_momentum(), self.learner.groups.knob
+        own = self.learner.groups.largest_momentum()
         if candidates is None:
             tried = default_candidates(own, mix=mix)
         else:
             tried = (Candidate(own), *as_candidates(candidates))
         self.run = guarded_run.init(
             GuardConfig(
-                tried,
-                policy=policy,
-                budget=budget,
-                memory=memory,
-                spacing=spacing,
-                seed=seed,
-                is_averaging=held is not None and held.name in ("betas", "beta1"),
+                tried, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed
             )
         )
         self._log = EventLog(log)
