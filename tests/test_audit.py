@@ -347,12 +347,16 @@ def only_batches():
     return make()[0]
 
 number = 3
+
+def fail():
+    raise ValueError("no data")
 """
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     (tmp_path / "my_training.py").write_text(TRAIN)
+    (tmp_path / "my_broken.py").write_text("def (")
     table = np.random.default_rng(0).standard_normal((160, 2))
     lines = [f"{a:.6f},{a + b:.6f}" for a, b in table]
     (tmp_path / "rows.csv").write_text("\n".join(["x,y", *lines]))
@@ -388,6 +392,8 @@ def test_files_are_checked_by_training_for_adam_and_networks(folder, capsys):
         (["audit", "my_training:nothing"], "my_training has no nothing"),
         (["audit", "no_such_module:make"], "there is no module no_such_module"),
         (["audit", "my_training:number"], "must be a function"),
+        (["audit", "my_training:fail"], "line 19: ValueError: no data"),
+        (["audit", "my_broken:make"], "my_broken.py, line 1: SyntaxError"),
         (["audit", "my_training:make", "--html", "a.txt"], "--html must end in"),
         (["check", "rows.csv", "--target", "y", "--optimizer", "adam"], "--lr is needed"),
         (["check", "rows.csv", "--lr", "0.1", "--model", "mlp"], "--target"),
@@ -395,7 +401,7 @@ def test_files_are_checked_by_training_for_adam_and_networks(folder, capsys):
         (
             ["check", "rows.csv", "--target", "y", "--lr", "0.1", "--optimizer", "adam",
              "--momentum", "0.5"],
-            "adam takes --beta1",
+            "adam takes --beta1 in place of --momentum",
         ),
     ],
 )  # fmt: skip

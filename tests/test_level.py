@@ -378,7 +378,7 @@ def test_a_map_of_levels_has_distances_and_a_picture():
     for periods in ([8.0, 500.0], [400.0, 500.0]):  # too long for the memory, one of them or both
         some = stability_map(problem, "level", beta1=[0.8, 0.9], period=periods)
         (legend,) = some.resonax.plot().legends
-        assert "diverges or is undecided" in legend.get_texts()[0].get_text()
+        assert "it diverges or is undecided" in legend.get_texts()[0].get_text()
     lion = Problem(stream, Transform.of(optax.lion, {"lr": 0.01, "beta1": 0.9}))
     with pytest.raises(ArgumentError, match="a level is predicted for adam"):
         stability_map(lion, "level", beta1=[0.8, 0.9], period=[1.0, 8.0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import traceback
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,7 @@ from resonax.cli.options import Plot, Seed, option
 from resonax.cli.parsers import number, whole
 from resonax.cli.show import check_path, show_line
 from resonax.cli.statuses import Status
-from resonax.core.errors import ArgumentError, shorten
+from resonax.core.errors import ArgumentError, ResonaxError, shorten
 from resonax.core.labels import plain
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def audit_command(
     resonax audit train:make --steps 512 --html report.html
     """
     check_paths(html, plot, out)
-    given = _load(function)()
+    given = _make(function)
     parts = given if isinstance(given, tuple) and len(given) == 4 else (given,)
     audit = resolve_name("resonax.torch.auditing:audit")
     finish_audit(
@@ -79,6 +80,21 @@ def check_paths(html: Path | None, plot: Path | None, out: Path | None) -> None:
     check_path("--html", html, ".html", ".htm")
     check_path("--plot", plot, ".png", ".svg", ".pdf")
     check_path("--out", out, ".json")
+
+
+def _make(name: str) -> Any:
+    """Return what a function of the user returns; an error in their code becomes one sentence."""
+    try:
+        return _load(name)()
+    except ResonaxError:
+        raise
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        file, line, text = last.filename, last.lineno, str(error)
+        if isinstance(error, SyntaxError):
+            file, line, text = error.filename, error.lineno, error.msg
+        what = plain(f"{type(error).__name__}: {text}")
+        raise ArgumentError(f"{name} fails in {plain(file)}, line {line}: {what}") from None
 
 
 def _load(name: str) -> Any:

@@ -216,7 +216,8 @@ def _train(
     is_adam = learner.optimizer in TRAINED
     wrong = learner.momentum if is_adam else learner.beta1
     if wrong is not None:
-        raise ArgumentError(f"{learner.optimizer} takes {'--beta1' if is_adam else '--momentum'}")
+        names = ("--beta1", "--momentum") if is_adam else ("--momentum", "--beta1")
+        raise ArgumentError("{} takes {} in place of {}".format(learner.optimizer, *names))
     from resonax.recordings.recording import read_recording
 
     options = given(reading) | {"group_by": group_by, "horizon": horizon}

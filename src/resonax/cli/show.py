@@ -158,7 +158,7 @@ def _show_levels(distance: xr.DataArray, console: Console) -> None:
     if none := distance.size - known:
         show_line(
             f"no distance is predicted for {none} of {distance.size} cells: `resonax stability` "
-            "says of each whether Adam diverges there or is undecided.",
+            "says of each whether it diverges or is undecided.",
             console,
         )
 

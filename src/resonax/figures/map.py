@@ -169,7 +169,7 @@ def _plot_levels(dataset: xr.Dataset) -> Figure:
         bar.set_label("distance from the best weights")
         log_axis(bar.ax.yaxis)
         if known.size < distance.size:
-            reason = "no level is predicted: Adam diverges or is undecided"
+            reason = "no level is predicted: it diverges or is undecided"
             none = Patch(fc=PALE, ec=GREY, label=reason)
             figure.legend(handles=[none], loc="outside lower right", fontsize=9)
     return figure

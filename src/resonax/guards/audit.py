@@ -248,7 +248,7 @@ def audit_trials(
     most = budget * steps
     if found.order == "random":
         parts = []
-    cause = find_cause(trials, lost, parts, most)
+    cause = find_cause(trials, lost, parts, most, momentum_name)
     if not trials.by_rows:
         notes.append(
             "the batches cannot be mixed row by row, as they have different shapes or hold more "

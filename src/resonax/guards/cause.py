@@ -130,6 +130,7 @@ def decide(
     gentle: Sequence[float] = (),
     phases: Sequence[PhaseAlone] = (),
     less: Sequence[LessMomentum] = (),
+    momentum_name: str = "momentum",
 ) -> Cause:
     """Return why an order harms, from the runs that were made.
 
@@ -145,6 +146,8 @@ def decide(
         Runs on parts of the order alone, if mixed rows do not fail.
     less
         What the order costs with less momentum at the same effective step, if no part fails.
+    momentum_name
+        What the optimizer calls its momentum.
 
     Examples
     --------
@@ -197,7 +200,8 @@ def decide(
     place = int(np.nanargmin(shares)) if not np.isnan(shares).all() else 0
     best, share = usable[place].candidate.momentum, shares[place]
     text = (
-        f"with momentum {best:.3g} at the same effective step the order costs {share:.0%} of that"
+        f"with {momentum_name} {best:.3g} at the same effective step the order costs {share:.0%} "
+        "of that"
     )
     if share <= _GONE:
         return because("resonance", f"{fine}, and {text}")
@@ -225,7 +229,11 @@ def most_work(phases: int, steps: int) -> int:
 
 
 def find_cause(
-    trials: Trials, own: LostSteps, phases: Sequence[Sequence[int]], most: float = math.inf
+    trials: Trials,
+    own: LostSteps,
+    phases: Sequence[Sequence[int]],
+    most: float = math.inf,
+    momentum_name: str = "momentum",
 ) -> Cause:
     """Return why an order harms, by as few runs as tell it.
 
@@ -239,6 +247,8 @@ def find_cause(
         Places of the batches of each part of the order.
     most
         Work of the trials at most, in steps.
+    momentum_name
+        What the optimizer calls its momentum.
     """
     used = trials.candidate
     momentum, gentle = used.momentum, used._replace(lr=_GENTLE * used.lr)
@@ -263,12 +273,12 @@ def find_cause(
     while left:
         candidate = trials.with_momentum(left.pop(0))
         tried.append(LessMomentum(candidate, trials.measure(candidate, _MIXED)))
-        found = decide(own, momentum, phases=alone, less=tried)
+        found = decide(own, momentum, phases=alone, less=tried, momentum_name=momentum_name)
         if found.word == "resonance":
             return found
         if len(tried) == 1 and not is_usable(tried[0], own):  # larger steps fail all the more
             left = [2 * momentum - 1] if momentum > 0.5 else []
-    return decide(own, momentum, phases=alone, less=tried)
+    return decide(own, momentum, phases=alone, less=tried, momentum_name=momentum_name)
 
 
 def _run_alone(trials: Trials, places: Sequence[int], candidate: Candidate) -> PhaseAlone:
