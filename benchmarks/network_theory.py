@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,15 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from network_tasks import Domains, Network
-
-try:
-    import pydantic  # noqa: F401
-except ModuleNotFoundError:  # a machine without all of resonax: the files below need little of it
-    source = Path(__file__).parent.parent / "src" / "resonax"
-    for room in ("", ".core", ".learners", ".theory", ".jax"):
-        package = types.ModuleType(f"resonax{room}")
-        package.__path__ = [str(source / room[1:])]
-        sys.modules[package.__name__] = package
 
 from resonax.jax.phases import make_phases
 from resonax.learners.adaptive import Adaptive
