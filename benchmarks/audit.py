@@ -1,23 +1,22 @@
 """The audit of a loader against tasks of known cause, shuffled loaders and faults of people.
 
-    python benchmarks/audit.py [causes shuffled faults transformer cost] [--processes N]
-                               [--seeds FIRST:LAST] [--device cuda]
+    python benchmarks/audit.py [causes shuffled faults transformer digits cost] [--processes N]
+                               [--seeds FIRST:LAST] [--device cuda] [--texts data.npz]
 
 causes       25 seeds of four causes of linear models and networks (`audit_tasks.py`): 200 tasks.
              Rules were chosen on seeds below 12; the others are judged.
 shuffled     200 shuffled loaders: how many are called ordered, or harmful.
 faults       Ten faults that people had and their healthy twins: what the audit says of each.
 transformer  A transformer of 3.3 million parameters on two domains that alternate (text that Python
-             ships), and digits in cycles of one class after the other.
-cost         Time and memory at 3 and 100 million parameters.
+             ships).
+digits       Digits in cycles of one class after the other.
+cost         Time and memory of audit and theory at 3 and 100 million parameters.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import glob
-import sys
+import functools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -31,7 +30,7 @@ from audit_tasks import CAUSES, FAULTS, make_task
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from resonax.torch import audit
+from resonax.torch import audit, phases
 
 TUNED = 12  # seeds below it were used to choose rules
 
@@ -158,48 +157,54 @@ def next_byte(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
     return nn.functional.cross_entropy(logits.reshape(-1, 256), batch[:, 1:].reshape(-1))
 
 
-def domains(size: int = 3_000_000) -> list[torch.Tensor]:
-    """Code and prose that Python's packages ship, as bytes."""
-    found = []
-    library = next(path for path in sys.path if path.endswith(f"python3.{sys.version_info[1]}"))
-    for pattern in (f"{library}/*.py", f"{library}/**/*.txt", f"{library}/**/*.rst"):
-        text = b""
-        for path in sorted(glob.glob(pattern, recursive=True)):
-            with contextlib.suppress(OSError), open(path, "rb") as file:
-                text += file.read()
-            if len(text) > size:
-                break
-        found.append(text)
-    code, prose = found[0], found[1] + found[2]
-    return [torch.tensor(np.frombuffer(one, np.uint8).astype(np.int64)) for one in (code, prose)]
+@functools.cache
+def domains(path: str | None) -> list[torch.Tensor]:
+    """Return code and prose that Python's packages ship, as bytes."""
+    if path:
+        with np.load(path) as data:
+            texts = [data["text0"], data["text1"]]
+    else:
+        from network_tasks import python_code, python_prose
+
+        texts = [np.frombuffer(text, np.uint8) for text in (python_code(), python_prose())]
+    return [torch.tensor(text.astype(np.int64)) for text in texts]
 
 
-def alternating(period: int, steps: int, seed: int = 0) -> list[torch.Tensor]:
-    texts, rng = domains(), np.random.default_rng(seed)
+def alternating(texts: str | None, period: int, steps: int, seed: int = 0) -> list[torch.Tensor]:
+    """Return batches that come from code for half a period, then from prose."""
+    rng = np.random.default_rng(seed)
     made = []
     for step in range(steps):
-        text = texts[step % period >= period / 2]
+        text = domains(texts)[step % period >= period / 2]
         places = rng.integers(0, len(text) - 129, size=32)
         made.append(torch.stack([text[one : one + 129] for one in places]))
     return made
 
 
+def run_transformer(job: tuple[float, int, int, str, str | None]) -> tuple[str, float, Any]:
+    beta1, period, steps, device, texts = job
+    torch.manual_seed(0)
+    model = Transformer().to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(beta1, 0.95))
+    begun = time.monotonic()
+    batches = alternating(texts, period, steps)
+    found = audit(batches, model, next_byte, optimizer, steps=steps, progress=False)
+    return f"beta1 {beta1}, period {period}", time.monotonic() - begun, found
+
+
 def transformer(args: argparse.Namespace) -> None:
-    for beta1, period in ((0.95, 48), (0.95, 4), (0.5, 256)):
-        torch.manual_seed(0)
-        model = Transformer().to(args.device)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(beta1, 0.95))
-        begun = time.monotonic()
-        found = audit(
-            alternating(period, args.steps), model, next_byte, optimizer, steps=args.steps
-        )
-        print(f"transformer, beta1 {beta1}, period {period}: {time.monotonic() - begun:.0f} s")
-        print(f"{found}\n{found.lost_steps}", flush=True)
+    pairs = ((0.95, 48), (0.95, 4), (0.5, 256))
+    jobs = [(*pair, args.steps, args.device, args.texts) for pair in pairs]
+    for words, seconds, found in spread(run_transformer, jobs, min(args.processes, len(jobs))):
+        print(f"transformer, {words}, {seconds:.0f} s: {found}\n{found.lost_steps}", flush=True)
+
+
+def digits(args: argparse.Namespace) -> None:
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)
     rng = np.random.default_rng(0)
-    places = [rng.choice(np.flatnonzero(y == step % 40 // 4), 16) for step in range(512)]
+    places = [rng.choice(np.flatnonzero(y == step % 40 // 4), 16) for step in range(args.steps)]
     inputs, labels = torch.tensor(x.astype("f4") / 16), torch.tensor(y)
     torch.manual_seed(0)
     model = nn.Sequential(
@@ -207,39 +212,64 @@ def transformer(args: argparse.Namespace) -> None:
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.95)
     batches = [(inputs[one], labels[one]) for one in places]
-    print(
-        f"digits by class, cycle of 40: {audit(batches, model, nn.CrossEntropyLoss(), optimizer)}"
-    )
+    found = audit(batches, model, nn.CrossEntropyLoss(), optimizer, steps=args.steps)
+    print(f"digits by class, cycle of 40: {found}\n{found.lost_steps}")
+
+
+def most_memory(device: str) -> float:
+    """Return the GiB that a GPU has held since this was last called."""
+    if not device.startswith("cuda"):
+        return 0.0
+    most = torch.cuda.max_memory_allocated() / 2**30
+    torch.cuda.reset_peak_memory_stats()
+    return most
 
 
 def cost(args: argparse.Namespace) -> None:
+    torch.set_float32_matmul_precision("high")
+    steps = args.steps // 8
     for layers, width in ((4, 256), (14, 768)):
         torch.manual_seed(0)
         model = Transformer(layers, width).to(args.device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95))
-        batches = alternating(16, 128)
+        batches = alternating(args.texts, 16, steps)
         weights = sum(one.numel() for one in model.parameters())
-        is_cuda = args.device.startswith("cuda")
-        begun = time.monotonic()
-        for batch in batches[:32]:
+        taken = []
+        for batch in batches[:16]:
+            begun = time.monotonic()
             optimizer.zero_grad()
             next_byte(model, batch).backward()
             optimizer.step()
-            if is_cuda:
-                torch.cuda.synchronize()
-        plain = (time.monotonic() - begun) / 32
-        held = torch.cuda.max_memory_allocated() / 2**30 if is_cuda else 0.0
-        if is_cuda:
-            torch.cuda.reset_peak_memory_stats()
+            float(next(model.parameters()).sum())  # waits for the device
+            taken.append(time.monotonic() - begun)
+        plain = float(np.median(taken))
+        words = f"{weights / 1e6:.1f} million parameters: a step {1e3 * plain:.1f} ms"
+        print(f"{words}, {most_memory(args.device):.2f} GiB", flush=True)
         begun = time.monotonic()
-        found = audit(batches, model, next_byte, optimizer, steps=128)
+        found = audit(batches, model, next_byte, optimizer, steps=steps, progress=False)
         seconds = time.monotonic() - begun
-        most = torch.cuda.max_memory_allocated() / 2**30 if is_cuda else 0.0
         print(
-            f"{weights / 1e6:.1f} million parameters: {1e3 * plain:.1f} ms and {held:.2f} GiB a "
-            f"step of training; audit of 128 steps ({found.order}, {found.harm}, {found.cause}) "
-            f"{seconds:.0f} s, {found.work:.0f} steps, {seconds / plain / 128:.0f} times training, "
-            f"{most:.2f} GiB",
+            f"  audit of {steps} steps ({found.order}, {found.harm}, {found.cause}) {seconds:.0f} "
+            f"s, {found.work:.0f} steps, {seconds / plain / steps:.0f} times training, "
+            f"{most_memory(args.device):.2f} GiB",
+            flush=True,
+        )
+        pairs = [(batch[:, :-1], batch[:, 1:]) for batch in batches[:16]]
+        split = {"code": pairs[:4], "prose": pairs[8:12]}
+        begun = time.monotonic()
+        found = phases(
+            model,
+            lambda logits, y: nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten()),
+            optimizer,
+            split,
+            steps=8,
+            curvature_batches=2,
+            directions=24,
+            memory=2**36,
+        )
+        print(
+            f"  theory at {found.directions} directions: {time.monotonic() - begun:.0f} s, "
+            f"{most_memory(args.device):.2f} GiB; {found}",
             flush=True,
         )
 
@@ -252,7 +282,7 @@ def spread(function: Callable[[Any], Any], jobs: Iterable[Any], processes: int) 
         yield from pool.map(function, jobs)
 
 
-PARTS = {one.__name__: one for one in (causes, shuffled, faults, transformer, cost)}
+PARTS = {one.__name__: one for one in (causes, shuffled, faults, transformer, digits, cost)}
 
 
 def main() -> None:
@@ -262,6 +292,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0:25", type=lambda text: [*map(int, text.split(":"))])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--steps", type=int, default=512)
+    parser.add_argument("--texts", help="made by network_bands.py prepare, for other machines")
     args = parser.parse_args()
     for part in args.parts:
         begun = time.monotonic()

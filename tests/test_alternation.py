@@ -190,6 +190,19 @@ def test_growth_ends_where_the_second_moment_follows_it():
     assert ends[1] == pytest.approx(ends[0], rel=0.4)
 
 
+@pytest.mark.filterwarnings("error")
+def test_where_mixed_batches_diverge_as_well_the_excess_is_infinite():
+    phases = random_phases(5, (3, 3))
+    form = adaptive_form(rx.adam(lr=3.0, beta1=0.8, beta2=0.9))
+    square = np.full(5, 1e-4)
+    *_, space = subspaces(phases, np.sqrt(square), sizes=[5], keep_products=True)
+    rule = canonical(form)[0]
+    assert growth(rule, space.reduced.means.mean(0)[None], (1,)) > 0.1
+    gradients = np.array([phase.gradients.mean(0) for phase in phases])
+    found = settle(rule, form, space, gradients, square, (3, 3), length=100)
+    assert found.excess == math.inf
+
+
 def test_the_verdict_has_an_interval_that_holds_that_of_more_batches():
     few = {"momenta": [0.5, 0.9], "periods": [8]}
     wide = alternation(random_phases(12, (4, 4), 4), rx.heavy_ball(0.02, 0.9), **few)

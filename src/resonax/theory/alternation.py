@@ -155,7 +155,8 @@ class Mode(NamedTuple):
 class Driven(NamedTuple):
     """What alternation makes of a run, against a run on mixed phases."""
 
-    excess: float  # mean loss above that of the mixed run; infinite where the orbit diverges
+    # Mean loss above that of the mixed run; infinite where the orbit or the mixed run diverges.
+    excess: float
     modes: tuple[Mode, ...]  # the directions that carry most of it, the first one most
 
 
@@ -320,6 +321,8 @@ def settle(
     size, means = reduced.size, reduced.means
     shares = np.array(steps) / sum(steps)
     mean = np.tensordot(shares, means, 1)
+    if growth(rule, mean[None], (1,)) > _FLAT:  # there is no mixed run to compare with
+        return Driven(math.inf, ())
     slopes: Any = sum(float(share) * of for share, of in zip(shares, gradients, strict=True))
     forces = [gradient - slopes for gradient in gradients]
     at_rest = _at_rest(rule, reduced, mean)
