@@ -3,16 +3,19 @@
     python benchmarks/network_bands.py prepare data.npz
     python benchmarks/network_bands.py measure data.npz [--scale full] [--out OUT] [--only NAME]
     python benchmarks/network_bands.py predict data.npz [--out OUT] [--only NAME] [--lr 0.003]
-    python benchmarks/network_bands.py table OUT
+    python benchmarks/network_bands.py keep OUT [OUT ...] --out FILE
+    python benchmarks/network_bands.py table FILE
 
 Batches come half a period from one domain and half from the other; at period 0 each batch holds
 both. All runs of a network (seed, period, beta1, lr) are one program. Measured is the mean loss of
 both domains over the second half of the steps, on fresh samples of what is trained on, against
 that at period 0. ``prepare`` collects the data from installed packages, for machines without them.
 ``predict`` trains some of the runs again, and asks the theory at their states, halfway: of mixed
-runs ("initial") and of runs with some periods ("own"). ``table`` compares: a hump is a worst period
-inside the range whose excess is above that of the longest by twice the standard error; it lies in
-the predicted band if the theory predicts at least half of its own peak there.
+runs ("initial") and of runs with some periods ("own"). ``keep`` reduces the results to a file,
+from which ``table`` compares them and ``docs/pictures/networks.py`` draws. What momentum adds is
+the excess less that at the lowest beta1. It has a peak where its largest value lies inside the
+range of periods and above 0 by twice the standard error; the peak lies in the predicted band if the
+theory predicts at least half of its own peak there.
 """
 
 from __future__ import annotations
@@ -199,32 +202,68 @@ def foresee(name: str, network: Network, domains: Domains, scale: Scale) -> dict
     return {"name": name, "periods": scale.periods[1:], "step": stop, "states": made}
 
 
-def compare(measured: dict[str, Any], theory: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return how each prediction compares with its row of the measurement."""
-    periods, loss = np.array(measured["period"][1:], float), final(measured)
+def keep(folders: Sequence[Path], path: Path) -> None:
+    """Write what the table and the picture need of some folders: a part for each network and lr."""
+    parts = []
+    for measured in sorted(found for folder in folders for found in folder.glob("bands-*.json")):
+        result = json.loads(measured.read_text())
+        theory = measured.with_name(measured.name.replace("bands-", "theory-"))
+        states = json.loads(theory.read_text())["states"] if theory.exists() else []
+        for lr, loss in zip(result["lr"], final(result), strict=True):
+            parts.append(
+                {key: result[key] for key in ("name", "parameters", "beta1", "period")}
+                | {"lr": lr, "loss": np.round(loss, 4).tolist()}
+                | {"states": [_few_digits(state) for state in states if state["lr"] == lr]}
+            )
+    path.write_text(json.dumps(parts) + "\n")
+    print(f"{path}: {len(parts)} networks and step sizes")
+
+
+def _few_digits(state: dict[str, Any]) -> dict[str, Any]:
+    def rounded(number: float | list[float]) -> Any:
+        return [*map(rounded, number)] if isinstance(number, list) else float(f"{number:.4g}")
+
+    keys = ("beta1", "period", "mixed", "alone", "rate", *ATTEMPTS)
+    return {key: rounded(state[key]) for key in keys}
+
+
+def added(excess: np.ndarray) -> np.ndarray:
+    """Return what momentum adds to an excess, (beta1, period, ...): it less that at the first."""
+    return excess - excess[0]
+
+
+def compare(part: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return how each prediction compares with what momentum adds, for each beta1 but the first."""
+    periods, loss = np.array(part["period"][1:], float), np.array(part["loss"])
+    excess = loss[:, 1:] - loss[:, :1]
     rows = []
-    for state in theory["states"]:
-        i, j = measured["lr"].index(state["lr"]), measured["beta1"].index(state["beta1"])
-        excess = loss[i, j, 1:] - loss[i, j, 0]
-        mean, place = excess.mean(-1), int(np.argmax(excess.mean(-1)))
-        over_last = excess[place] - excess[-1]
-        error = over_last.std(ddof=1) / np.sqrt(len(over_last)) if len(over_last) > 1 else 0.0
-        is_hump = 0 < place < len(periods) - 1 and over_last.mean() > 2 * error
-        for attempt in ATTEMPTS:
-            predicted = np.array([np.inf if x is None else x for x in state[attempt]], float)
+    for state in part["states"]:
+        i = part["beta1"].index(state["beta1"])
+        if i == 0:
+            continue
+        seeds = added(excess)[i]
+        more, error = seeds.mean(-1), seeds.std(-1, ddof=1) / np.sqrt(seeds.shape[-1])
+        place = int(np.argmax(more))
+        least = next(one for one in part["states"] if one["beta1"] == part["beta1"][0])
+        for attempt in ("unstable", *ATTEMPTS):
+            if attempt == "unstable":
+                predicted = np.maximum(np.array(state["rate"]) - 1e-4, 0)
+            else:
+                predicted, without = np.array([state[attempt], least[attempt]], float)
+                predicted = predicted - without if np.isfinite(without).all() else predicted
             found = peak_of(periods, predicted)
             rows.append(
                 {
                     "state": "initial" if state["period"] == 0 else "own",
                     "attempt": attempt,
-                    "lr": state["lr"],
-                    "beta1": state["beta1"],
-                    "hump": bool(is_hump),
-                    "peak": float(periods[place]),
-                    "excess": float(mean[place]),
+                    "lr": part["lr"],
+                    "hump": 0 < place < len(periods) - 1 and more[place] > 2 * error[place],
+                    "peak": periods[place],
                     "predicted": None if found is None else found[0],
                     "inside": found is not None and found[1] <= periods[place] <= found[2],
-                    "ratio": float(predicted[place] / mean[place]),
+                    "ratio": state[attempt][place] / excess[i, place].mean()
+                    if attempt in ATTEMPTS
+                    else np.nan,
                 }
             )
     return rows
@@ -233,79 +272,76 @@ def compare(measured: dict[str, Any], theory: dict[str, Any]) -> list[dict[str, 
 def judge(rows: list[dict[str, Any]]) -> None:
     """Print in how many rows the measured peak lies in the predicted band, and how far off."""
     print(
-        "\nstate, attempt: humps in the predicted band; peak within a factor of 2; median factor;"
+        "\nlr, state, attempt: peak in the predicted band; within a factor of 2; median factor; "
+        "median of\npredicted over measured excess at the peak"
     )
-    print("median of predicted over measured excess at the peak; rows without hump given a peak")
-    for state, attempt in itertools.product(("initial", "own"), ATTEMPTS):
-        ours = [row for row in rows if (row["state"], row["attempt"]) == (state, attempt)]
+    lrs = sorted({row["lr"] for row in rows}, reverse=True)
+    for lr, state, attempt in itertools.product(lrs, ("initial", "own"), ("unstable", *ATTEMPTS)):
+        ours = [
+            row for row in rows if (row["lr"], row["state"], row["attempt"]) == (lr, state, attempt)
+        ]
         humps = [row for row in ours if row["hump"]]
-        if not humps:
-            print(f"{state:>8} {attempt:>9}: no hump among {len(ours)} rows")
-            continue
         far = [abs(np.log2((row["predicted"] or np.inf) / row["peak"])) for row in humps]
-        inside, close = sum(row["inside"] for row in humps), sum(np.array(far) <= 1)
-        sizes = float(np.median([row["ratio"] for row in humps]))
-        false = sum(not row["hump"] and row["predicted"] not in (None, 512.0) for row in ours)
+        inside, close = sum(row["inside"] for row in humps), sum(np.array(far) <= 1.01)
+        size = float(np.median([row["ratio"] for row in humps]))
         print(
-            f"{state:>8} {attempt:>9}: {inside} of {len(humps)}; {close} of {len(humps)}; "
-            f"{2 ** np.median(far):.2f}; {sizes:.2f}; {false} of {len(ours) - len(humps)}"
+            f"{lr:g} {state:>8} {attempt:>9}: {inside} of {len(humps)}; {close} of {len(humps)}; "
+            f"{2 ** np.median(far):.2f}; {size:.2f}"
         )
+    humps = [row for row in rows if row["attempt"] == "averaged" and row["state"] == "initial"]
+    print(f"momentum adds a peak in {sum(row['hump'] for row in humps)} of {len(humps)} rows")
 
 
-def show_theory(theory: dict[str, Any]) -> None:
-    for state in theory["states"]:
-        at = f"lr {state['lr']:g} beta1 {state['beta1']:g} at the state of period"
-        print(f"  {at} {state['period']}:")
-        for key, scale in (("rate", 1e3), *((attempt, 1.0) for attempt in ATTEMPTS)):
-            print(f"{key:>15}        ", "".join(f"{scale * (x or 0):8.3f}" for x in state[key]))
-
-
-def table(folder: Path) -> None:
+def table(path: Path) -> None:
     """Print the excess loss of all networks, and how predictions compare."""
-    rows: list[dict[str, Any]] = []
-    for path in sorted(folder.glob("bands-*.json")):
-        result = json.loads(path.read_text())
-        loss = final(result)
-        print(f"\n{result['name']}, {result['parameters']:,} parameters")
-        heads = "".join(f"{period:>8}" for period in result["period"][1:])
-        for place, lr in enumerate(result["lr"]):
-            print(f"lr {lr:g}  beta1   mixed{heads}")
-            for row, beta1 in enumerate(result["beta1"]):
-                mixed, ordered = loss[place, row, 0], loss[place, row, 1:]
-                excess = (ordered - mixed).mean(-1)
-                line = "".join(f"{number:8.3f}" for number in excess)
-                print(f"{beta1:>15} {mixed.mean():7.3f}{line}")
-        foreseen = folder / path.name.replace("bands-", "theory-")
-        if foreseen.exists():
-            theory = json.loads(foreseen.read_text())
-            show_theory(theory)
-            rows += compare(result, theory)
+    parts = json.loads(path.read_text())
+    for part in parts:
+        heads = "".join(f"{period:>8}" for period in part["period"][1:])
+        print(f"\n{part['name']}, {part['parameters']:,} parameters, lr {part['lr']:g}")
+        print(f"beta1   mixed{heads}")
+        for beta1, loss in zip(part["beta1"], np.array(part["loss"]), strict=True):
+            excess = (loss[1:] - loss[0]).mean(-1)
+            print(f"{beta1:>5}{loss[0].mean():8.3f}" + "".join(f"{one:8.3f}" for one in excess))
+        for state in part["states"]:
+            print(f"  theory, beta1 {state['beta1']:g}, at the state of period {state['period']}")
+            for key, scale in (("rate", 1e3), *((attempt, 1.0) for attempt in ATTEMPTS)):
+                line = "".join(f"{scale * one:8.3g}" for one in state[key])
+                print(f"    {key:>9}{line}")
+    rows = [row for part in parts for row in compare(part)]
     if rows:
         judge(rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("command", choices=("prepare", "measure", "predict", "table"))
-    parser.add_argument("path", type=Path)
+    parser.add_argument("command", choices=("prepare", "measure", "predict", "keep", "table"))
+    parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--scale", choices=SCALES, default="full")
     parser.add_argument("--out", type=Path, default=Path("bands"))
     parser.add_argument("--only", default="", help="names of networks that contain this")
     parser.add_argument("--lr", type=float, nargs="+", help="step sizes, in place of the scale's")
     options = parser.parse_args()
+    first = options.paths[0]
     if options.command == "prepare":
-        return prepare(options.path)
-    if options.command == "table":
-        return table(options.path)
+        prepare(first)
+    elif options.command == "keep":
+        keep(options.paths, options.out)
+    elif options.command == "table":
+        table(first)
+    else:
+        work_on(first, options)
+
+
+def work_on(data: Path, options: argparse.Namespace) -> None:
+    """Measure or predict, network by network; those that are done already are left out."""
     options.out.mkdir(parents=True, exist_ok=True)
     scale = SCALES[options.scale]
     scale = replace(scale, lr=tuple(options.lr)) if options.lr else scale
     work, prefix = (measure, "bands") if options.command == "measure" else (foresee, "theory")
-    for name, network, domains in combinations(options.path, scale.width, scale.layers):
+    for name, network, domains in combinations(data, scale.width, scale.layers):
         path = options.out / f"{prefix}-{name}.json"
         if options.only in name and not path.exists():
             path.write_text(json.dumps(work(name, network, domains, scale)))
-    return table(options.out)
 
 
 if __name__ == "__main__":

@@ -254,10 +254,11 @@ def audit_trials(
             "the batches cannot be mixed row by row, as they have different shapes or hold more "
             "than tensors: whole batches came in random order instead"
         )
-    fails = not lost.own < lost.start
     word = cause.word
     if found.order == "random":
-        harm = "harmful" if word is not None and fails else "none"
+        # Nothing but the step can harm, and it does if no run trains: one may fail by chance.
+        fails = not min(lost.own, *lost.mixed) < lost.start
+        harm = "harmful" if word == "step" and fails else "none"
     else:
         harm = "harmful" if word is not None else "harmless"
     if harm != "harmful":
