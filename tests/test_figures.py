@@ -217,3 +217,15 @@ def test_the_same_numbers_give_the_same_bytes(tmp_path):
     for ending in ("png", "svg", "pdf"):
         one, two = (tmp_path / f"{name}.{ending}" for name in ("one", "two"))
         assert one.read_bytes() == two.read_bytes()
+
+
+def test_a_curve_of_which_one_point_is_left_is_seen():
+    """A line through a single point has no length."""
+    dataset = sweep("momentum", 2, "a", ["one"])
+    kept = dataset.period == 1
+    lost = {
+        name: dataset[name].where(kept, np.inf) for name in ("run_log_response", "log_response")
+    }
+    curves = [line for line in plot_sweep(dataset.assign(lost)).axes[0].lines if line.get_label()]
+    assert [len(line.get_xdata()) for line in curves] == [1, 1]
+    assert {line.get_marker() for line in curves} == {"o"}

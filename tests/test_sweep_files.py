@@ -415,6 +415,24 @@ def test_a_sweep_over_a_resonance_has_cells_that_grow_and_cells_that_shrink():
     assert str(found) == "1 of 4 cells grow, 3 shrink, 0 undecided"
 
 
+def test_a_network_that_overflows_grows_and_has_diverged():
+    """Also where it overflows in the first steps, over which the loss at the start is a mean."""
+    table = {
+        "id": "overflow",
+        "process": {"kind": "sinusoid", "amplitude": 2.0, "variance": 1.0, "period": 20},
+        "model": {"kind": "network", "hidden": [4]},
+        "optimizer": {"kind": "heavy_ball"},
+        "run": {"runs": 3, "steps": 80, "window": 20},
+        "axes": {"momentum": {"values": [0.0, 0.9]}, "lr": {"values": [1e-6, 5.0, 100.0]}},
+    }
+    found = _count(table, 0)
+    assert found.grow >= 4
+    diverged = run_sweep(table).diverged.sel(panel="all", lr=[5.0, 100.0])
+    assert diverged.values.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    table["run"]["runs"] = 1
+    assert _count(table, 0).grow >= 4  # what overflowed needs no interval
+
+
 def test_more_than_the_machine_has_is_refused(monkeypatch):
     sweep = parse_sweep(put("model.hidden", [4096] * 4, NETWORK))
     assert cost.estimate_cost(sweep).bytes > 50e9

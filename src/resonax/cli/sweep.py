@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["sweep"]
 
+_MEANING = (
+    "A cell is a point of the grid. It grows if the error of its runs, on average, grows from the "
+    "middle of a run to its end. Where runs have settled it stays undecided."
+)
 _LONG = 60.0  # seconds from which on it pays to start processes
 
 
@@ -111,10 +115,11 @@ def _run(
         return
     found = outcomes[0].computation.count_growing()
     if described.run.runs > 1:
-        words = "95% confidence for all cells together; more runs decide more of them"
+        words = "95% confidence for all cells together"
     else:
         words = "a single run has no interval: set runs to 3 or more"
     show_line(f"{found} ({words}).", console)
+    show_line(_MEANING, console)
     numbers = out / "results" / f"{described.id}.zarr"
     show_line(f"figure: {figure_path(out, described.id)}, numbers: {numbers}", console)
 

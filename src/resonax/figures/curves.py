@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from resonax.core.intervals import half_width
 from resonax.figures.style import STYLE, foreign, new_figure
@@ -24,6 +25,8 @@ __all__ = ["plot_curves"]
 
 _PREDICTED = "predicted_distance"  # the variable of a prediction, if there is one
 _PREDICTED_WORDS = "predicted"
+_FEW = 40  # points of a curve up to which each has a dot
+_WHOLE = ("period", "batch", "dim")  # axes whose ticks are whole numbers
 _SPAN = 3.0  # powers of ten above which a logarithmic axis shows more
 
 
@@ -56,7 +59,9 @@ def _draw(panel: xr.Dataset, axes: Axes, colours: dict[float, Any], log: bool) -
             continue
         axes.fill_between(x[shown], low[shown], high[shown], color=colour, alpha=0.18, lw=0)
         label = value_words(first, float(number))
-        axes.plot(x[shown], middle[shown], color=colour, lw=1.3, label=label)
+        # Dots show which points were computed, and that a line between them was not.
+        marker = "o" if len(x) <= _FEW else ""
+        axes.plot(x[shown], middle[shown], marker=marker, ms=3.5, color=colour, lw=1.3, label=label)
         if _PREDICTED in curve:
             predicted = curve[_PREDICTED].values[shown]
             predicted = np.log10(predicted) if log else predicted
@@ -98,6 +103,8 @@ def plot_curves(dataset: xr.Dataset) -> Figure:
                 axes.set_ylim(bottom=0.0)
             axes.set_ylabel(response_words(panels[name]))
             axes.set_xlabel(axis_words(second))
+            if second in _WHOLE:
+                axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.grid(axis="y", color="0.9", lw=0.7)
             bands.append(("all runs", "log") if log else ("95% interval of the mean", "linear"))
         _legend(figure, grid, len(names), dataset[first], bands)

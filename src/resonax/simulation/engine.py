@@ -326,5 +326,6 @@ def summarise(found: Responses) -> dict[str, np.ndarray]:
         "rate": rate,
         "rate_low": rate - half,
         "rate_high": rate + half,
-        "diverged": (logs > found.log_start).mean(axis=-1),
+        # The start of a network is a mean over its first steps, in which it may overflow as well.
+        "diverged": ((logs > found.log_start) | np.isposinf(logs)).mean(axis=-1),
     }

@@ -143,16 +143,17 @@ class Computation:
     def count_growing(self) -> Growing:
         """Return in how many cells the error significantly grows or shrinks.
 
-        A cell counts if Student's confidence interval of its rate over the runs excludes 0. The
-        probability that any of the intervals is wrong is at most 5%, by Bonferroni's correction:
-        cells along the first axis share random numbers, so that errors are not independent.
+        A cell counts if Student's confidence interval of its rate over the runs excludes 0, or if
+        a run overflowed, which makes its mean rate infinite. The probability that any of the
+        intervals is wrong is at most 5%, by Bonferroni's correction: cells along the first axis
+        share random numbers, so that errors are not independent.
         """
         total, grow, shrink, cells = self.experiment.cells, 0, 0, 0
         for rates in self._store.parts("run_rate"):
             with np.errstate(invalid="ignore"):
                 means, half = mean_interval(rates, 0.025 / total)
-                grow += int((means > half).sum())
-                shrink += int((means < -half).sum())
+                grow += int(((means > half) | (means == np.inf)).sum())
+                shrink += int(((means < -half) | (means == -np.inf)).sum())
             cells += int((means == means).sum())  # not nan
         return Growing(grow, shrink, cells)
 
