@@ -164,6 +164,10 @@ def test_what_does_not_exist_is_said(swinging, bare):
         ({"cause": "generic", "shuffled_rate": 0.01, "shuffled_low": 0.005}, "whatever their ord"),
         ({"cause": "generic", "shuffled_low": -0.005}, "Undecided: so few steps"),
         ({"period": None, "rhythm": None}, "no single rhythm was found"),
+        (
+            {"shuffled_low": -0.01, "shuffled_high": 0.002},
+            "random order it is undecided whether the",
+        ),
         ({"rhythm": "size"}, "a rhythm in the size of the rows of 24 steps"),
         ({"on_these_rows": {"verdict": "rises"}}, "Training is harmed on the way"),
         ({"on_these_rows": {"verdict": "rises"}, "cause": "generic"}, "Not the order, as far as"),

@@ -408,7 +408,7 @@ def test_the_verdict_in_words(cli):
     assert (status, errors) == (0, "")
     scope = "for a linear model with the squared error and 1 sample per step"
     assert out.startswith(f"converges: {scope}, the error halves every ")
-    assert "(the word is exact, the rate measured).\n" in out
+    assert "(the verdict is exact, the rate is measured).\n" in out
     assert "of the square of the error" in " ".join(out.split())
     for word in ("flow", "map", "mean_square", "lyapunov", "rate per step", "radius per period"):
         assert word in out
@@ -494,6 +494,22 @@ def test_a_learner_at_the_edge_gives_finite_numbers_or_a_sentence(cli, options):
 
 
 # Maps.
+
+
+def test_a_map_of_estimates_counts_intervals_and_says_what_is_undecided(cli):
+    """At the boundary, momentum 0.9663 here, half of the estimates lie above 0."""
+    axes = "--momentum 0.9663:0.9664:2 --lr 0.01:0.0101:2"
+    status, out, errors = cli(
+        "map sinusoid --period 22 --amplitude 0.5 --variance 1 --batch 20 "
+        f"{axes} --criterion lyapunov --out map.nc"
+    )
+    assert (status, errors.strip()) == (0, "")
+    found = resonax.open_dataset("map.nc")
+    open_ones = float(((found.low <= 0) & (found.high >= 0)).mean())
+    assert open_ones > 0
+    assert (
+        f"{float((found.low > 0).mean()):.1%} of 4 cells diverge, {open_ones:.1%} are undec" in out
+    )
 
 
 def test_a_map_is_written_with_labels_and_provenance(cli, tmp_path):

@@ -64,6 +64,7 @@ def test_constant_curvature_without_momentum_has_a_closed_form():
     assert found.distance == pytest.approx(np.sqrt(2 / np.pi) * found.rms, rel=1e-6)
     assert found.over_iid == pytest.approx(1.0, rel=1e-4)
     assert found.period_low is None
+    assert "no period" not in str(found)  # a constant curvature has none: none was tried
 
 
 def test_heavy_ball_on_a_constant_curvature_has_a_closed_form():

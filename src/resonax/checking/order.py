@@ -72,11 +72,13 @@ class RowOrder(Result):
         word = "grows" if self.rate > STILL else "falls" if self.rate < -STILL else "stays"
         kind = "worst" if self.kind == "worst" else "safe"
         how = "confirmed" if self.confirmed else "not confirmed"
+        # Only the search for the worst order looks for growth.
+        most = "found" if self.kind == "worst" else "of the orders compared here"
         lines = [
             f"{kind} order found ({self.name}): repeated, the distance from the best weights "
             f"{word}, {self.rate:+.3g} per step, {how} by training",
             f"no order of these rows, repeated, grows by more than {self.upper:.3g} per step "
-            f"(proved); the largest growth found is {self.lower:.3g}",
+            f"(proved); the largest growth {most} is {self.lower:.3g}",
             self.order_proof.meaning("rows"),
         ]
         return "\n".join(lines)

@@ -132,6 +132,8 @@ class Check(Result):
         if self.cause == "none":
             return "none was looked for, as it converges"
         random = f"in random order the distance {pace(self.shuffled_rate)}"
+        if self.shuffled_low <= 0 <= self.shuffled_high:
+            random = "in random order it is undecided whether the distance grows"
         bursts = self.log_shuffled_rise > math.log(BURST)
         if self.cause == "order" and bursts:
             random += f", after rises of up to {factor(self.log_shuffled_rise)}-fold on the way"

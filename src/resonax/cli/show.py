@@ -132,10 +132,13 @@ def show_map(dataset: xr.Dataset, paths: list[Path], console: Console) -> None:
         return
     rate = dataset.rate
     if known := int(rate.count()):
+        share = float((dataset.get("low", rate) > 0).sum() / known)
+        words = f"{share:.1%} of {known} cells diverge"
+        if "low" in dataset:  # estimates with an interval
+            undecided = float(((dataset.low <= 0) & (dataset.high >= 0)).sum() / known)
+            words += f", {undecided:.1%} are undecided"
         show_line(
-            f"{float((rate > 0).sum() / known):.1%} of {known} cells diverge; "
-            f"largest rate {float(rate.max()):+.3g} per step at {_largest(rate)}.",
-            console,
+            f"{words}; largest rate {float(rate.max()):+.3g} per step at {_largest(rate)}.", console
         )
     for reason, count in dataset.resonax.reasons().items():
         show_line(f"{count} of {rate.size} cells could not be computed: {reason}.", console)

@@ -53,8 +53,8 @@ def status_command(
         show_line(f"{one.id}: {', '.join(words)}", console)
     show_line(
         "A task computes one part of the results and stores it: a block of cells, each of which is "
-        "one point of a figure. Numbers that are marked done are not read here; the command that "
-        "made them reads them all.",
+        "one point of a figure. This command counts marks and reads no numbers; the command that "
+        "made the results, run again, checks all of them.",
         console,
     )
     raise typer.Exit(_exit_status(found))

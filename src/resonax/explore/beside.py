@@ -88,14 +88,22 @@ def _band(low: float, high: float, rate: np.ndarray) -> dict[str, float]:
 
 def _said(bands: list[dict[str, float]], problem: Problem) -> str:
     if not bands:
-        return "No period of such a rhythm makes an error grow."
+        return (
+            f"At none of the periods from {_PERIODS[0]:g} to {_PERIODS[-1]:g} steps does a rhythm "
+            "of this strength make the expected weights diverge."
+        )
     widest = max(bands, key=lambda band: band["rate"])
-    text = f"Rhythms of {1 / widest['last']:.3g} to {1 / widest['first']:.3g} steps grow most"
+    text = (
+        f"The expected weights diverge most at periods of {1 / widest['last']:.3g} to "
+        f"{1 / widest['first']:.3g} steps"
+    )
     period = getattr(problem.process, "period", None)
     if period is None or problem.process.random_mean:
         return f"{text}."
     inside = any(band["first"] <= 1 / period <= band["last"] for band in bands)
-    return f"{text}; the period of {period:.4g} lies {'in' if inside else 'outside'} a band."
+    return (
+        f"{text}; the period of {period:.4g} lies {'inside' if inside else 'outside'} the shading."
+    )
 
 
 def find_safe(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +142,7 @@ def _change(name: str, found: Nearest, asked: dict[str, Any]) -> dict[str, Any]:
     else:
         said = f"The nearest safe {label} is {value:.6g}."
         if name != "batch" and value > asked[name]:
-            said += " It is larger: a smaller one has to go farther to leave the resonance."
+            said += " It is larger: no smaller safe one is as near."
     return {"name": name, "value": value, "sentence": said, "setting": {**asked, name: value}}
 
 
@@ -151,8 +159,8 @@ def follow_runs(
             "steps": found.steps,
             "in_order": found.in_order,
             "shuffled": found.shuffled,
-            "sentence": f"After {steps:,} steps the runs in order are {_far(ends[0])} from the "
-            f"best weights, shuffled ones {_far(ends[1])}.",
+            "sentence": f"After {steps:,} steps the median distance of {runs} runs is "
+            f"{_far(ends[0])} in order and {_far(ends[1])} with the same inputs shuffled.",
             "code": runs_code(asked, steps, runs, seed),
         }
     )
@@ -160,7 +168,7 @@ def follow_runs(
 
 def _far(log: float) -> str:
     if not math.isfinite(log) or abs(log) > 300:
-        return "beyond all numbers" if log > 0 else "at 0"
+        return "beyond all numbers" if log > 0 else "0"
     return f"{10**log:.2g}"
 
 

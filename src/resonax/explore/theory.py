@@ -203,6 +203,8 @@ def _share(arrays: dict[str, np.ndarray], quantity: str) -> str:
     if quantity == "distance":
         ends = values[known].min(), values[known].max()
         said = f"Predicted distances from {ends[0]:.3g} to {ends[1]:.3g}"
+        if ends[0] > 0:
+            said += f", which is {ends[1] / ends[0]:.3g} times as much"
         none = values.size - count
         return (
             f"{said}; none is predicted for {none} of {values.size} cells." if none else f"{said}."
@@ -211,7 +213,7 @@ def _share(arrays: dict[str, np.ndarray], quantity: str) -> str:
     said = f"{(low > 0).mean():.1%} of {count} cells diverge"
     if "low" in arrays:
         said += f", {((low <= 0) & (high >= 0)).mean():.1%} are undecided"
-    return f"{said}; the largest rate is {values[known].max():+.3g}."
+    return f"{said}; the largest rate is {values[known].max():+.3g} per step."
 
 
 _WARM = {"first": 20.0, "last": 24.0, "log": False}, {"first": 0.9, "last": 0.99, "log": False}

@@ -99,8 +99,13 @@ class Level(Result):
         words = f"settles {where} from the best weights, {times} as far as with the same inputs in "
         words += "random order"
         if self.period_low is None:
-            return f"{words}; no period raises that by half"
-        return f"{words}; periods from {self.period_low:.3g} to {self.period_high:.3g} are worst"
+            if not self.periods:
+                return words
+            ends = f"{min(self.periods):.3g} to {max(self.periods):.3g}"
+            return f"{words}; no period from {ends} steps raises the distance by half"
+        return (
+            f"{words}; periods from {self.period_low:.3g} to {self.period_high:.3g} steps are worst"
+        )
 
     def scoped(self, problem: Problem) -> str:
         """Return the level in words with the training that it is about."""

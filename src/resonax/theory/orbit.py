@@ -76,7 +76,9 @@ class Orbit(Result):
             if self.peak_period is not None:
                 more[0] += f", at most {self.peak_gain:.2f} times, at period {self.peak_period:.3g}"
         if self.period_low is not None:
-            more.append(f"periods from {self.period_low:.3g} to {self.period_high:.3g} are worst")
+            more.append(
+                f"periods from {self.period_low:.3g} to {self.period_high:.3g} steps are worst"
+            )
         if more:
             words += f"\n{'; '.join(more)}"
         return words

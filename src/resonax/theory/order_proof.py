@@ -116,8 +116,8 @@ class OrderProof(Result):
         if self.exceeds is None:
             return text
         return (
-            f"{text}; with this one any order of batches with a curvature below "
-            f"{self.tolerated:.3g} is safe, which {self.exceeds:.1%} of them exceed"
+            f"{text}; this setting is safe in every order of batches with a curvature of at most "
+            f"{self.tolerated:.3g}, and {self.exceeds:.1%} of the batches have a larger one"
         )
 
 

@@ -124,7 +124,9 @@ class Verdict(Result):
         if self.on_these_rows is not None:
             return "computed on these rows"
         exact = self.mean_square is not None and self.mean_square.rate < -MARGIN
-        return "the word is exact, the rate measured" if exact else "measured on sampled batches"
+        return (
+            "the verdict is exact, the rate is measured" if exact else "measured on sampled batches"
+        )
 
     def scoped(self, problem: Problem) -> str:
         """Return `meaning` with the training that it is about and the `evidence` for it."""

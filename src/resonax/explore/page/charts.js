@@ -19,9 +19,9 @@ export function powers(values) {
   };
 }
 
-/** Weights over time: a few runs in order, against the same inputs shuffled. */
+/** Distance from the best weights over time: a few runs in order, against the same inputs shuffled. */
 export function runsFigure() {
-  const fig = figure("Weights over time", { name: "runs" });
+  const fig = figure("Distance from the best weights", { name: "runs" });
   return {
     ...fig,
     show({ steps, in_order: inOrder, shuffled, sentence }) {
@@ -37,7 +37,7 @@ export function runsFigure() {
             showlegend: true, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
             margin: { l: 52, r: 12, t: 30, b: 44 },
             xaxis: { title: "step", range: [0, steps.at(-1)], nticks: 5, tickformat: "~s" },
-            yaxis: { title: "distance from the best", ...powers([...inOrder, ...shuffled]) },
+            yaxis: { title: "distance", ...powers([...inOrder, ...shuffled]) },
           }),
         };
       });
@@ -122,8 +122,9 @@ export function spectrumFigure() {
           }),
         };
       });
-      const stick = lines.some((each) => each.frequency > 0) ? "Red: the rhythm of the mean." : "";
-      const shaded = bands?.length ? "Shaded: periods at which a rhythm as strong as this one grows." : "";
+      const stick = lines.some((each) => each.frequency > 0)
+        ? "Red: the rhythm of the mean. Black: the noise around it. Each is drawn to its own scale." : "";
+      const shaded = bands?.length ? "Shaded: the periods at which the error grows." : "";
       fig.caption([sentence, stick, shaded].filter(Boolean).join(" "));
     },
   };
@@ -146,9 +147,12 @@ export function bandShape(low, high, color) {
 
 /** Return a logarithmic axis of periods. */
 export function periodAxis(first, last) {
-  const { ticktext, tickvals } = ticks(first, last, "log");
+  const found = ticks(first, last, "log");
+  // The figures are narrow: of many labels every second one stands.
+  const isKept = (_, index) => found.tickvals.length <= 7 || index % 2 === 0;
+  const [tickvals, ticktext] = [found.tickvals.filter(isKept), found.ticktext.filter(isKept)];
   return {
-    type: "log", range: [Math.log10(first), Math.log10(last)], showgrid: false, ticktext,
+    type: "log", range: [Math.log10(first), Math.log10(last)], showgrid: false, ticktext, tickangle: 0,
     tickvals: tickvals.map((place) => 10 ** place),
   };
 }

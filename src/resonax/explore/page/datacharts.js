@@ -13,7 +13,7 @@ const BINS = 60; // in each decade of periods
 
 /** The map of a recording over step size and momentum; `moved({lr, momentum})` when "you" moves. */
 export function dataMap(moved) {
-  const fig = figure("What happens to an error, over step size and momentum", {
+  const fig = figure("Growth of the error over step size and momentum", {
     name: "data-map", size: "large", empty: "The map comes when a file is checked.",
   });
   let map = null;
@@ -218,8 +218,9 @@ export function ordersFigure() {
         };
       });
       const mean = shuffled.reduce((sum, each) => sum + each, 0) / shuffled.length;
-      fig.caption(`In order ${signed(rate)} per step: an error ${pace(rate)}. Shuffled `
-        + `${signed(mean)} on average: it ${pace(mean)}.`);
+      fig.caption(`In order ${signed(rate)} per step: an error ${pace(rate)}. In ${shuffled.length} random `
+        + `orders ${signed(Math.min(...shuffled))} to ${signed(Math.max(...shuffled))}, on average `
+        + `${signed(mean)}.`);
     },
   };
 }

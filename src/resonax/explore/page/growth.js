@@ -41,7 +41,7 @@ export function growthTraces(x, y, rates, { smooth = true, hover = null } = {}) 
   const traces = [{
     type: "heatmap", x, y, z, zmin: -most, zmax: most, zsmooth: even ? "fast" : false,
     colorscale: diverging(), ...(hover ?? { hoverinfo: "skip" }),
-    meta: "Red: an error doubles, blue: it halves, in as many steps as stand at the bar.",
+    meta: "Red: the error doubles in the number of steps that the colour bar shows. Blue: it halves.",
     colorbar: {
       ...barLook(), tickvals: [...places.map((place) => -place), 0, ...places],
       ticktext: [...shown, "∞", ...shown].map(String),
@@ -51,7 +51,7 @@ export function growthTraces(x, y, rates, { smooth = true, hover = null } = {}) 
     traces.push({
       type: "contour", x, y, z, autocontour: false, showscale: false, hoverinfo: "skip",
       contours: { start: 0, end: 0, size: 1, coloring: "none" }, line: { color: ink, width: 1.8 },
-      meta: "The line: it neither grows nor falls.",
+      meta: "On the line it does neither.",
     });
   }
   const unknown = rates.flatMap((row, j) => row.flatMap((rate, i) => (rate === null ? [[i, j]] : [])));

@@ -13,8 +13,8 @@ import { sentence } from "./words.js";
 
 const RUNS = { steps: 2000, runs: 4, seed: 0 };
 const REST = 200; // milliseconds without a change, after which the slower questions are asked
-const SCOPE = "The inputs follow the law that is set: no network, and no rows of yours. Runs and the criterion "
-  + "lyapunov are simulated; all else is computed from the equations.";
+const SCOPE = "A model that is linear in its features learns from inputs drawn as set here: no network, and no rows "
+  + "of yours. Runs and the criterion lyapunov are simulated; all else is computed from the equations.";
 
 /** Make the view. */
 export function mapView(schema) {

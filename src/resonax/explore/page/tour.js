@@ -13,8 +13,8 @@ export const STEPS = [
     name: "Swing", view: "map", point: "runs",
     words: { ...TONGUE, process: "iid", period: null, x: "lr:0.001:0.1", y: "momentum:0.9:0.999" },
     text: "Momentum turns gradient descent into a pendulum: the weights swing around the best ones, "
-      + "a little less far each time. Here the inputs are independent of each other. The four runs of the "
-      + "figure Weights over time settle near the best weights.",
+      + "a little less far each time. Here the inputs are independent of each other: their order says nothing, "
+      + "so that the runs in order cover those that are shuffled. All settle near the best weights.",
   },
   {
     name: "Tongue", view: "map", point: "map", words: { ...TONGUE },
