@@ -32,7 +32,8 @@ def draw(axes: Axes, part: dict[str, Any]) -> None:
         )
         predicted = np.array(mixed[beta1]["averaged"])
         if beta1 > 0.5 and np.isfinite(predicted).all():
-            axes.plot(periods, predicted, color=color, lw=1.2, ls="--", label=f"predicted, beta1 {beta1}")
+            label = f"predicted, beta1 {beta1}"
+            axes.plot(periods, predicted, color=color, lw=1.2, ls="--", label=label)
     unstable = np.array(mixed[0.95]["rate"]) > 1e-4
     edges = np.sqrt(periods[1:] * periods[:-1])
     low, high = np.r_[periods[0], edges], np.r_[edges, periods[-1]]

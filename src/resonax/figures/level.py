@@ -73,7 +73,7 @@ def _plot(
         if level.periods:
             axes.plot(level.periods, level.distances, color=BLUE, lw=1.6, label=label)
             if any(orbits):
-                axes.plot(level.periods, orbits, color=RED, lw=1.3, label="the orbit alone")
+                axes.plot(level.periods, orbits, color=RED, lw=1.3, label="swing of the weights")
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter("{x:g}")
             axes.xaxis.set_minor_formatter(NullFormatter())
