@@ -90,7 +90,7 @@ def run_shuffled(seed: int) -> tuple[str, str | None]:
     model = nn.Linear(dim, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     found = audit(
-        loader, model, nn.CrossEntropyLoss(), optimizer, steps=192, level=0.01, seed=seed,
+        loader, model, nn.CrossEntropyLoss(), optimizer, steps=192, confidence=0.99, seed=seed,
         progress=False,
     )  # fmt: skip
     return found.order, found.harm

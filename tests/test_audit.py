@@ -51,7 +51,7 @@ def test_random_orders_are_called_random_at_the_level():
     rng, found = np.random.default_rng(0), 0
     for seed in range(60):
         numbers = rng.standard_normal((64, 3)) * rng.exponential(size=(64, 1)) ** 2
-        found += find_order(components(numbers), level=0.1, seed=seed).order != "random"
+        found += find_order(components(numbers), significance=0.1, seed=seed).order != "random"
     assert found <= 8
 
 

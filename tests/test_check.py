@@ -321,7 +321,7 @@ def test_a_glitch_of_a_few_rows_in_many_is_seen():
     assert found.rise[0] > 3
 
 
-def test_false_alarms_on_independent_rows_are_rarer_than_the_level():
+def test_false_alarms_on_independent_rows_are_rarer_than_the_significance():
     """256 recordings just below the boundary: more than 16 alarms at 2.5% occur once in 10^4."""
     rng = np.random.default_rng(0)
     optimizer = rx.heavy_ball(0.23, 0.0)
@@ -420,7 +420,7 @@ def test_a_daily_rhythm_is_the_order_and_plain_json():
         ({"lr": 1e5}, "lr must be above 0 and at most 10000"),
         ({"epochs": 0.5}, "epochs must be a whole number"),
         ({"grid": 1}, "grid must be at least 2"),
-        ({"level": 1.0}, "level must be below 1, got 1.0"),
+        ({"confidence": 1.0}, "confidence must be below 1, got 1.0"),
         ({"intercept_lr": -1.0}, "intercept_lr must be"),
     ],
 )

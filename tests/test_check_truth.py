@@ -15,7 +15,7 @@ import pytest
 
 import resonax as rx
 from recordings import RECORDINGS
-from resonax.checking.rhythms import LEVEL, find_peaks
+from resonax.checking.rhythms import SIGNIFICANCE, find_peaks
 from resonax.cli.app import _run
 from resonax.learners import Linear
 from resonax.recordings.recording import Recording
@@ -170,7 +170,7 @@ def test_one_of_many_rhythms_is_not_named_if_the_others_go_on():
 
 @pytest.mark.parametrize("kind", ["white", "red", "switching", "heavy"])
 def test_peaks_are_found_in_no_smooth_spectrum(kind):
-    """60 recordings each: at the stated level more than 1 peak occurs in 2 of 10^3 times."""
+    """60 recordings each: at the stated significance more than 1 peak occurs in 2 of 10^3 times."""
     rng, found = np.random.default_rng(0), 0
     for _ in range(60):
         rows = int(rng.integers(300, 1500))
@@ -182,7 +182,7 @@ def test_peaks_are_found_in_no_smooth_spectrum(kind):
         elif kind == "heavy":
             noise = rng.standard_t(2.5, size=(rows, 2))
         found += bool(find_peaks(noise, 2.2, rows / 6))
-    assert LEVEL == 1e-3
+    assert SIGNIFICANCE == 1e-3
     assert found <= 1
 
 

@@ -1,4 +1,4 @@
-"""Every judge from both sides, its level under the null, and too few runs for either word."""
+"""Every judge from both sides, its errors under the null, and too few runs for either word."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from resonax import (
     summarise,
 )
 from resonax.paper.catalogue import catalogue
-from resonax.paper.inference import LEVEL, count_peaks, jackknife
+from resonax.paper.inference import SIGNIFICANCE, count_peaks, jackknife
 from resonax.paper.maps import _bright_share
 from resonax.paper.propositions_judges import (
     judge_all_solutions,
@@ -394,7 +394,7 @@ def test_too_few_runs_decide_nothing(name):
     assert outcome(FEW[name](np.random.default_rng(7)), name) is None
 
 
-# Truth at the border of each claim: neither word may come more often than the level allows.
+# Truth at the border of each claim: neither word may come more often than the significance allows.
 NULL = {
     "no period responds": ("low-momentum-mitigates", lambda random: everywhere(random, 1.0)),
     "all at the limit": ("low-momentum-mitigates", lambda random: everywhere(random, 1.1)),
@@ -433,11 +433,11 @@ FALSE_UNDER = {
 
 
 @pytest.mark.parametrize("case", NULL)
-def test_judges_keep_their_level(case):
+def test_judges_keep_their_significance(case):
     name, make = NULL[case]
     random, count = np.random.default_rng(8), 24
     found = [judge_of(name)(make(random)).holds for _ in range(count)]
-    most = binom.isf(1e-3, count, LEVEL)
+    most = binom.isf(1e-3, count, SIGNIFICANCE)
     if case not in TRUE_UNDER:
         assert found.count(True) <= most
     if case not in FALSE_UNDER:
@@ -486,7 +486,7 @@ def test_the_judge_of_spectra_from_both_sides_and_under_the_null():
     assert judge_spectral_peaks(spectra(random, 10, 640)).holds is True  # fewer leave some open
     assert judge_spectral_peaks(spectra(random, 10, 80, shift=2.0)).holds is False
     few = [judge_spectral_peaks(spectra(random, 10, 3)).holds for _ in range(8)]
-    assert few.count(False) <= binom.isf(1e-3, 8, LEVEL)
+    assert few.count(False) <= binom.isf(1e-3, 8, SIGNIFICANCE)
     assert None in few
 
 
@@ -541,8 +541,8 @@ def gradients(random: np.random.Generator, bias: float = 0.0, move: float = 9.0)
 def test_the_judge_of_gradients_from_both_sides_and_under_the_null():
     random = np.random.default_rng(11)
     found = [judge_gradient(gradients(random)) for _ in range(100)]
-    level = found[0].level
-    assert [claim.holds for claim in found].count(False) <= binom.isf(1e-3, 100, level)
+    significance = found[0].significance
+    assert [claim.holds for claim in found].count(False) <= binom.isf(1e-3, 100, significance)
     assert judge_gradient(gradients(random, bias=5.0)).holds is False
     assert judge_gradient(gradients(random, move=0.0)).holds is False
 
@@ -652,7 +652,7 @@ def test_peaks_are_counted_by_how_far_they_rise():
     assert count_peaks([], 1.0) == 0
 
 
-def test_the_interval_of_the_share_of_plotted_cells_keeps_its_level():
+def test_the_interval_of_the_share_of_plotted_cells_keeps_its_significance():
     """Maps of runs that grow or fall exponentially: a cell is ruled by its luckiest run.
 
     The share of cells above 1 is near the limits of contour-separates, from both sides.
@@ -665,8 +665,8 @@ def test_the_interval_of_the_share_of_plotted_cells_keeps_its_level():
 
     for shift in (-2.75, -0.6):
         truth = np.mean([np.mean(plotted(draw(shift)) > 0) for _ in range(300)])
-        ends = [jackknife(_bright_share, draw(shift), LEVEL / 4).exp() for _ in range(count)]
-        most = binom.isf(1e-3, count, LEVEL)
+        ends = [jackknife(_bright_share, draw(shift), SIGNIFICANCE / 4).exp() for _ in range(count)]
+        most = binom.isf(1e-3, count, SIGNIFICANCE)
         assert sum(one.low > truth for one in ends) <= most
         assert sum(one.high < truth for one in ends) <= most
 
@@ -746,7 +746,7 @@ def test_a_claim_may_depend_on_the_reading():
             Case("text", second, ">=", 3.0, reading="text", interval=interval),
             Case("shown", 0.0, ">=", 3.0, decides=False),
         )
-        return Claim("x", "says", "what", "why", cases, level=0.0)
+        return Claim("x", "says", "what", "why", cases, significance=0.0)
 
     found = claim(2, 3)
     assert (found.outcome, found.holds) == ("depends on the reading", None)
@@ -769,7 +769,7 @@ def test_each_norm_has_its_own_outcome():
 
 def test_three_outcomes():
     def claim(*cases: Case) -> Claim:
-        return Claim("x", "says", "what", "why", cases, level=0.01)
+        return Claim("x", "says", "what", "why", cases, significance=0.01)
 
     yes = Case("yes", 1.0, ">=", 0.5, interval=(0.6, 1.2))
     maybe = Case("maybe", 0.6, ">=", 0.5, interval=(0.4, 0.8))
@@ -782,7 +782,7 @@ def test_three_outcomes():
     assert claim(maybe, yes, no).worst is no
     assert claim(yes, Case("lost", np.nan, "<", 2.0)).holds is None
     table = claim(yes, maybe).to_dict()
-    assert (table["holds"], table["outcome"], table["level"]) == (None, "not decided", 0.01)
+    assert (table["holds"], table["outcome"], table["significance"]) == (None, "not decided", 0.01)
     assert table["interval"] == [0.4, 0.8]
     counted = [Case("n", 3.0, "==", 3.0, interval=ends).holds for ends in ((3, 3), (2, 3), (4, 5))]
     assert counted == [True, None, False]

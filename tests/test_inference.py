@@ -1,4 +1,4 @@
-"""Intervals keep their level under the null, with few runs, many cells and any dependence."""
+"""Intervals keep their significance, with few runs, many cells and any dependence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from resonax.paper.inference import (
 
 
 def within(wrong: np.ndarray, error: float) -> bool:
-    """Return whether as many wrong intervals as that are to be expected of this error level."""
+    """Return whether as many wrong intervals as that are to be expected of this significance."""
     return int(np.sum(wrong)) <= binom.isf(1e-4, len(wrong), error)
 
 
@@ -54,7 +54,7 @@ def test_a_shift_is_found_and_too_few_runs_bound_nothing():
     assert np.isposinf(few[2]).all()
 
 
-def test_intervals_keep_their_level():
+def test_intervals_keep_their_significance():
     random, error = np.random.default_rng(1), 0.05
     shifts, means, order, places = [], [], [], []
     for _ in range(400):
@@ -71,7 +71,7 @@ def test_intervals_keep_their_level():
     for found, truth in ((shifts, 0.0), (means, 0.0), (places, 4.0)):
         assert within(found[:, 1] > truth, error)
         assert within(found[:, 2] < truth, error)
-    # All levels are equal: no pair may be called rising, and none falling.
+    # All groups are equal: no pair may be called rising, and none falling.
     assert within(order[:, 1] > 0, error)
     assert within(order[:, 2] < 1, error)
     # What the old rule did: the largest of many estimates is nearly always above the baseline.

@@ -1,4 +1,4 @@
-"""The almost-sure criterion: intervals that cover the exact rate at the level they state."""
+"""The almost-sure criterion: intervals that cover the exact rate at the confidence they state."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ SHORT = rx.Setting(
 
 
 def short_rates(*lr, seed=0):
-    return lyapunov_rates(SHORT, {"lr": lr}, paths=12, steps=128, level=0.9, seed=seed)
+    return lyapunov_rates(SHORT, {"lr": lr}, paths=12, steps=128, confidence=0.9, seed=seed)
 
 
-def test_intervals_cover_the_exact_rate_at_the_stated_level():
+def test_intervals_cover_the_exact_rate_at_the_stated_confidence():
     """200 independent intervals at 90%; fewer than 166 hits have a probability below 1e-3."""
     lr = 0.05, 0.6
     exact = np.array([scalar_rate(SHORT.process, one) for one in lr])

@@ -1,4 +1,4 @@
-"""The test of the order of rows: its level, by simulation under the null, and its power."""
+"""The test of the order of rows: its significance, by simulation under the null, and its power."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resonax.guards.state import GuardConfig, marks
 CONFIG = GuardConfig(())
 
 
-def level(test):
+def shared(test):
     return significance_of(test, CONFIG.significance)
 
 
@@ -28,25 +28,25 @@ def test_p_is_uniform_under_the_null_and_small_for_an_effect():
     assert student_p(1.0, [1.0, math.inf]) == 1.0  # mixed runs that explode accuse no order
 
 
-def test_a_test_that_stops_early_has_its_level_exactly():
+def test_a_test_that_stops_early_has_its_significance_exactly():
     """With normal logarithms; by Samuelson's inequality stopping changes no decision."""
-    rng, count, level, asked = np.random.default_rng(1), 20_000, 0.005, 0
+    rng, count, significance, asked = np.random.default_rng(1), 20_000, 0.005, 0
     found = np.zeros(count, bool)
     for place, (own, *mixed) in enumerate(np.exp(rng.standard_normal((count, 13))).tolist()):
         left = iter(mixed)
-        found[place] = harm_of_order(own, left, level) is not None
+        found[place] = harm_of_order(own, left, significance) is not None
         asked += 12 - len(list(left))
-    assert stats.binomtest(int(found.sum()), count, level).pvalue > 0.01
+    assert stats.binomtest(int(found.sum()), count, significance).pvalue > 0.01
     # The run and k mixed runs: it is the worst with probability 1/(k + 1).
     assert asked / count == pytest.approx(sum(1 / (k + 1) for k in range(12)), rel=0.02)
 
 
-def test_the_levels_of_a_run_leave_five_of_a_hundred_of_its_tests_nothing_to_find():
+def test_the_significances_of_a_run_leave_five_of_a_hundred_of_its_tests_nothing_to_find():
     """Losses with tails of Student's t, 5 degrees of freedom, which are longer than normal ones."""
     rng, runs, tests, left_alone = np.random.default_rng(2), 1500, 10, 0
     for logs in 0.1 * rng.standard_t(5, (runs, tests, 13)):
         left_alone += all(
-            harm_of_order(own, mixed, level(test), beyond=CONFIG.beyond) is None
+            harm_of_order(own, mixed, shared(test), beyond=CONFIG.beyond) is None
             for test, (own, *mixed) in enumerate(np.exp(logs).tolist(), 1)
         )
     assert left_alone > 0.95 * runs
@@ -84,7 +84,7 @@ def test_at_least_95_percent_of_runs_on_independent_rows_pass_their_first_tests(
     is_left_alone = np.ones(runs, bool)
     for test, steps in enumerate((32, 64, 128, 256), 1):
         for run, (own, *mixed) in enumerate(losses_of_stretch(steps, runs, rng).tolist()):
-            found = harm_of_order(own, mixed, level(test), harm=CONFIG.harm, beyond=CONFIG.beyond)
+            found = harm_of_order(own, mixed, shared(test), harm=CONFIG.harm, beyond=CONFIG.beyond)
             is_left_alone[run] &= found is None
     # A guard that leaves 90% alone would fail in all but 2 of 10,000 cases.
     assert is_left_alone.mean() > 0.95

@@ -397,8 +397,8 @@ def test_errors_of_either():
         probe(learner, ROWS, np.ones(100), batch=2)
     with pytest.raises(ArgumentError, match="separation must be at least 2e-15"):
         probe(learner, ROWS, np.ones(100), separation=1e-16)
-    with pytest.raises(ArgumentError, match="level must be"):
-        probe(learner, ROWS, np.ones(100), level=1.0)
+    with pytest.raises(ArgumentError, match="confidence must be"):
+        probe(learner, ROWS, np.ones(100), confidence=1.0)
     with pytest.raises(ArgumentError, match=r"\(step, state, predict\)"):
         replay(learner[:2], ROWS, np.ones(100))
     with pytest.raises(ArgumentError, match="found none"):

@@ -119,6 +119,6 @@ def test_a_sum_over_the_batch_is_a_larger_step():
 
 def test_the_level_is_that_of_the_interval():
     setting = rx.Setting(rx.Recorded.of(WAVE), rx.heavy_ball(0.01, 0.95))
-    narrow, wide = (rx.lyapunov(setting, level=level) for level in (0.5, 0.99))
+    narrow, wide = (rx.lyapunov(setting, confidence=confidence) for confidence in (0.5, 0.99))
     assert narrow.rate == wide.rate
     assert wide.low < narrow.low < narrow.rate < narrow.high < wide.high

@@ -129,7 +129,7 @@ def test_claims_as_json(tmp_path):
     assert [claim["measured"] for claim in claims] == [0.9499996, None, -1.234567e-09, None]
     assert claims[0]["cases"][2]["decides"] is False
     assert claims[1]["outcome"] == "not decided"
-    assert (claims[0]["level"], claims[0]["interval"]) == (0.01, [0.9412, 0.94999])
+    assert (claims[0]["significance"], claims[0]["interval"]) == (0.01, [0.9412, 0.94999])
     assert {claim["seed"] for claim in claims} == {3}
 
 

@@ -384,7 +384,7 @@ def test_rows_are_arranged_not_changed(kind):
         ({"mode": 5}, "mode"),
         ({"sweep": [0.5]}, "sweep"),
         ({"sweep": [8], "kind": "saw"}, "unknown kind"),
-        ({"level": 1.0}, "level"),
+        ({"confidence": 1.0}, "confidence"),
     ],
 )
 def test_what_cannot_be_is_told(given, words):

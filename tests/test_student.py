@@ -1,4 +1,4 @@
-"""Student's intervals: against scipy, and by their error level in simulations under the null."""
+"""Student's intervals: against scipy, and by how often they miss in simulations under the null."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from resonax.core.intervals import (
 LANES, STEPS = 2000, 2048
 
 
-@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
-def test_independent_samples_against_scipy(level):
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+def test_independent_samples_against_scipy(confidence):
     samples = np.random.default_rng(0).normal(size=(5, 9))
-    mean, half = mean_interval(samples, tail_of(level))
-    low, high = stats.t.interval(level, 8, samples.mean(1), stats.sem(samples, axis=1))
+    mean, half = mean_interval(samples, tail_of(confidence))
+    low, high = stats.t.interval(confidence, 8, samples.mean(1), stats.sem(samples, axis=1))
     np.testing.assert_allclose([mean - half, mean + half], [low, high], rtol=1e-12)
-    assert np.array_equal(half_width(samples.std(1, ddof=1), 9, tail_of(level)), half)
+    assert np.array_equal(half_width(samples.std(1, ddof=1), 9, tail_of(confidence)), half)
 
 
 def test_one_sample_bounds_nothing():
@@ -42,18 +42,20 @@ def series(memory: float, seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("memory", [0.0, 8.0])
-@pytest.mark.parametrize("level", [0.8, 0.95])
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
 @pytest.mark.parametrize("neighbours", [True, False])
-def test_the_interval_of_a_correlated_series_misses_as_often_as_it_says(memory, level, neighbours):
-    """Of 2000 series; more than 4.5 deviations above the level occurs once in 10^5 times."""
+def test_the_interval_of_a_correlated_series_misses_as_often_as_it_says(
+    memory, confidence, neighbours
+):
+    """Of 2000 series; more than 4.5 deviations above the confidence occurs once in 10^5 times."""
     mean, half = batch_means(
-        series(memory, 1), np.ones(STEPS), tail_of(level), neighbours=neighbours
+        series(memory, 1), np.ones(STEPS), tail_of(confidence), neighbours=neighbours
     )
-    tail = tail_of(level)
+    tail = tail_of(confidence)
     most = tail + 4.5 * np.sqrt(tail / LANES)
     for side in (mean - half > 0, mean + half < 0):
         assert side.mean() < most
-    assert (np.abs(mean) > half).mean() > (1 - level) / 5  # nor is it far too wide
+    assert (np.abs(mean) > half).mean() > (1 - confidence) / 5  # nor is it far too wide
 
 
 def test_a_mean_away_from_zero_is_found():

@@ -26,7 +26,7 @@ from resonax.rows.surrogates import (
 __all__ = ["SHUFFLES", "Bands", "Rhythm", "Shuffles", "find_rhythm", "shuffle", "strongest_stretch"]
 
 SHUFFLES = 15  # with the rows' own order as many as are measured together
-_CHANCE = 0.01  # level of the test that the order matters
+_CHANCE = 0.01  # significance of the test that the order matters
 STRETCHES = np.geomspace(0.5, 2.0, 16)
 _RANDOMISED = 8
 _MIXED = 7  # random orders beside them
@@ -123,7 +123,7 @@ def shuffle(subject: Subject, advance: Advance | None = None) -> Shuffles:
     rate, spread = float(rates.mean()), float(rates.std(ddof=1))
     # Each order has its own interval; their widths and the spread between them both count.
     error = spread / math.sqrt(SHUFFLES)
-    half = error * float(student_quantile(SHUFFLES - 1, tail_of(subject.level)))
+    half = error * float(student_quantile(SHUFFLES - 1, tail_of(subject.confidence)))
     half += float(np.mean(others.high - others.low)) / 2 / math.sqrt(SHUFFLES)
     return Shuffles(
         rates,
@@ -209,8 +209,8 @@ def find_rhythm(
         ]
     without = measured(variants).reshape(-1, _DRAWS)
     # The growth ends, one-sided, or all that is left of it is that of random orders.
-    means, half = mean_interval(without, 1 - subject.level)
-    above = float(sum(mean_interval(random, 1 - subject.level)))
+    means, half = mean_interval(without, 1 - subject.confidence)
+    above = float(sum(mean_interval(random, 1 - subject.confidence)))
     gone = means + half < 0
     gone |= (own - means > _SHARE * excess) & (means < max(0.0, above))
     ends = [(rate, *name) for rate, name, end in zip(means, found, gone, strict=True) if end]

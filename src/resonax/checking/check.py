@@ -151,7 +151,7 @@ def examine(
     along = subject.at(line_cells(subject))
     with stage("following the rows", subject.steps) as advance:
         passed = along.follow(along.feed(), advance)
-    lines = measure(passed, subject.level, subject.epochs)
+    lines = measure(passed, subject.confidence, subject.epochs)
     with stage("multiplying the updates", 0):
         exact, on_rows, on_more = judge(subject)
     tell("verdict", (on_rows, on_more))
@@ -231,7 +231,7 @@ def check(
     standardise: bool = True,
     epochs: int = 1,
     grid: int = 32,
-    level: float = 0.95,
+    confidence: float = 0.95,
     seed: int = 0,
     learner: Any = None,
     stage: Stage | None = None,
@@ -289,8 +289,8 @@ def check(
         Passes over the rows.
     grid
         Points along each axis of the map over momentum and step size.
-    level
-        Confidence level of the interval.
+    confidence
+        Confidence of the interval.
     seed
         Of shuffles and surrogates.
     learner
@@ -322,7 +322,7 @@ def check(
         epochs=epochs,
         grid=grid,
         seed=seed,
-        level=level,
+        confidence=confidence,
         intercept_lr=intercept_lr,
         dampening=dampening,
         weight_decay=weight_decay,
@@ -358,7 +358,7 @@ def check(
 
     def make(part: Recording) -> Subject:
         made = prepare(part, model, chosen, batch, epochs, intercept_lr=intercept_lr)
-        return replace(made, level=level, seed=seed, loss=loss)
+        return replace(made, confidence=confidence, seed=seed, loss=loss)
 
     series = worst_series(recording, make, batch * max(8, math.ceil(LEAST_STEPS / epochs)))
     return examine(

@@ -92,7 +92,7 @@ def settings_of(subject: Subject, name: str) -> dict[str, Any]:
         "basis": type(features).__name__.lower(),
         "bias": isinstance(features, Linear) and features.bias,
         "intercept_lr": subject.model.intercept_lr,
-        "level": subject.level,
+        "confidence": subject.confidence,
         "seed": subject.seed,
     }
 
@@ -206,7 +206,7 @@ def _map(
     cells = (axis.ravel() for axis in np.meshgrid(momenta, lrs, indexing="ij"))
     everywhere = subject.at(dict(zip(("momentum", "lr"), cells, strict=True)))
     passed = everywhere.follow(everywhere.feed(), advance)
-    found = measure(passed, subject.level, subject.epochs)
+    found = measure(passed, subject.confidence, subject.epochs)
     rates = {name: getattr(found, name).reshape(grid, grid) for name in ("rate", "low", "high")}
     return {"momentum": momenta, "lr": lrs}, rates
 

@@ -209,7 +209,7 @@ def response(
     length: int | None = None,
     excitation: float | None = None,
     burn_in: int | None = None,
-    level: float = 0.95,
+    confidence: float = 0.95,
     seed: int = 0,
     stage: Stage | None = None,
 ) -> Response:
@@ -261,8 +261,8 @@ def response(
         numbers to the power 0.4.
     burn_in
         Steps before the excitation; by default 4096, and 16384 for a compiled learner.
-    level
-        Confidence level of the intervals.
+    confidence
+        Confidence of the intervals.
     seed
         Seed of rows and phases.
     stage
@@ -275,7 +275,7 @@ def response(
     >>> print(f"{found.natural_period:.0f} steps, damping {found.damping:.2f}")
     44 steps, damping 0.18
     """
-    check_number("level", level, low=0, high=1, open_low=True, open_high=True)
+    check_number("confidence", confidence, low=0, high=1, open_low=True, open_high=True)
     check_whole("seed", seed, low=0)
     check_whole("batch", batch, low=1)
     if kind not in KINDS:
@@ -297,7 +297,9 @@ def response(
     with quiet():
         copies = make_copies(adapted, _readout(rows, rng), batch)
         usual = _COMPILED if copies.is_compiled else _LOOPED
-        plan = replace(usual, periods=periods, length=length, excitation=excitation, level=level)
+        plan = replace(
+            usual, periods=periods, length=length, excitation=excitation, confidence=confidence
+        )
         plan = replace(
             plan,
             realisations=usual.realisations if realisations is None else realisations,

@@ -4,7 +4,7 @@ A peak is a line or a narrow band that stands out of a smooth background. Withou
 periodogram ordinate over the smooth spectrum around it is exponential with mean 1, and the mean of
 L neighbours has a gamma law. The background is a straight line, fitted to the logarithms of the
 ordinates on both sides over the logarithm of the frequency: it follows red and curved spectra, and
-hardly follows a peak. A peak is tested at the level `LEVEL`, divided by the number of all
+hardly follows a peak. A peak is tested at `SIGNIFICANCE`, divided by the number of all
 frequencies, columns and widths that were searched.
 """
 
@@ -16,10 +16,17 @@ from dataclasses import dataclass
 import numpy as np
 import scipy  # its parts are loaded where they are used
 
-__all__ = ["LEVEL", "Modulation", "Peak", "find_modulations", "find_peaks", "modulation_depth"]
+__all__ = [
+    "SIGNIFICANCE",
+    "Modulation",
+    "Peak",
+    "find_modulations",
+    "find_peaks",
+    "modulation_depth",
+]
 
 
-LEVEL = 1e-3
+SIGNIFICANCE = 1e-3
 _WIDTHS = (1, 5, 17)  # bins that are averaged
 _LEAST_RATIO = 4.0  # of a peak over its surroundings
 _TRIED = 24  # of the highest places of each column and width
@@ -104,7 +111,7 @@ def _tested(
 
     def is_chance(ratio: float) -> bool:
         chance = float(scipy.special.gammaincc(freedom, freedom * ratio))
-        return ratio < _LEAST_RATIO or chance * tests > LEVEL
+        return ratio < _LEAST_RATIO or chance * tests > SIGNIFICANCE
 
     if is_chance(mean[place] / math.exp(line[0] + _EULER)):
         return None

@@ -44,10 +44,10 @@ def audit_command(
         float,
         option("--budget", _LOADER, "Steps that copies train at most, in multiples of it.", number),
     ] = 64.0,
-    level: Annotated[
+    confidence: Annotated[
         float,
-        option("--level", _LOADER, "Chance of calling a random order anything else.", number),
-    ] = 0.01,
+        option("--confidence", _LOADER, "Chance that a random order is called random.", number),
+    ] = 0.99,
     seed: Seed = 0,
     html: Annotated[
         Path | None, option("--html", _RESULT, "Write a report: a .html file.", metavar="FILE")
@@ -71,7 +71,11 @@ def audit_command(
     parts = given if isinstance(given, tuple) and len(given) == 4 else (given,)
     audit = resolve_name("resonax.torch.auditing:audit")
     finish_audit(
-        audit(*parts, steps=steps, budget=budget, level=level, seed=seed), html, plot, out, as_json
+        audit(*parts, steps=steps, budget=budget, confidence=confidence, seed=seed),
+        html,
+        plot,
+        out,
+        as_json,
     )
 
 

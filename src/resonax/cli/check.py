@@ -276,7 +276,7 @@ def _show(found: Check, written: list[Path], console: Console) -> None:
     from resonax.checking.result import sentence
     from resonax.rows.answers import factor
 
-    level = f"{found.settings['level']:.0%}"
+    confidence = f"{found.settings['confidence']:.0%}"
     verdict = Text(found.verdict, style=f"bold {_COLOURS[found.verdict]}")
     console.print(verdict + Text(f": {found.model}."), soft_wrap=True)
     for text in (found.on_these_rows.meaning(), found.on_more.meaning()):
@@ -286,12 +286,13 @@ def _show(found: Check, written: list[Path], console: Console) -> None:
     rows = [
         (
             "growth per step",
-            f"{found.rate:+.3g}; on further data like this {level} interval {found.low:+.3g} to "
-            f"{found.high:+.3g}",
+            f"{found.rate:+.3g}; on further data like this {confidence} interval "
+            f"{found.low:+.3g} to {found.high:+.3g}",
         ),
         (
             "the same rows shuffled",
-            f"{found.shuffled_rate:+.3g}; {level} interval of the mean {found.shuffled_low:+.3g} "
+            f"{found.shuffled_rate:+.3g}; {confidence} interval of the mean "
+            f"{found.shuffled_low:+.3g} "
             f"to {found.shuffled_high:+.3g}; rises up to {factor(found.log_shuffled_rise)}-fold",
         ),
     ]

@@ -37,7 +37,7 @@ def tally(claims: Sequence[Claim]) -> str:
     Examples
     --------
     >>> from resonax.sweeps.judgement import Case
-    >>> tally([Claim("a", "", "", "", (Case("b", 1.0, ">", 0.0),), level=0.0)])
+    >>> tally([Claim("a", "", "", "", (Case("b", 1.0, ">", 0.0),), significance=0.0)])
     '1 of 1 claim holds.'
     """
     found = Counter(claim.outcome for claim in claims)

@@ -21,9 +21,9 @@ __all__ = [
 ]
 
 
-def tail_of(level: float) -> float:
+def tail_of(confidence: float) -> float:
     """Return the chance that one end of a two-sided interval is wrong."""
-    return (1 - level) / 2
+    return (1 - confidence) / 2
 
 
 def student_quantile(freedom: Any, tail: float) -> Any:

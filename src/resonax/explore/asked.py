@@ -194,7 +194,7 @@ def parse_options(fields: Mapping[str, str]) -> dict[str, Any]:
     """
     given = {field.replace("-", "_"): text for field, text in fields.items() if text != ""}
     for name in given:
-        if name not in CheckOptions.model_fields or name == "level":
+        if name not in CheckOptions.model_fields or name == "confidence":
             raise suggest("option", name, [*CheckOptions.model_fields])
     asked = read(CheckOptions, given, strict=False).model_dump(exclude_unset=True)
     asked = {name: asked[name] for name in given}

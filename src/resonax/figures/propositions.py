@@ -44,7 +44,7 @@ def _gradients(dataset: xr.Dataset, axes: Axes) -> None:
     for edge in (-limit, limit):
         axes.axhline(edge, color=INK, linewidth=1.0, linestyle="--")
     axes.annotate(
-        f"limit of the largest score (level {dataset.attrs['level']:g})",
+        f"limit of the largest score (significance {dataset.attrs['significance']:g})",
         (0.02, limit),
         xycoords=("axes fraction", "data"),
         xytext=(0, 3),

@@ -9,8 +9,8 @@ is compared with that of the same batches in random orders. Two kinds of feature
 each principal component alone and of all together: the largest power at any frequency, which a
 rhythm raises, and the power below each frequency, which blocks, trends and drift raise. The
 largest of them, each in deviations of its logarithm over random orders, is compared with what it is
-in random orders (Westfall and Young, 1993), so that the level holds exactly, whatever the numbers
-are. In a loader of several epochs batches are
+in random orders (Westfall and Young, 1993), so that the significance holds exactly, whatever the
+numbers are. In a loader of several epochs batches are
 exchanged within an epoch, as each row comes once in it. A loader that balances its batches is
 called random: what is looked for is likeness of what comes near, and rhythm.
 """
@@ -136,7 +136,7 @@ def order_p(
 
 
 def repeats(
-    marks: Sequence[object], epochs: Sequence[int], level: float, rng: np.random.Generator
+    marks: Sequence[object], epochs: Sequence[int], significance: float, rng: np.random.Generator
 ) -> bool | None:
     """Return whether epochs have the same batches in the same order; None if there is only one.
 
@@ -146,7 +146,7 @@ def repeats(
         Of each batch, equal for batches that hold the same.
     epochs
         The epoch of each batch.
-    level
+    significance
         Probability at most of a false yes.
 
     Examples
@@ -170,7 +170,7 @@ def repeats(
         return False
     others = [float(np.mean(rng.permutation(one) == two)) for _ in range(_ORDERS)]
     p = (1 + sum(other >= share for other in others)) / (1 + _ORDERS)
-    return p <= level if count >= 6 else share == 1 and len(set(first)) > 1
+    return p <= significance if count >= 6 else share == 1 and len(set(first)) > 1
 
 
 def find_order(
@@ -178,7 +178,7 @@ def find_order(
     *,
     epochs: Sequence[int] | np.ndarray | None = None,
     same: bool | None = None,
-    level: float = 0.01,
+    significance: float = 0.01,
     seed: int = 0,
 ) -> BatchOrder:
     """Return the order of batches, from a few numbers of each.
@@ -191,7 +191,7 @@ def find_order(
         The epoch of each batch; all of one if it is left out.
     same
         Whether all epochs have the same order, see `repeats`.
-    level
+    significance
         Probability at most of calling a random order anything else; half of it is left to
         `repeats`.
     seed
@@ -216,7 +216,7 @@ def find_order(
     if len(seen) < _LEAST or not seen.shape[1]:
         return BatchOrder(otherwise, 1.0, repeats=same)
     p = order_p(seen, groups, rng)
-    if p > level / 2:
+    if p > significance / 2:
         return BatchOrder(otherwise, p, repeats=same)
     share = _alternation(seen)
     period = 2.0 if share > _MOSTLY else dominant_period(seen)

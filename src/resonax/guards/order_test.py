@@ -6,15 +6,15 @@ normal logarithms
 
 .. math:: t = \frac{\log L - \overline{\log L_i}}{s \sqrt{1 + 1/m}}
 
-has Student's distribution with :math:`m - 1` degrees of freedom. The level :math:`\alpha` of a run
-is shared: each of its first five tests has 16% of it, and the :math:`k`-th after them
+has Student's distribution with :math:`m - 1` degrees of freedom. The significance :math:`\alpha` of
+a run is shared: each of its first five tests has 16% of it, and the :math:`k`-th after them
 :math:`\alpha / (5 k (k + 1))`, which adds up to :math:`\alpha` over all tests. What harms from the
 start is found early, while little is lost; a later harm shows in more than one test.
 
-No mixed run is more than :math:`s (m - 1)/\sqrt m` from their mean (Samuelson, 1968). Up to a level
-of 0.005 and for twelve of them that is less than what :math:`t` asks of the run: a mixed run that
-is as bad as the run settles the test, and under exchangeability 1 + 1/2 + ... + 1/12 = 3.1 of the
-twelve are trained on average.
+No mixed run is more than :math:`s (m - 1)/\sqrt m` from their mean (Samuelson, 1968). Up to a
+significance of 0.005 and for twelve of them that is less than what :math:`t` asks of the run: a
+mixed run that is as bad as the run settles the test, and under exchangeability
+1 + 1/2 + ... + 1/12 = 3.1 of the twelve are trained on average.
 
 Logarithms of losses are skewed to the right, so that far tails are longer than Student's: on
 independent rows of noise, p below 0.0025 comes two to four times as often. The default
@@ -33,7 +33,7 @@ import numpy as np
 __all__ = ["geometric_mean", "harm_of_order", "significance_of", "student_p"]
 
 _LEAST = 1e-9  # least spread of log losses
-_EQUAL = 5  # tests of a run that have the same significance level
+_EQUAL = 5  # tests of a run that have the same significance
 
 
 def _log(loss: float) -> float:
@@ -55,7 +55,7 @@ def geometric_mean(losses: Sequence[float]) -> float:
 
 
 def significance_of(test: int, significance: float) -> float:
-    """Return the significance level of a test of a run, the first being 1.
+    """Return the significance of a test of a run, the first being 1.
 
     All of them add up to ``significance``.
 

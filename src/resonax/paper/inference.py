@@ -25,7 +25,7 @@ from resonax.core.intervals import half_width
 from resonax.core.intervals import mean_interval as student_interval
 
 __all__ = [
-    "LEVEL",
+    "SIGNIFICANCE",
     "Estimate",
     "agreement",
     "argmax_interval",
@@ -40,7 +40,7 @@ __all__ = [
     "sides",
 ]
 
-LEVEL = 0.01  # the error level of a claim, shared out among the cases that decide
+SIGNIFICANCE = 0.01  # of a claim, shared out among the cases that decide
 _CELL = 1e-4  # error of the sign of a single cell of a map
 
 
@@ -242,9 +242,9 @@ def argmax_interval(values: ArrayLike, samples: ArrayLike, error: float) -> Esti
 
 
 def ordered_share(samples: ArrayLike, error: float, counts: np.ndarray | None = None) -> Estimate:
-    """Return the share of pairs of levels whose means rise, (levels, runs), with its interval.
+    """Return the share of pairs of groups whose means rise, (groups, runs), with its interval.
 
-    This is Kendall's rank correlation, put on a scale from 0 to 1. The runs of different levels
+    This is Kendall's rank correlation, put on a scale from 0 to 1. The runs of different groups
     are paired: those of one number share their random numbers or are independent. A pair is known
     when Student's interval of the mean difference excludes 0, all pairs at once; the lower end
     counts those known to rise, the upper end all but those known to fall.
@@ -252,11 +252,11 @@ def ordered_share(samples: ArrayLike, error: float, counts: np.ndarray | None = 
     Parameters
     ----------
     samples
-        Runs along the last axis, levels in increasing order.
+        Runs along the last axis, groups in increasing order.
     error
         Chance that either end is wrong.
     counts
-        Which levels count: of a pair at least one must. All unless given.
+        Which groups count: of a pair at least one must. All unless given.
 
     Examples
     --------

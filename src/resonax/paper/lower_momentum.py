@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from resonax.paper.inference import LEVEL, largest_shift
+from resonax.paper.inference import SIGNIFICANCE, largest_shift
 from resonax.paper.responses import split_curve
 from resonax.paper.sweep import paper_sweep
 from resonax.sweeps.experiment import Datasets, Experiment, Judge
@@ -19,7 +19,7 @@ _MITIGATED = 1.1  # times the response to shuffled inputs
 def judge_low_momentum(data: Datasets) -> Claim:
     """Judge whether momentum 0.85 removes the response."""
     dataset = data["lower-momentum"]
-    error = LEVEL / dataset.sizes["panel"]
+    error = SIGNIFICANCE / dataset.sizes["panel"]
     cases, surely = [], []
     for name in dataset.panel.values:
         least, *_, most = (
@@ -53,7 +53,7 @@ def judge_low_momentum(data: Datasets) -> Claim:
         "the exact rank-sum test (Hodges and Lehmann), at its lower end for the largest of all "
         "periods.",
         cases=tuple(cases),
-        level=LEVEL,
+        significance=SIGNIFICANCE,
         note=note,
     )
 

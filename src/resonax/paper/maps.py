@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy  # its parts are loaded where they are used
 
-from resonax.paper.inference import LEVEL, agreement, jackknife, mean_interval
+from resonax.paper.inference import SIGNIFICANCE, agreement, jackknife, mean_interval
 from resonax.paper.responses import plotted, run_areas, run_maps
 from resonax.paper.sweep import paper_sweep
 from resonax.sweeps.experiment import Datasets, Experiment, Judge
@@ -126,7 +126,7 @@ def _run_cases(
 def judge_contour(data: Datasets) -> Claim:
     """Judge whether the flow's line of radius 1 separates what converges from what diverges."""
     maps = _paper_maps(data)
-    error = LEVEL / 4
+    error = SIGNIFICANCE / 4
     plain = [(words, panel) for words, panel, _ in (*maps, *_other_steps(data))]
     runs = [case for words, panel in plain for case in _run_cases(words, panel, "flow", error)]
     return Claim(
@@ -148,7 +148,7 @@ def judge_contour(data: Datasets) -> Claim:
             ),
             *runs,
         ),
-        level=LEVEL,
+        significance=SIGNIFICANCE,
         note=_contour_note(maps[1][1], runs),
     )
 
@@ -213,7 +213,7 @@ def judge_flow_implies(data: Datasets) -> Claim:
         f"and a rate counts from {_EXACT:g} a step on, far above the error of both computations. "
         "Both are deterministic: there is no chance in the figures.",
         cases=tuple(cases),
-        level=0.0,
+        significance=0.0,
         note=note,
     )
 
@@ -223,7 +223,7 @@ def judge_own_boundary(data: Datasets) -> Claim:
     maps = [*_paper_maps(data), *_other_steps(data)]
     cases = []
     for words, panel, criterion in maps:
-        error = LEVEL / len(maps)
+        error = SIGNIFICANCE / len(maps)
         cases += _run_cases(f"{words}, {criterion}", panel, criterion, error, decides=True)
     return Claim(
         id="own-boundary",
@@ -234,7 +234,7 @@ def judge_own_boundary(data: Datasets) -> Claim:
         reason=f"{_AGREE:.0%}, as for the flow's line. A cell is known when Student's interval of "
         "its growth excludes 0 and its theory is not interpolated across a change of sign.",
         cases=tuple(cases),
-        level=LEVEL,
+        significance=SIGNIFICANCE,
     )
 
 
@@ -269,7 +269,7 @@ def judge_step_size(data: Datasets) -> Claim:
         panels = [dataset.sel(panel=lr[step]) for step in steps]
         areas = [run_areas(panel) for panel in panels]
         for number, (before, after) in enumerate(pairwise(steps)):
-            found = mean_interval(areas[number + 1] - areas[number], LEVEL / 4)
+            found = mean_interval(areas[number + 1] - areas[number], SIGNIFICANCE / 4)
             words = f"{process}, simulation: area at {after:g} less area at {before:g}"
             cases.append(Case(words, found.value, "<", 0.0, interval=found.interval))
         if process == "sinusoid":
@@ -284,7 +284,7 @@ def judge_step_size(data: Datasets) -> Claim:
         reason="It shrinks if the change is below 0. In simulation it is that of the share of "
         "cells at which a run grows, with Student's interval over the runs.",
         cases=tuple(cases),
-        level=LEVEL,
+        significance=SIGNIFICANCE,
     )
 
 

@@ -16,7 +16,7 @@ from resonax.dynamics import Map, Setting
 from resonax.learners import heavy_ball
 from resonax.paper import trajectories as by_hand
 from resonax.paper.propositions_judges import (
-    GRADIENT_LEVEL,
+    GRADIENT_SIGNIFICANCE,
     judge_all_solutions,
     judge_floquet,
     judge_gradient,
@@ -233,7 +233,7 @@ def propositions(scale: str) -> Experiment:
             Judge(judge_floquet),
             Judge(judge_all_solutions),
         ),
-        attributes={"samples": samples, "level": GRADIENT_LEVEL},
+        attributes={"samples": samples, "significance": GRADIENT_SIGNIFICANCE},
         paper="Prop. 1, Prop. 2, Thm. 1",
         seconds=10.0,
     )

@@ -11,7 +11,7 @@ from resonax.sweeps.experiment import Datasets
 from resonax.sweeps.judgement import Case, Claim
 
 __all__ = [
-    "GRADIENT_LEVEL",
+    "GRADIENT_SIGNIFICANCE",
     "judge_all_solutions",
     "judge_floquet",
     "judge_gradient",
@@ -19,12 +19,12 @@ __all__ = [
     "score_limit",
 ]
 
-GRADIENT_LEVEL = 1e-3  # chance that a true Proposition 1 is judged false
+GRADIENT_SIGNIFICANCE = 1e-3  # chance that a true Proposition 1 is judged false
 
 
 def score_limit(count: int) -> float:
     """Return what the largest of many standard normal scores exceeds with a chance of 0.001."""
-    return NormalDist().inv_cdf(1 - GRADIENT_LEVEL / (2 * count))
+    return NormalDist().inv_cdf(1 - GRADIENT_SIGNIFICANCE / (2 * count))
 
 
 def judge_gradient(data: Datasets) -> Claim:
@@ -47,12 +47,12 @@ def judge_gradient(data: Datasets) -> Claim:
         reason="The change between steps is that of the mean gradient at the same weights, the "
         "largest of each process and of these the least. The largest of so many standard "
         "normal scores exceeds the limit with a chance of "
-        f"{GRADIENT_LEVEL:g} (Bonferroni); a change counts when it exceeds the same limit.",
+        f"{GRADIENT_SIGNIFICANCE:g} (Bonferroni); a change counts when it exceeds the same limit.",
         cases=(
             Case("drawn against B (θ - θ*)", float(scores[used].max()), "<=", limit),
             Case("change between steps", float(np.nanmax(change, (1, 2, 3)).min()), ">", limit),
         ),
-        level=GRADIENT_LEVEL,
+        significance=GRADIENT_SIGNIFICANCE,
     )
 
 
@@ -84,7 +84,7 @@ def judge_order(data: Datasets) -> Claim:
             Case("exponent of η after one step, off 1", off[1], "<=", 0.1),
             Case("exponent of η after one step at fixed μ, off 1", off[2], "<=", 0.1, False),
         ),
-        level=0.0,
+        significance=0.0,
         note="The friction (1-μ)/sqrt(η) is held while η falls, so that there is one equation to "
         "converge to. With μ held instead the friction grows, and the error of one step falls in "
         "the end only as sqrt(η), unless the start is at rest.",
@@ -118,7 +118,7 @@ def judge_floquet(data: Datasets) -> Claim:
             Case("SGDm over the exact radius of its map", float(of_map.max()), "<=", 0.01, False),
             Case("SGDm over ρ of the flow", float(between.max()), "<", 1.0, False),
         ),
-        level=0.0,
+        significance=0.0,
         note="Starts are random. That all other solutions diverge where ρ > 1 is judged by "
         "all-other-solutions.",
     )
@@ -143,7 +143,7 @@ def judge_all_solutions(data: Datasets) -> Claim:
             *(Case(f"{label}, stable directions", float(each), ">", 0.0) for label, each in pairs),
             Case("the same from random starts, least", float(random.min()), ">", 0.0, False),
         ),
-        level=0.0,
+        significance=0.0,
         note="Friction makes the product of all multipliers less than 1, so that some are below 1 "
         "wherever ρ > 1, and the solutions along them converge. They are a null set: almost every "
         "solution diverges."

@@ -25,7 +25,7 @@ __all__ = [
 # order of 10^19" after 10^4 steps, log(10^19) / 10^4 / 10. Where nothing diverges, the growth
 # between two windows is 0 up to its noise, and no test could find it below 0.
 DIVERGES = 4.4e-4
-ORDERED = 0.9  # share of the pairs of levels that are to rise, where a trend is claimed
+ORDERED = 0.9  # share of the pairs along an axis that are to rise, where a trend is claimed
 
 
 def split_curve(panel: xr.Dataset, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -41,7 +41,7 @@ def period_rates(panel: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 
 def peaks(panel: xr.Dataset, axis: str, name: str) -> np.ndarray:
-    """Return the largest value over the periods of each run at each level, (levels, runs)."""
+    """Return the largest value over the periods of each run along an axis, (axis, runs)."""
     return panel[name].sel(period=panel.period > 0).max("period").transpose(axis, "run").values
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from resonax.core.algebra import on_the_cpu
 from resonax.dynamics import Setting
 from resonax.paper.inference import (
-    LEVEL,
+    SIGNIFICANCE,
     Estimate,
     argmax_interval,
     count_bands,
@@ -69,7 +69,7 @@ def judge_damp(data: Datasets) -> Claim:
     """Judge whether fewer samples damp the response, in excess of that to shuffled inputs."""
     dataset = data["square-samples"]
     theory = data["theory-maps"]
-    error = LEVEL / (2 + theory.sizes["lr"] * len(RESONANT))
+    error = SIGNIFICANCE / (2 + theory.sizes["lr"] * len(RESONANT))
     cases = []
     for place, name in enumerate(dataset.panel.values):
         panel = select_panel(dataset, name)
@@ -112,7 +112,7 @@ def judge_damp(data: Datasets) -> Claim:
         "Student's over the runs. For the maps it is the almost-sure growth per step at the "
         "principal resonance, less that of shuffled inputs.",
         cases=tuple(cases),
-        level=LEVEL,
+        significance=SIGNIFICANCE,
         note="Under the summed loss fewer samples are a smaller step size too; under the mean loss "
         "they are not.",
     )
@@ -140,7 +140,7 @@ def _area_change(runs: np.ndarray) -> float:
 def judge_widen(data: Datasets) -> Claim:
     """Judge whether one sample makes the region of instability larger."""
     maps = list(data["single-sample"].panel.values)
-    error = LEVEL / len(maps)
+    error = SIGNIFICANCE / len(maps)
     cases = []
     for name in maps:
         found = jackknife(_area_change, _both_maps(data, name), error)
@@ -164,7 +164,7 @@ def judge_widen(data: Datasets) -> Claim:
         "its share of the map rises, in each of the six maps. The interval is Student's with the "
         "variance of leaving out one run after another.",
         cases=tuple(cases),
-        level=LEVEL,
+        significance=SIGNIFICANCE,
         note="The paper says in the paragraph before that the response is damped: samples-damp.",
     )
 
@@ -197,7 +197,7 @@ def _overlap(runs: np.ndarray) -> float:
 def judge_shape(data: Datasets) -> Claim:
     """Judge whether the regions of one sample have the location and shape of those of twenty."""
     maps = list(data["single-sample"].panel.values)
-    error = LEVEL / (2 * len(maps))
+    error = SIGNIFICANCE / (2 * len(maps))
     cases, notes = [], []
     for name in maps:
         runs = _both_maps(data, name)
@@ -225,7 +225,7 @@ def judge_shape(data: Datasets) -> Claim:
         f"cells to the same size it is to hold {_SAME:.0%} of the other. The interval is Student's "
         "with the variance of leaving out one run after another.",
         cases=tuple(cases),
-        level=LEVEL,
+        significance=SIGNIFICANCE,
         note=notes[0],
     )
 
@@ -254,7 +254,7 @@ def judge_peaks(data: Datasets) -> Claim:
             cases.append(Case(words, float(count), ">=", 3.0, reading=reading))
             words = f"{reading}: those of {_samples(batch)} that rise twofold"
             others.append(Case(words, float(others_count), ">=", 3.0, False, reading=reading))
-    error = LEVEL / dataset.sizes["batch"]
+    error = SIGNIFICANCE / dataset.sizes["batch"]
     for name in dataset.panel.values:
         panel = select_panel(dataset, name)
         for batch in dataset.batch.values[::-1]:
@@ -274,9 +274,9 @@ def judge_peaks(data: Datasets) -> Claim:
         "The mean has norm 1/2 in the paper's table and norm 1 in its text: the claim is judged "
         "for both, under the summed loss.",
         cases=(*cases, *others),
-        level=0.0,
+        significance=0.0,
         note="Not every peak diverges: the bands of periods at which simulated runs do stand "
-        f"beside, with a level of {LEVEL:g}.",
+        f"beside, with a significance of {SIGNIFICANCE:g}.",
     )
 
 
@@ -289,7 +289,8 @@ def judge_shift(data: Datasets) -> Claim:
     for place, name in enumerate(dataset.panel.values):
         panel = select_panel(dataset, name)
         peaks = [
-            argmax_interval(*period_rates(panel.sel(batch=n)), LEVEL / (2 * pairs)) for n in batches
+            argmax_interval(*period_rates(panel.sel(batch=n)), SIGNIFICANCE / (2 * pairs))
+            for n in batches
         ]
         for more, fewer, left, right in zip(
             batches[:-1], batches[1:], peaks[:-1], peaks[1:], strict=True
@@ -305,7 +306,7 @@ def judge_shift(data: Datasets) -> Claim:
         "the growth reaches the largest lower end of all (Student's over the runs, all periods at "
         "once).",
         cases=tuple(cases),
-        level=LEVEL,
+        significance=SIGNIFICANCE,
         note="Under the summed loss fewer samples are a smaller step size too; under the mean loss "
         "they are not.",
     )

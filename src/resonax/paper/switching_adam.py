@@ -11,7 +11,7 @@ import numpy as np
 from resonax.core.algebra import on_the_cpu
 from resonax.dynamics import Problem
 from resonax.paper.closeness import close_share
-from resonax.paper.inference import LEVEL, largest_mean, largest_shift, ordered_share
+from resonax.paper.inference import SIGNIFICANCE, largest_mean, largest_shift, ordered_share
 from resonax.paper.responses import DIVERGES, ORDERED, peaks, split_curve
 from resonax.paper.sweep import read_paper_sweep
 from resonax.store import Variable
@@ -31,7 +31,7 @@ _LEVEL_SECONDS = 0.01  # that the prediction of a cell takes
 def judge_adam(data: Datasets) -> Claim:
     """Judge whether Adam responds in a band, without divergence."""
     dataset = data["switching-adam"]
-    error = LEVEL / 4
+    error = SIGNIFICANCE / 4
     cases = []
     for place, name in enumerate(dataset.panel.values):
         panel, decides = select_panel(dataset, name), place == 0
@@ -57,7 +57,7 @@ def judge_adam(data: Datasets) -> Claim:
         f"growth below {DIVERGES:g} a step, a tenth of the paper's 10^19 after 10^4 steps, at "
         "every period and beta1 (Student's interval over the runs, for the largest of all).",
         cases=tuple(cases),
-        level=LEVEL,
+        significance=SIGNIFICANCE,
         note="This says nothing of other data: inputs can be ordered so that Adam diverges, where "
         "its mean of squares forgets within a period.",
     )
@@ -72,7 +72,7 @@ def judge_level(data: Datasets) -> Claim:
         panel = panel.sel(period=panel.period > 0)  # 0 is as 1: each step has a mean of its own
         runs = np.exp(panel.run_log_response.transpose("beta1", "period", "run").values)
         predicted = panel.predicted_distance.transpose("beta1", "period").values
-        share = close_share(runs, predicted, _TOLERANCE, LEVEL)
+        share = close_share(runs, predicted, _TOLERANCE, SIGNIFICANCE)
         words = f"{name}: cells whose predicted distance is within 30% of the simulated mean"
         cases.append(Case(words, share.value, ">=", _SHARE, place == 0, share.interval))
     return Claim(
@@ -84,7 +84,7 @@ def judge_level(data: Datasets) -> Claim:
         "(docs/adam.md). The interval counts a cell as close or as far by how sure its runs make "
         "it: Student's p-values, combined over the periods of each beta1 by closed testing.",
         cases=tuple(cases),
-        level=LEVEL,
+        significance=SIGNIFICANCE,
     )
 
 

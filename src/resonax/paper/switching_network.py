@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resonax.paper.inference import LEVEL, mean_interval
+from resonax.paper.inference import SIGNIFICANCE, mean_interval
 from resonax.paper.sweep import paper_sweep
 from resonax.sweeps.experiment import Datasets, Experiment, Judge
 from resonax.sweeps.judgement import Case, Claim
@@ -15,7 +15,7 @@ def judge_network(data: Datasets) -> Claim:
     """Judge whether a network responds in the band of 5 to 40 steps."""
     dataset = data["switching-network"]
     amplitude = float(dataset.amplitude.max())
-    error = LEVEL / 2
+    error = SIGNIFICANCE / 2
     cases = []
     for place, name in enumerate(dataset.panel.values):
         panel = select_panel(dataset, name).sel(amplitude=amplitude)
@@ -38,7 +38,7 @@ def judge_network(data: Datasets) -> Claim:
         "median losses, which a single period that diverged does not rule, is taken run by run; "
         "the interval is Student's of its logarithm.",
         cases=tuple(cases),
-        level=LEVEL,
+        significance=SIGNIFICANCE,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from resonax.paper.inference import LEVEL, mean_interval, ordered_share, sides
+from resonax.paper.inference import SIGNIFICANCE, mean_interval, ordered_share, sides
 from resonax.paper.responses import DIVERGES, ORDERED, peaks
 from resonax.paper.sweep import paper_sweep
 from resonax.sweeps.experiment import Datasets, Experiment, Judge
@@ -16,25 +16,25 @@ __all__ = ["switching_dimension", "switching_variance"]
 
 _TREND_REASON = (
     "Nine pairs in ten leave room for neighbours; pairs of which neither resonates have nothing to "
-    "compare. Growth is the largest over the periods of each run; runs of different levels met the "
-    "same random numbers and are paired. The interval counts the pairs whose order is known, by "
-    "Student's interval, all at once."
+    "compare. Growth is the largest over the periods of each run; runs at different values of the "
+    "axis met the same random numbers and are paired. The interval counts the pairs whose order is "
+    "known, by Student's interval, all at once."
 )
 
 
 def _judge_trend(data: Datasets, name: str, axis: str, symbol: str, **words: str) -> Claim:
     """Judge how the largest rate over the periods orders along an axis, panel by panel."""
-    dataset, error, cases = data[name], LEVEL / 2, []
+    dataset, error, cases = data[name], SIGNIFICANCE / 2, []
     for place, panel in enumerate(dataset.panel.values):
         largest = peaks(select_panel(dataset, panel), axis, "run_rate")
-        resonant = sides(largest, DIVERGES, LEVEL) > 0
+        resonant = sides(largest, DIVERGES, SIGNIFICANCE) > 0
         order = ordered_share(largest, error, resonant)
         rise = mean_interval(largest[-1] - largest[0], error)
         text = f"{panel}: pairs of {symbol}, one at least resonant, in which the larger grows more"
         cases.append(Case(text, order.value, ">=", ORDERED, place == 0, order.interval))
         text = f"{panel}: growth per step at the largest {symbol} less that at the smallest"
         cases.append(Case(text, rise.value, ">", 0.0, place == 0, rise.interval))
-    return Claim(**words, reason=_TREND_REASON, cases=tuple(cases), level=LEVEL)
+    return Claim(**words, reason=_TREND_REASON, cases=tuple(cases), significance=SIGNIFICANCE)
 
 
 def switching_variance(scale: str) -> Experiment:

@@ -139,7 +139,7 @@ def _exponents(setting: Setting) -> dict[str, np.ndarray]:
                 {name: values[name] for name in axes} | {"batch": np.full(len(period), batch)},
                 paths=64,
                 steps=4096,
-                level=_CONFIDENCE,
+                confidence=_CONFIDENCE,
             )
             for batch in _BATCHES
         ]
@@ -216,7 +216,7 @@ def judge_best_momentum(data: Datasets) -> Claim:
         "periods are left out. The figure with them stands beside. The interval is the step of "
         "the search.",
         cases=tuple(cases),
-        level=0.0,
+        significance=0.0,
     )
 
 

@@ -176,7 +176,7 @@ def probe(
     *,
     batch: int = 1,
     separation: float | None = None,
-    level: float = 0.95,
+    confidence: float = 0.95,
     seed: int = 0,
     epochs: int = 1,
 ) -> Probe:
@@ -210,8 +210,8 @@ def probe(
     separation
         Distance of the copies, relative to the size of their state. By default the precision of
         the weights to the power 0.4: 5e-7 for double, 2e-3 for single.
-    level
-        Confidence level of the interval.
+    confidence
+        Confidence of the interval.
     seed
         Seed of the direction in which the copies start apart.
     epochs
@@ -226,7 +226,7 @@ def probe(
     >>> found.verdict, round(found.rate, 4)  # each step keeps 0.9 of the error
     ('converges', -0.1054)
     """
-    check_number("level", level, low=0, high=1, open_low=True, open_high=True)
+    check_number("confidence", confidence, low=0, high=1, open_low=True, open_high=True)
     check_whole("seed", seed, low=0)
     check_whole("epochs", epochs, low=1)
     if separation is not None:
@@ -240,14 +240,14 @@ def probe(
             f"epochs {epochs}, got {len(inputs)}"
         )
     with quiet():
-        return _probe(_Run(run), batches, separation, level, np.random.default_rng(seed))
+        return _probe(_Run(run), batches, separation, confidence, np.random.default_rng(seed))
 
 
 def _probe(
     run: _Run,
     batches: list[Batch],
     separation: float | None,
-    level: float,
+    confidence: float,
     rng: np.random.Generator,
 ) -> Probe:
     warm = min(len(batches) // 8, _WARM)
@@ -261,7 +261,7 @@ def _probe(
         growth = np.full(steps, math.log(LIMIT) / steps)
     kept = growth[len(growth) // 10 :]
     means, widths = batch_means(
-        kept[:, None], np.ones(len(kept)), tail_of(level), _PARTS, neighbours=False
+        kept[:, None], np.ones(len(kept)), tail_of(confidence), _PARTS, neighbours=False
     )
     # What no stretch of this length can tell is added: the change of the norm as the direction
     # turns, which is taken to be a factor of at most 1000.

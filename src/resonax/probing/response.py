@@ -45,7 +45,7 @@ class ResponsePlan:
     length: int | None = None  # None: as long as the natural period turns out to need
     excitation: float | None = None  # relative to the learner's error; None: small
     burn_in: int = 4096
-    level: float = 0.95
+    confidence: float = 0.95
 
     def check(self, batch: int) -> None:
         """Raise `ArgumentError` for a plan that cannot be, or would take hours."""
@@ -109,7 +109,7 @@ def measure_poles(
         pair = fit_pole_pair(gains.frequency, gains.mean, gains.error)
         needed = length if plan.length else _length_for(pair, length)
         if needed <= length:
-            return _judge(pair, gains, length, plan.level)
+            return _judge(pair, gains, length, plan.confidence)
         length = needed
 
 
@@ -139,7 +139,7 @@ def _length_for(pair: PolePair, length: int) -> int:
     return min(LONGEST, 2 ** math.ceil(math.log2(_PERIODS_SEEN * max(period, decay, 1.0))))
 
 
-def _judge(pair: PolePair, gains: Gains, length: int, level: float) -> Poles:
+def _judge(pair: PolePair, gains: Gains, length: int, confidence: float) -> Poles:
     """Return a fitted pair with its intervals, or the reason why it means nothing."""
     kept = np.arange(len(gains.gain))
     others = [
@@ -163,8 +163,8 @@ def _judge(pair: PolePair, gains: Gains, length: int, level: float) -> Poles:
     elif not (np.isfinite(table).all() and (table > 0).all()):
         reason = _noisy()
     else:
-        periods = jackknife_interval(period, table[1:, 0], level)
-        dampings = jackknife_interval(damping, table[1:, 1], level)
+        periods = jackknife_interval(period, table[1:, 0], confidence)
+        dampings = jackknife_interval(damping, table[1:, 1], confidence)
         if periods[1] < _WIDEST * period and dampings[1] < _WIDEST * damping:
             return Poles(pair, periods, dampings, gains, notes=_notes(pair, gains))
         reason = _noisy()

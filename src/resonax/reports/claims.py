@@ -84,7 +84,7 @@ def claims_table(claims: Iterable[Mapping[str, Any]]) -> str:
     lines = [
         f"Made by {' and '.join(f'`resonax reproduce {how}`' for how in made)}.",
         "",
-        "| claim | what was measured | measured | interval | claimed | outcome | level |",
+        "| claim | what was measured | measured | interval | claimed | outcome | significance |",
         "|---|---|---|---|---|---|---|",
     ]
     for claim in claims:
@@ -99,7 +99,7 @@ def claims_table(claims: Iterable[Mapping[str, Any]]) -> str:
             interval_text(worst),
             f"{worst.comparison} {worst.threshold:g}",
             outcome,
-            f"{claim['level']:g}" if claim["level"] else "exact",
+            f"{claim['significance']:g}" if claim["significance"] else "exact",
         )
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"

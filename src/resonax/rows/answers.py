@@ -109,7 +109,7 @@ class OnMore:
     rate: float  # growth per step
     low: float
     high: float
-    level: float
+    confidence: float
     steps: int  # from which the rate was estimated
 
     def meaning(self) -> str:
@@ -152,10 +152,10 @@ def judge(subject: Subject) -> tuple[Exact, OnTheseRows, OnMore]:
     `resonax.check` and the verdict of a setting on a recording both use this.
     """
     exact = subject.follow_exactly()
-    found = measure(exact.one_pass(), subject.level)
+    found = measure(exact.one_pass(), subject.confidence)
     rate, low, high = (float(part[0]) for part in (found.rate, found.low, found.high))
     steps = subject.steps // subject.epochs
-    more = OnMore(str(found.verdicts[0]), rate, low, high, subject.level, steps)
+    more = OnMore(str(found.verdicts[0]), rate, low, high, subject.confidence, steps)
     return exact, judge_rows(exact, subject.steps), more
 
 

@@ -39,7 +39,7 @@ class Subject(Problem):
     _: KW_ONLY
     recording: Recording
     epochs: int = 1
-    level: float = 0.95
+    confidence: float = 0.95
     seed: int = 0
     is_padded: bool = False  # batches of all sizes are padded to share one compiled loop
     loss: str = "squared"  # or "logistic"
@@ -148,7 +148,7 @@ class Subject(Problem):
 
     def measure(self, advance: Advance | None = None) -> Rates:
         """Return the rates of all cells on the recording, (cells,)."""
-        return measure(self.follow(self.feed(), advance), self.level)
+        return measure(self.follow(self.feed(), advance), self.confidence)
 
     def measure_orders(self, orders: Sequence[Order], advance: Advance | None = None) -> Rates:
         """Return the rates of the same rows in several orders, (orders,)."""
@@ -156,7 +156,7 @@ class Subject(Problem):
         for first in range(0, len(orders), _SEQUENCES):
             some = orders[first : first + _SEQUENCES]
             result = self.follow(self.feed(_fill_up(some)), advance)
-            found.append(measure(result, self.level)[: len(some)])
+            found.append(measure(result, self.confidence)[: len(some)])
         return concatenate(found)
 
     def measure_rows(
@@ -171,7 +171,7 @@ class Subject(Problem):
         for first in range(0, len(variants), _SEQUENCES):
             made = [variant() for variant in variants[first : first + _SEQUENCES]]
             feed = self._feed_of_variants(made)
-            found.append(measure(self.follow(feed, advance), self.level)[: len(made)])
+            found.append(measure(self.follow(feed, advance), self.confidence)[: len(made)])
         return concatenate(found)
 
     def _feed_of_variants(self, variants: Sequence[np.ndarray]) -> Feed:

@@ -48,7 +48,7 @@ class CheckNumbers(Spec):
     epochs: int = Field(default=1, ge=1)
     grid: int = Field(default=32, ge=2, le=256)
     seed: int = Field(default=0, ge=0, lt=2**63)
-    level: float = Field(default=0.95, gt=0, lt=1)
+    confidence: float = Field(default=0.95, gt=0, lt=1)
     intercept_lr: float | None = None
     loss: _Loss = "squared"
 
@@ -118,5 +118,5 @@ def check_options(
     reading = options.model_dump(include=set(Reading.model_fields), exclude_none=True)
     numbers = options.model_dump(include=set(CheckNumbers.model_fields) - set(_OPTIMIZER))
     numbers |= {"momentum": 0.0, **optimizer.given, "optimizer": optimizer.kind.name}
-    del numbers["level"]
+    del numbers["confidence"]
     return reading | {"labels": options.loss == "logistic"}, numbers | {"basis": basis}

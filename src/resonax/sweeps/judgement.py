@@ -144,8 +144,8 @@ class Claim:
 
     Attributes
     ----------
-    level
-        Error level: upper bound of the probability of a wrong "holds", and of a wrong "does not
+    significance
+        Upper bound of the probability of a wrong "holds", and of a wrong "does not
         hold"; 0 if all measured numbers are exact.
     """
 
@@ -154,7 +154,7 @@ class Claim:
     quantity: str  # what was measured
     reason: str  # reason for the threshold, and source of the interval
     cases: tuple[Case, ...]
-    level: float
+    significance: float
     note: str = ""  # remark on the outcome
 
     @property
@@ -192,7 +192,7 @@ class Claim:
             "holds": self.holds,
             "outcome": self.outcome,
             "readings": {name: OUTCOMES[one] for name, one in self.readings.items() if name},
-            "level": self.level,
+            "significance": self.significance,
             "quantity": self.quantity,
             "reason": self.reason,
             "note": self.note,
@@ -206,7 +206,7 @@ def readings_text(claim: Claim) -> str:
     Examples
     --------
     >>> cases = Case("a", 1.0, ">", 0.0, reading="A"), Case("b", -1.0, ">", 0.0, reading="B")
-    >>> readings_text(Claim("id", "", "", "", cases, level=0.0))
+    >>> readings_text(Claim("id", "", "", "", cases, significance=0.0))
     'A: holds; B: does not hold'
     """
     return "; ".join(f"{name}: {OUTCOMES[one]}" for name, one in claim.readings.items() if name)

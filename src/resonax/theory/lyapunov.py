@@ -161,17 +161,17 @@ def _windows(steps: int, cycle: int) -> np.ndarray:
 class _Sampling(NamedTuple):
     paths: int
     steps: int
-    level: float
+    confidence: float
     seed: int
 
 
-def _interval(samples: np.ndarray, level: float, drift: float = 0.0) -> Interval:
+def _interval(samples: np.ndarray, confidence: float, drift: float = 0.0) -> Interval:
     """Return the mean of independent samples with its Student interval.
 
     ``drift`` is how much the estimate still moves with the length of the paths; it counts as an
     independent error, and is what remains where nothing is random.
     """
-    mean, error = (float(number) for number in mean_interval(samples, tail_of(level)))
+    mean, error = (float(number) for number in mean_interval(samples, tail_of(confidence)))
     if not np.isfinite(mean):
         return Interval(math.nan, math.nan, math.nan)
     half = float(np.hypot(error, drift)) + RESOLUTION
@@ -190,7 +190,7 @@ def _sampled(
     batch: int,
 ) -> list[Interval]:
     """Return rates of cells along sampled paths."""
-    paths, steps, level, seed = sampling
+    paths, steps, confidence, seed = sampling
     periods = np.ones(len(next(iter(values.values()))))
     if setting.process.periodic:
         periods = values.get("period", periods * setting.process.cycle)
@@ -211,16 +211,16 @@ def _sampled(
         batch=batch,
     )
     return [
-        _interval(whole, level, float(whole.mean() - later.mean()))
+        _interval(whole, confidence, float(whole.mean() - later.mean()))
         for whole, later in np.moveaxis(np.asarray(averages), -1, 1)
     ]
 
 
-def _check_sampling(setting: Setting, paths: int, steps: int, level: float, seed: int) -> None:
+def _check_sampling(setting: Setting, paths: int, steps: int, confidence: float, seed: int) -> None:
     check_whole("paths", paths, low=2)
     check_whole("steps", steps, low=16)
     check_whole("seed", seed, low=0, high=2**63 - 1)
-    check_number("level", level, low=0, high=1, open_low=True, open_high=True)
+    check_number("confidence", confidence, low=0, high=1, open_low=True, open_high=True)
     size = setting.size
     draws = min(_MAX_DRAWS // size**2, _MAX_KEPT)
     if 16 * paths > draws:
@@ -250,18 +250,20 @@ def _whole_cycles(setting: Setting, values: Values, paths: int, steps: int) -> i
     return steps
 
 
-def check_reach(setting: Setting, paths: int, steps: int | None, level: float, seed: int) -> None:
+def check_reach(
+    setting: Setting, paths: int, steps: int | None, confidence: float, seed: int
+) -> None:
     """Refuse what `lyapunov` could not follow, before anything is computed."""
     least = _LEAST_STEPS if steps is None else steps
-    _check_sampling(setting, paths, least, level, seed)
+    _check_sampling(setting, paths, least, confidence, seed)
     _whole_cycles(setting, {}, paths, least)
     _check_batch(setting, int(setting.batch))
 
 
-def _subject(setting: Setting, level: float, seed: int) -> Subject:
+def _subject(setting: Setting, confidence: float, seed: int) -> Subject:
     """Return the problem that a check of the same rows, as they are, would be about."""
     assert isinstance(setting.process, Recorded)
-    check_number("level", level, low=0, high=1, open_low=True, open_high=True)
+    check_number("confidence", confidence, low=0, high=1, open_low=True, open_high=True)
     check_whole("seed", seed, low=0, high=2**63 - 1)
     rows = np.asarray(setting.process.data).reshape(-1, setting.process.dim)
     recording = Recording(rows, None, (), None, "the recording", ())
@@ -271,17 +273,17 @@ def _subject(setting: Setting, level: float, seed: int) -> Subject:
         optimizer, lr=scale * optimizer.lr, weight_decay=optimizer.weight_decay / scale
     )
     made = prepare(recording, setting.model, optimizer, int(setting.batch))
-    return replace(made, level=level, seed=seed)
+    return replace(made, confidence=confidence, seed=seed)
 
 
-def judge_recording(setting: Setting, level: float, seed: int) -> tuple[OnTheseRows, Interval]:
+def judge_recording(setting: Setting, confidence: float, seed: int) -> tuple[OnTheseRows, Interval]:
     """Return what these rows do in one pass, exactly, and the rate on more of the same."""
-    _, rows, more = judge(_subject(setting, level, seed))
+    _, rows, more = judge(_subject(setting, confidence, seed))
     return rows, Interval(more.rate, more.low, more.high)
 
 
 def recorded_rates(
-    setting: Setting, values: dict[str, np.ndarray], level: float, seed: int
+    setting: Setting, values: dict[str, np.ndarray], confidence: float, seed: int
 ) -> list[Interval]:
     """Return the rates of many cells along a recording, each from one random start.
 
@@ -293,9 +295,9 @@ def recorded_rates(
         return [Interval(float(r), float(r) - RESOLUTION, float(r) + RESOLUTION) for r in rates]
     scale = float(setting.gradient_scale)
     scaled = {"lr": scale, "weight_decay": 1 / scale}
-    subject = _subject(setting, level, seed)
+    subject = _subject(setting, confidence, seed)
     cells = subject.at({name: scaled.get(name, 1.0) * array for name, array in values.items()})
-    found = measure(cells.follow(cells.feed()), level)
+    found = measure(cells.follow(cells.feed()), confidence)
     return [
         Interval(*map(float, ends)) for ends in zip(found.rate, found.low, found.high, strict=True)
     ]
@@ -309,14 +311,14 @@ def lyapunov_rates(
     *,
     paths: int = MAP_PATHS,
     steps: int = MAP_STEPS,
-    level: float = 0.95,
+    confidence: float = 0.95,
     seed: int = 0,
 ) -> list[Interval]:
     """Return rate and interval of every cell, NaN where the growth exceeds all numbers.
 
     All cells see the same random numbers.
     """
-    _check_sampling(setting, paths, steps, level, seed)
+    _check_sampling(setting, paths, steps, confidence, seed)
     values = {name: np.asarray(array, dtype=float) for name, array in values.items()}
     count = len(next(iter(values.values())))
     batches = np.asarray(values.pop("batch", np.full(count, setting.batch)), dtype=int)
@@ -325,7 +327,7 @@ def lyapunov_rates(
         values = {"momentum": np.full(count, float(setting.optimizer.momentum))}
     steps = _whole_cycles(setting, values, paths, steps)
     result: list[Interval] = [Interval(0.0, 0.0, 0.0)] * count
-    sampling = _Sampling(paths, steps, level, seed)
+    sampling = _Sampling(paths, steps, confidence, seed)
     for batch in np.unique(batches):
         members = np.flatnonzero(batches == batch)
         one = setting.at({"batch": int(batch)}).grouped
@@ -334,7 +336,7 @@ def lyapunov_rates(
         for index, real in chunks(members * 0, min(size, len(members))):
             cell = members[index]
             if isinstance(one.process, Recorded):
-                found = recorded_rates(one, take(values, cell), level, seed)
+                found = recorded_rates(one, take(values, cell), confidence, seed)
             else:
                 found = _sampled(one, take(values, cell), sampling, int(batch))
             for place, interval in zip(cell[:real], found, strict=False):
@@ -364,7 +366,7 @@ def lyapunov(
     *,
     paths: int = 64,
     steps: int | None = None,
-    level: float = 0.95,
+    confidence: float = 0.95,
     seed: int = 0,
 ) -> Interval:
     """Return the almost-sure rate per step of one setting, with its confidence interval.
@@ -381,8 +383,8 @@ def lyapunov(
     steps
         Steps of each path; half as many again go before, unmeasured. By default 4096, or more
         where the weights swing slowly.
-    level
-        Confidence level of the interval.
+    confidence
+        Confidence of the interval.
     seed
         Seed of all random numbers.
 
@@ -396,12 +398,12 @@ def lyapunov(
     """
     check_problem(setting, Setting)
     if isinstance(setting.process, Recorded) and not setting.process.repeat:
-        return judge_recording(setting, level, seed)[1]
+        return judge_recording(setting, confidence, seed)[1]
     if steps is None:
-        check_reach(setting, paths, steps, level, seed)
+        check_reach(setting, paths, steps, confidence, seed)
         steps = _natural_steps(setting)
     found = lyapunov_rates(
-        setting, own_values(setting), paths=paths, steps=steps, level=level, seed=seed
+        setting, own_values(setting), paths=paths, steps=steps, confidence=confidence, seed=seed
     )[0]
     if math.isnan(found.rate):
         raise ArgumentError(REASONS["overflow"])

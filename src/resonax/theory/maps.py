@@ -177,7 +177,7 @@ def stability_map(
     found, arrays = map_arrays(setting, criterion, axes, advance), _checked(setting, axes)
     sampling: dict[str, Any] = {}
     if criterion == "lyapunov":
-        sampling = {"paths": MAP_PATHS, "steps": MAP_STEPS, "seed": 0, "level": 0.95}
+        sampling = {"paths": MAP_PATHS, "steps": MAP_STEPS, "seed": 0, "confidence": 0.95}
     labelled: dict[str, Any] = {
         name: (tuple(arrays), of, _FLAG_ATTRIBUTES if name == "missing" else _attributes(name))
         for name, of in found.items()

@@ -162,7 +162,9 @@ def _enlarge(
     return space, before, False  # pyrefly: ignore[bad-return]
 
 
-def _interval(rule: Momentum, reduced: Reduced, rate: float, level: float) -> tuple[float, float]:
+def _interval(
+    rule: Momentum, reduced: Reduced, rate: float, confidence: float
+) -> tuple[float, float]:
     """Return the interval of a rate, by leaving out one batch of each phase at a time."""
     count = max(len(batches) for batches in reduced.curvature)
     if count < 2:
@@ -172,7 +174,7 @@ def _interval(rule: Momentum, reduced: Reduced, rate: float, level: float) -> tu
         rest = reduced.without(batch)
         others.append(growth(rule, rest.means, rest.steps))
     error = math.sqrt((count - 1) * float(np.var(others)))
-    half = error * float(student_quantile(count - 1, tail_of(level)))
+    half = error * float(student_quantile(count - 1, tail_of(confidence)))
     return rate - half, rate + half
 
 
@@ -302,7 +304,7 @@ def alternation(
     directions: int = 96,
     follow_square: bool = False,
     length: int = 512,
-    level: float = 0.95,
+    confidence: float = 0.95,
     memory: float = 2**32,
     advance: Callable[[int], None] | None = None,
 ) -> Alternation:
@@ -324,7 +326,7 @@ def alternation(
         Whether to predict the excess with the second moment as a state as well, which takes long.
     length
         Steps of the run of which that is predicted.
-    level
+    confidence
         Of the interval.
     memory
         Bytes that the directions may take; fewer directions are used where they would take more.
@@ -373,7 +375,7 @@ def alternation(
     space, found, is_settled = _enlarge(phases, rule, at_hand, most, keep, advance)
     reduced = space.reduced
     rate, mixed, *alone = (float(number) for number in found)
-    low, high = _interval(rule, reduced, rate, level)
+    low, high = _interval(rule, reduced, rate, confidence)
     period = sum(reduced.steps)
     orbit = driven_orbit(rule, reduced)
     modes, settled = orbit.modes, None

@@ -215,7 +215,7 @@ def verdict(
     *,
     paths: int = 64,
     steps: int | None = None,
-    level: float = 0.95,
+    confidence: float = 0.95,
     seed: int = 0,
 ) -> Verdict:
     """Judge one setting by four criteria.
@@ -224,7 +224,7 @@ def verdict(
     ----------
     setting
         What is trained on what.
-    paths, steps, level, seed
+    paths, steps, confidence, seed
         Of the `lyapunov` criterion.
 
     Examples
@@ -236,13 +236,13 @@ def verdict(
     """
     check_problem(setting, Setting)
     if isinstance(setting.process, Recorded) and not setting.process.repeat:
-        on_rows, more = judge_recording(setting, level, seed)
+        on_rows, more = judge_recording(setting, confidence, seed)
         proof = order_proof(setting, draws=_DRAWS)
         return Verdict(on_rows.verdict, None, None, None, more, proof, on_these_rows=on_rows)
-    check_reach(setting, paths, steps, level, seed)
+    check_reach(setting, paths, steps, confidence, seed)
     with ThreadPoolExecutor(1) as beside:  # what compiles longest has a thread of its own
         others = beside.submit(_prove_and_judge, setting)
-        almost_sure = lyapunov(setting, paths=paths, steps=steps, level=level, seed=seed)
+        almost_sure = lyapunov(setting, paths=paths, steps=steps, confidence=confidence, seed=seed)
     proof, found, notes = others.result()
     grouped = setting.grouped
     if not grouped.process.periodic:

@@ -49,7 +49,7 @@ def audit(
     budget: float = 64.0,
     ranks: Sequence[Any] = (),
     set_epoch: Callable[[int], object] | None = None,
-    level: float = 0.01,
+    confidence: float = 0.99,
     memory: int = 2**30,
     seed: int = 0,
     progress: bool = True,
@@ -90,8 +90,8 @@ def audit(
     set_epoch
         Called with the number of an epoch before it is read, as ``loader.sampler.set_epoch`` is in
         the loop, if it is.
-    level
-        Probability at most of calling a random order anything else.
+    confidence
+        Probability at least of calling a random order random.
     memory
         Bytes that recorded batches may take.
     seed
@@ -118,18 +118,19 @@ def audit(
     """
     check_whole("steps", steps, low=_LEAST)
     check_number("budget", budget, low=16.0)
-    check_number("level", level, low=0.001, high=0.2)
+    check_number("confidence", confidence, low=0.8, high=0.999)
+    significance = 1 - confidence
     devices = [] if model is None else devices_of(_module_of(model))
     random = read_random_state(devices)
     generators = _generators((loader, *ranks))
     try:
         show = _Progress(progress)
         if model is None:
-            readings = _read(loader, ranks, steps, memory, level, seed, set_epoch, show)
-            return _audit_order(readings, level, seed)
+            readings = _read(loader, ranks, steps, memory, significance, seed, set_epoch, show)
+            return _audit_order(readings, significance, seed)
         task = _Task(model, loss_fn, optimizer)
-        readings = _read(loader, ranks, steps, memory, level, seed, set_epoch, show)
-        return _audit_training(task, readings, budget, level, seed, show)
+        readings = _read(loader, ranks, steps, memory, significance, seed, set_epoch, show)
+        return _audit_training(task, readings, budget, significance, seed, show)
     finally:
         for generator, state in generators:
             generator.set_state(state)
@@ -167,7 +168,7 @@ def _read(
     ranks: Sequence[Any],
     steps: int,
     memory: int,
-    level: float,
+    significance: float,
     seed: int,
     set_epoch: Callable[[int], object] | None,
     show: _Progress,
@@ -182,7 +183,7 @@ def _read(
             name = "the loader" if not ranks else f"the loader of rank {rank}"
             readings.append(
                 read_loader(
-                    one, steps, memory=memory // len(loaders), level=level, seed=seed,
+                    one, steps, memory=memory // len(loaders), significance=significance, seed=seed,
                     set_epoch=set_epoch if rank == 0 else None, advance=advance, name=name,
                 )
             )  # fmt: skip
@@ -211,10 +212,12 @@ def _series(
     return np.concatenate(made, axis=1), kept
 
 
-def _audit_order(readings: Sequence[Reading], level: float, seed: int) -> Audit:
+def _audit_order(readings: Sequence[Reading], significance: float, seed: int) -> Audit:
     first = readings[0]
     series, kept = _series(readings, seed)
-    order = find_order(series, epochs=first.epochs[kept], same=first.same, level=level, seed=seed)
+    order = find_order(
+        series, epochs=first.epochs[kept], same=first.same, significance=significance, seed=seed
+    )
     same = same_on_ranks(readings) if len(readings) > 1 else None
     return audit_order(order, series, same_ranks=same, notes=_notes(readings))
 
@@ -338,7 +341,7 @@ def _audit_training(
     task: _Task,
     readings: Sequence[Reading],
     budget: float,
-    level: float,
+    significance: float,
     seed: int,
     show: _Progress,
 ) -> Audit:
@@ -349,7 +352,9 @@ def _audit_training(
         gradients = task.gradients(batches, advance)
     seconds = (time.monotonic() - begun) / len(batches)
     series, kept = _series(readings, seed, gradients)
-    order = find_order(series, epochs=first.epochs[kept], same=first.same, level=level, seed=seed)
+    order = find_order(
+        series, epochs=first.epochs[kept], same=first.same, significance=significance, seed=seed
+    )
     by_rows = can_mix([part for one in batches for part in one.parts])
     by_rows = by_rows and all(has_only_tensors(one) for one in batches[0].parts)
     steps, rng = len(batches), np.random.default_rng([seed, 11])

@@ -38,7 +38,7 @@ def read_loader(
     steps: int,
     *,
     memory: int,
-    level: float = 0.01,
+    significance: float = 0.01,
     seed: int = 0,
     set_epoch: Callable[[int], object] | None = None,
     advance: Callable[[int], object] = lambda count: None,  # noqa: ARG005
@@ -96,7 +96,7 @@ def read_loader(
     for digest in (_digest, _digest_of_whole_numbers):
         marks = [digest(one) for one in kept]
         if len(set(marks)) > 1:
-            found = repeats(marks, numbers, level / 4, rng)
+            found = repeats(marks, numbers, significance / 4, rng)
             same = found if same is None else same or found
     return Reading(batches, np.array(epochs), same, notes)
 

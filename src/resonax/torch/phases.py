@@ -59,7 +59,7 @@ def phases(
         cost less, are taken from all: 64 batches and more separate their means from their noise.
     **options
         Of `resonax.theory.network.alternation`: ``periods``, ``momenta``, ``lrs``,
-        ``directions``, ``follow_square``, ``length``, ``level``, ``memory``, ``advance``.
+        ``directions``, ``follow_square``, ``length``, ``confidence``, ``memory``, ``advance``.
 
     Examples
     --------
