@@ -51,9 +51,9 @@ def find_peaks(signal: np.ndarray, shortest: float, longest: float) -> list[Peak
     """Return the peaks of columns, (rows, columns), with periods in a range, strongest first."""
     rows, columns = signal.shape
     steps = np.arange(rows) - (rows - 1) / 2
-    level = signal - signal.mean(axis=0)
-    level = level - np.outer(steps, steps @ level / max(steps @ steps, 1.0))
-    power = np.abs(np.fft.rfft(level * np.hanning(rows)[:, None], axis=0))[1:] ** 2
+    detrended = signal - signal.mean(axis=0)
+    detrended -= np.outer(steps, steps @ detrended / max(steps @ steps, 1.0))
+    power = np.abs(np.fft.rfft(detrended * np.hanning(rows)[:, None], axis=0))[1:] ** 2
     frequency = np.arange(1, len(power) + 1) / rows
     searched = np.flatnonzero((frequency >= 1 / longest) & (frequency <= 1 / shortest))
     if len(searched) < 3 or len(power) < 2 * _LEAST_BINS:
@@ -129,23 +129,18 @@ def _tested(
 
 
 def _background(place: np.ndarray, logs: np.ndarray) -> tuple[float, float]:
-    """Return a straight line through the logarithms: the level at 0, and the slope."""
-    middle = _mean(place)
+    """Return a straight line through the logarithms: its value at 0, and the slope."""
+    middle = float(np.mean(place))
     away = place - middle
-    slope = float(away @ logs) / float(np.add.reduce(away**2))
-    return _mean(logs) - slope * middle, slope
+    slope = float(away @ logs) / float(np.sum(away**2))
+    return float(np.mean(logs)) - slope * middle, slope
 
 
-def _mean(numbers: np.ndarray) -> float:
-    """Return their mean; the method of arrays takes longer to call than to sum some hundreds."""
-    return float(np.add.reduce(numbers)) / len(numbers)
-
-
-def _error(place: np.ndarray, logs: np.ndarray, level: float, slope: float) -> float:
-    """Return the standard error of that level."""
-    middle = _mean(place)
+def _error(place: np.ndarray, logs: np.ndarray, height: float, slope: float) -> float:
+    """Return the standard error of the value at 0 of `_background`."""
+    middle = float(np.mean(place))
     spread = float(np.sum((place - middle) ** 2))
-    rest = logs - level - slope * place
+    rest = logs - height - slope * place
     freedom = 2 / 3 * len(place)  # the taper makes neighbours depend on each other
     return math.sqrt(float(rest @ rest) / freedom * (1 / freedom + middle**2 / spread))
 

@@ -1,10 +1,10 @@
-"""Linear algebra: double precision, spectral radius, products without overflow."""
+"""Linear algebra: precision and device of a function, products and roots of matrices."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,15 +12,10 @@ import numpy as np
 from jax import Array
 
 __all__ = [
-    "Scaled",
     "double_precision",
     "hermite_nodes",
-    "log_radii",
-    "log_radius",
     "matrix_sqrt",
-    "multiply",
     "on_the_cpu",
-    "scaled_identity",
     "small_product",
 ]
 
@@ -56,29 +51,6 @@ def on_the_cpu(function: Callable[P, R]) -> Callable[P, R]:
     return wrapped
 
 
-class Scaled(NamedTuple):
-    """The matrix ``matrix * 2**exponent``; the largest entry of ``matrix`` is below 1."""
-
-    matrix: Array
-    exponent: Array
-
-
-def rescaled(matrix: Array, exponent: Array) -> Scaled:
-    """Move the size of a matrix into the exponent. Powers of two: nothing is rounded."""
-    _, shift = jnp.frexp(jnp.max(jnp.abs(matrix), axis=(-2, -1)))
-    return Scaled(jnp.ldexp(matrix, -shift[..., None, None]), exponent + shift)
-
-
-def scaled_identity(size: int) -> Scaled:
-    """Return the identity matrix as the start of a product."""
-    return Scaled(jnp.eye(size), jnp.zeros((), jnp.int64))
-
-
-def multiply(left: Array, right: Scaled) -> Scaled:
-    """Return ``left @ right``, rescaled: a product of any length neither overflows nor vanishes."""
-    return rescaled(small_product(left, right.matrix), right.exponent)
-
-
 _SMALL = 64
 
 
@@ -92,34 +64,6 @@ def small_product(left: Array, right: Array) -> Array:
     if right.shape[-2] > _SMALL:
         return left @ right
     return jnp.sum(left[..., :, :, None] * right[..., None, :, :], axis=-2)
-
-
-def log_radius(product: Scaled) -> Array:
-    r"""Return :math:`\log \max_i |\lambda_i|`.
-
-    A nilpotent product has radius 0; its logarithm is given as that of the least normal number,
-    so that no rate is ever infinite.
-
-    Examples
-    --------
-    >>> with jax.enable_x64(True):
-    ...     tiny = Scaled(jnp.diag(jnp.array([0.5, -0.25])), jnp.array(-5000))
-    ...     print(f"{float(log_radius(tiny)):.6f}")  # -5001 log 2
-    -3466.429050
-    """
-    radius = jnp.max(jnp.abs(jnp.linalg.eigvals(product.matrix)), axis=-1)
-    floor = jnp.finfo(product.matrix.dtype).tiny
-    return jnp.log(jnp.maximum(radius, floor)) + product.exponent * jnp.log(2.0)
-
-
-@on_the_cpu
-def log_radii(products: Scaled) -> np.ndarray:
-    """Return `log_radius` of many products, on the CPU: a GPU takes eigenvalues one by one."""
-    cpu = jax.local_devices(backend="cpu")[0]
-    return np.asarray(_log_radius(jax.device_put(products, cpu)))
-
-
-_log_radius = jax.jit(log_radius)
 
 
 def matrix_sqrt(matrix: Array) -> Array:

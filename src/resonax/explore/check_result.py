@@ -61,7 +61,6 @@ def describe_check(
     found: Check, name: str, code: dict[str, Any], *, whole: bool = True
 ) -> dict[str, Any]:
     """Return a check; not ``whole``, without the numbers of its pictures."""
-    lr, momentum = (float(found.settings[key]) for key in ("lr", "momentum"))
     described = {
         "name": name,
         "check": found.to_dict(),
@@ -72,7 +71,6 @@ def describe_check(
         "rate": found.rate,
         "low": found.low,
         "high": found.high,
-        "you": {"momentum": momentum, "lr": lr},
         "rhythm": _rhythm(found.period, found.rhythm),
         "remedies": _remedies(found.remedies),
         "order_proof": f"{found.order_proof.meaning('rows')}.",

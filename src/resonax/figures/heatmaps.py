@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
 from resonax.figures.style import INK, STYLE, foreign, new_figure
+from resonax.figures.ticks import cell_borders
 from resonax.figures.words import axis_words, panel_words, response_words
 from resonax.sweeps.panels import StoredPanel, read_panels, select_panel
 
@@ -34,12 +35,6 @@ _PERIODS = (20, 25, 30, 40, 60, 100, 200, 500, 1000)
 _APART = 0.07  # of the axis, between two ticks
 
 
-def _edges(values: np.ndarray) -> np.ndarray:
-    half = np.diff(values) / 2 if len(values) > 1 else np.array([0.5])
-    inner = values[:-1] + half[: len(values) - 1]
-    return np.concatenate([[values[0] - half[0]], inner, [values[-1] + half[-1]]])
-
-
 def _inverse(values: np.ndarray) -> bool:
     """Whether values are evenly spaced in their inverse, as periods of even frequencies are."""
     if len(values) < 3 or values[0] <= 0:
@@ -56,8 +51,8 @@ def _paint(
     order = np.argsort(scaled)
     values = panel.log_response.values[:, order] / np.log(10)
     image = axes.pcolormesh(
-        _edges(scaled[order]),
-        _edges(y),
+        cell_borders(scaled[order]),
+        cell_borders(y),
         values,
         cmap="viridis",
         vmin=limits[0],

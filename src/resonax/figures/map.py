@@ -16,20 +16,13 @@ from matplotlib.patches import Patch
 
 from resonax.core.labels import CRITERIA, LABELS, axis_label
 from resonax.figures.style import DIVERGING, GREY, INK, PALE, STYLE, new_figure
-from resonax.figures.ticks import log_axis
+from resonax.figures.ticks import cell_borders, log_axis
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["add_scale", "paint", "plot_map"]
 
-_EVERY_ORDER: Any = {
-    "color": INK,
-    "linewidth": 1.2,
-    "linestyle": "--",
-    "label": "safe in every order",
-}
-_EVERY_ORDER = "safe in every order"
 _PER = 1000  # rates are shown per this many steps: numbers a person can hold in mind
 
 
@@ -73,11 +66,7 @@ def _geometric(values: np.ndarray) -> bool:
 
 def _edges(values: np.ndarray) -> np.ndarray:
     """Return the borders of the cells around values, halfway between neighbours on their axis."""
-    scaled = np.log(values) if _geometric(values) else values
-    half = np.diff(scaled) / 2 if len(scaled) > 1 else np.array([0.5])
-    inner = scaled[:-1] + half[: len(scaled) - 1]
-    edges = np.concatenate([[scaled[0] - half[0]], inner, [scaled[-1] + half[-1]]])
-    return np.exp(edges) if _geometric(values) else edges
+    return np.exp(cell_borders(np.log(values))) if _geometric(values) else cell_borders(values)
 
 
 def paint(dataset: xr.Dataset, axes: Axes, norm: Normalize | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Ticks of logarithmic axes at round numbers, over parts of a decade or hundreds of them."""
+"""Ticks of logarithmic axes at round numbers, and the borders of the cells of a map."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axis import Axis
 from matplotlib.ticker import Formatter, Locator, MaxNLocator, NullLocator
 
-__all__ = ["exponent_axis", "log_axis", "round_exponents"]
+__all__ = ["cell_borders", "exponent_axis", "log_axis", "round_exponents"]
 
 # Mantissas to try in turn, each with the smallest number of ticks for which it is taken.
 _MANTISSAS = (
@@ -19,6 +19,19 @@ _MANTISSAS = (
     ((1, 2, 3, 4, 5, 6, 7, 8, 9), 4),
 )
 _LARGEST_EXPONENT = 300  # numbers beyond may not be floats
+
+
+def cell_borders(values: np.ndarray) -> np.ndarray:
+    """Return the borders of the cells around values, halfway between neighbours.
+
+    Examples
+    --------
+    >>> cell_borders(np.array([1.0, 2.0, 4.0])).tolist()
+    [0.5, 1.5, 3.0, 5.0]
+    """
+    half = np.diff(values) / 2 if len(values) > 1 else np.array([0.5])
+    inner = values[:-1] + half[: len(values) - 1]
+    return np.concatenate([[values[0] - half[0]], inner, [values[-1] + half[-1]]])
 
 
 def round_exponents(low: float, high: float, max_ticks: int = 7) -> np.ndarray:

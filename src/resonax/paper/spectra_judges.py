@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from resonax.paper.inference import Estimate, mean_interval
+from resonax.paper.inference import SIGNIFICANCE, Estimate, mean_interval
 from resonax.sweeps.experiment import Datasets
 from resonax.sweeps.judgement import Case, Claim
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["judge_spectral_peaks"]
-
-_SIGNIFICANCE = 0.01  # chance of a wrong outcome, shared out among all peaks, troughs and ratios
 
 
 def _vertex(values: np.ndarray, place: int) -> float:
@@ -105,7 +103,7 @@ def judge_spectral_peaks(data: Datasets) -> Claim:
     resolution = float(dataset.frequency[1] - dataset.frequency[0])
     places, lobes = [], []
     # A square wave has five features, switching three and two ratios, the others two, three times.
-    error = _SIGNIFICANCE / (3 * (2 + 2 + 5 + 5))
+    error = SIGNIFICANCE / (3 * (2 + 2 + 5 + 5))
     for label in dataset.panel.values:
         panel = dataset.sel(panel=label)
         process, bins = str(panel.process.values), 1 / (float(panel.period) * resolution)
@@ -129,7 +127,7 @@ def judge_spectral_peaks(data: Datasets) -> Claim:
         "rough, so that averages over quarters are compared; by theory their ratio is 0.7. "
         "Intervals are those of the jackknife over ten parts of each path, all at once.",
         cases=(*places, *lobes),
-        significance=_SIGNIFICANCE,
+        significance=SIGNIFICANCE,
         note="AR(2) at f = 0.01 is itself wider than the resolution (half width 0.001), at 0.03 "
         "and 0.05 narrower: what is seen there is the width of the window.",
     )

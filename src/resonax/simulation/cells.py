@@ -173,12 +173,12 @@ def shuffled_laws(training: Training, grid: Grid, loop: Loop) -> Any:
 
 
 def stationary_laws(training: Training, grid: Grid, loop: Loop) -> Any:
-    """Return the same law with its roots, for what is tested."""
-    return vmap_cells(lambda values, _: _stationary(training, values), grid, loop)(())
+    """Return the stationary law of the inputs with its roots, from which tests are drawn."""
 
+    def one(values: Any, _: Any) -> Any:
+        return cell_at(training, values).process.stationary()
 
-def _stationary(training: Training, values: Any) -> Any:
-    return cell_at(training, values).process.stationary()
+    return vmap_cells(one, grid, loop)(())
 
 
 def begin_walk(training: Training, grid: Grid, loop: Loop) -> Any:

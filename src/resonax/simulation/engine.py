@@ -23,12 +23,11 @@ from resonax.simulation.linear import begin_linear, log_distance, step_linear
 from resonax.simulation.network import run_networks
 from resonax.simulation.random_numbers import LEAST_FREEDOM, path_keys
 from resonax.simulation.schedule import Advance, run_windows
+from resonax.spec.sweep_checks import MOST_INPUTS, MOST_WEIGHTS
 from resonax.streams import Recorded
 
 __all__ = ["STATISTICS", "Responses", "simulate", "summarise"]
 
-MOST_WEIGHTS = 24
-MOST_INPUTS = 2**18  # of a network in one step, in all coordinates
 # The number of paths is filled up to a multiple of this by copies of the last one. Vectorised code
 # rounds the last few numbers of an array, which do not fill a vector, another way.
 _MULTIPLE = 64
@@ -125,13 +124,13 @@ def simulate(
             part.columns["period"] = np.full(len(chosen), 2.0)
         weight = len(chosen) / count
 
-        def tell(share: float, weight: float = weight) -> None:
+        def report(share: float, weight: float = weight) -> None:
             if advance:
                 advance(weight * share)
 
         keys = path_keys(seed, names[chosen], runs)
         with jax.enable_x64(double):
-            results = _run(part, keys, loop, tell)
+            results = _run(part, keys, loop, report)
         for whole, values in zip(found, results, strict=True):
             whole[chosen] = values
     return Responses(*found)

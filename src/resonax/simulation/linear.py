@@ -48,13 +48,13 @@ class LinearState(NamedTuple):
     optimizer: Any
     target: tuple[Array, ...]
     shift: Array
-    total: Array  # sum of distances in the window, times 2^-level
-    level: Array  # the largest shift in the window; it stays where the errors shrink on
+    total: Array  # sum of distances in the window, times 2^-total_shift
+    total_shift: Array  # of that sum: the largest shift in the window
 
     def reset(self) -> LinearState:
         """Return the same state at the beginning of a window."""
         zeros = jnp.zeros_like(self.total)
-        return self._replace(total=zeros, level=zeros - jnp.inf)
+        return self._replace(total=zeros, total_shift=zeros - jnp.inf)
 
 
 def _distance(weights: tuple[Array, ...]) -> Array:
@@ -85,10 +85,10 @@ def _rescale(state: LinearState) -> LinearState:
 
 def _add_distances(before: LinearState, after: LinearState) -> LinearState:
     """Add the distances of a block, in units of its own, to those of the window before it."""
-    level = jnp.maximum(before.level, before.shift)
-    total = before.total * jnp.exp2(before.level - level)
-    total = total + after.total * jnp.exp2(before.shift - level)
-    return after._replace(total=total, level=level)
+    shift = jnp.maximum(before.total_shift, before.shift)
+    total = before.total * jnp.exp2(before.total_shift - shift)
+    total = total + after.total * jnp.exp2(before.shift - shift)
+    return after._replace(total=total, total_shift=shift)
 
 
 @jax.jit
@@ -96,7 +96,7 @@ def log_distance(state: LinearState, steps: Array) -> Array:
     """Return the logarithm of the mean distance over a window, or of the distance for 0 steps."""
     over = steps > 0
     mean = jnp.where(over, state.total / jnp.maximum(steps, 1), _distance(state.weights))
-    shift = jnp.where(over, state.level, state.shift)
+    shift = jnp.where(over, state.total_shift, state.shift)
     least = jnp.finfo(mean.dtype).tiny
     return jnp.log(jnp.maximum(mean, least)) + shift * np.log(2.0)
 

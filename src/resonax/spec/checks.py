@@ -7,7 +7,7 @@ the same numbers as Python keywords.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -16,10 +16,9 @@ from resonax.spec.kinds import check_kind, find_kind
 from resonax.spec.models import Spec, Spell, read
 from resonax.spec.settings import check_basis, check_optimizer
 
-__all__ = ["LOSSES", "CheckNumbers", "CheckOptions", "Reading", "check_numbers", "check_options"]
+__all__ = ["CheckNumbers", "CheckOptions", "Reading", "check_numbers", "check_options"]
 
 _Loss = Literal["squared", "logistic"]
-LOSSES: tuple[str, ...] = get_args(_Loss)
 _OPTIMIZER = ("lr", "momentum", "dampening", "weight_decay")
 
 

@@ -1,6 +1,6 @@
 r"""The circle criterion of an optimizer: by how much it holds, and how far each number can go.
 
-With the terms of `resonax.theory.circle`, the criterion at the rate :math:`\rho` is
+With the terms of `resonax.theory.order_proof`, the criterion at the rate :math:`\rho` is
 
 .. math:: |q + \lambda n|^2 + L\,\mathrm{Re}\bigl(n\,\overline{(q + \lambda n)}\bigr)
           = a x^2 + b x + c \ge 0, \qquad x = \cos\theta, \quad z = \rho e^{i\theta} .

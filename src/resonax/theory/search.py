@@ -206,27 +206,31 @@ class Nearest(NamedTuple):
 
 def _lines(setting: Setting, names: tuple[str, ...], count: int) -> dict[str, np.ndarray]:
     """Return the values that are tried of each number, its own among them."""
-    lr, momentum = float(setting.optimizer.lr), float(setting.optimizer.momentum)
-    batch = int(setting.batch)
+    own = _own(setting)
     every = {
         "momentum": 1 - np.geomspace(1.0, _LEAST_FRICTION, count - 1),
-        "lr": np.minimum(lr * np.geomspace(*_LRS, count - 1), 1e6),
-        "batch": np.round(np.geomspace(1, max(_BATCHES, batch), count - 1)),
+        "lr": np.minimum(own["lr"] * np.geomspace(*_LRS, count - 1), 1e6),
+        "batch": np.round(np.geomspace(1, max(_BATCHES, own["batch"]), count - 1)),
     }
-    own = {"momentum": momentum, "lr": lr, "batch": float(batch)}
     return {name: np.sort(np.append(every[name], own[name])) for name in names}
+
+
+def _own(setting: Setting) -> dict[str, float]:
+    """Return the numbers of a setting that `nearest_safe` changes."""
+    optimizer = setting.optimizer
+    numbers = {"momentum": optimizer.momentum, "lr": optimizer.lr, "batch": setting.batch}
+    return {name: float(number) for name, number in numbers.items()}
 
 
 def _judge(
     setting: Setting, lines: dict[str, np.ndarray], criterion: str, advance: Advance | None
 ) -> dict[str, np.ndarray]:
     """Return which points of each line converge; all lines are one compiled call."""
-    own = {"momentum": setting.optimizer.momentum, "lr": setting.optimizer.lr}
-    own |= {"batch": setting.batch}
+    own = _own(setting)
     cells = {
         name: np.concatenate(
             [
-                line if along == name else np.full(len(line), float(own[name]))
+                line if along == name else np.full(len(line), own[name])
                 for along, line in lines.items()
             ]
         )
@@ -261,8 +265,7 @@ def nearest_safe(setting: Setting, advance: Advance | None = None) -> Nearest:
     )
     count = _LINE if exact else _SAMPLED
     lines = _lines(setting, names, count)
-    own = {"momentum": float(setting.optimizer.momentum), "lr": float(setting.optimizer.lr)}
-    own |= {"batch": float(setting.batch)}
+    own = _own(setting)
     safe = _judge(setting, lines, criterion, advance)
     places = {name: int(np.searchsorted(line, own[name])) for name, line in lines.items()}
     if all(safe[name][places[name]] for name in names):
