@@ -27,7 +27,7 @@ from pathlib import Path
 import psutil
 import xarray as xr
 
-from resonax.store import as_place, open_store
+from resonax.store import as_location, open_store
 
 SWEEP = """
 id = "faults"
@@ -109,7 +109,7 @@ def trial(kind: str, folder: Path, wanted: xr.Dataset, seed: int) -> tuple[str, 
     else:
         return "never came through", done
     where = f"{out}/results/faults.zarr"
-    found = open_store(as_place(where) if kind == "s3" else folder / where)
+    found = open_store(as_location(where) if kind == "s3" else folder / where)
     is_right = all(wanted[name].equals(found[name]) for name in wanted.data_vars)
     return "right" if is_right else "other numbers", done
 

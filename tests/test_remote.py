@@ -20,16 +20,16 @@ from resonax.store import (
     Layout,
     Remote,
     Store,
-    as_place,
+    as_location,
     check_reachable,
     file_names,
+    locations,
     open_store,
-    places,
     read_files,
     replacing,
     write_files,
 )
-from resonax.store.places import create_file
+from resonax.store.locations import create_file
 from test_store import COORDS, SPECIFICATION, VARIABLES, VERSIONS, part, refused
 from test_store import fill as fill_store
 
@@ -67,8 +67,8 @@ def server():
 def place(request, tmp_path) -> Remote:
     if request.param == "s3":
         request.getfixturevalue("server")
-        return as_place(f"s3://bucket/{tmp_path.name}")
-    return as_place(f"memory://{tmp_path.name}")
+        return as_location(f"s3://bucket/{tmp_path.name}")
+    return as_location(f"memory://{tmp_path.name}")
 
 
 def files(path: Path) -> dict[str, bytes]:
@@ -159,7 +159,7 @@ def test_pages_and_pictures_go_to_a_url(place):
 
 def test_a_reproduction_goes_to_a_url_and_is_finished_there(server, monkeypatch, capsys):
     monkeypatch.setitem(EXPERIMENTS, "made-up", made_up)
-    place = as_place("s3://bucket/paper")
+    place = as_location("s3://bucket/paper")
     for more, done in ((["--shard", "2/2"], "3 of 6"), ([], "6 of 6"), ([], "6 of 6")):
         assert _run(["reproduce", "made-up", "--out", str(place), *more]) == (0, "")
         assert _run(["status", str(place)]) == (0, "")
@@ -175,7 +175,7 @@ def test_a_server_that_fails_costs_nothing(server, whole, monkeypatch):
     """Every third request is refused, answered with an error after it was done, late or cut off."""
     monkeypatch.setattr(server, "share", 0.33)
     monkeypatch.setattr(server, "late", 0.05)
-    place = as_place("s3://bucket/flaky/x.zarr")
+    place = as_location("s3://bucket/flaky/x.zarr")
     written = []
     write = Store.write
 
@@ -195,19 +195,19 @@ def test_a_server_that_fails_costs_nothing(server, whole, monkeypatch):
 
 def test_bad_places_are_refused_in_a_sentence(server, monkeypatch):
     for url, words in (
-        ("gopher://x/y", "is no place that fsspec knows"),
+        ("gopher://x/y", "is no location that fsspec knows"),
         ("s3://", "names no bucket: write s3://BUCKET/FOLDER"),
     ):
         with pytest.raises(ArgumentError, match=words):
-            as_place(url)
+            as_location(url)
     for action in (check_reachable, fill, open_store):
-        refused("^s3://nobucket does not exist: make it", action, as_place("s3://nobucket/x"))
+        refused("^s3://nobucket does not exist: make it", action, as_location("s3://nobucket/x"))
     refused(
-        r"^webhdfs:// could not be used \(.*'host'\)", check_reachable, as_place("webhdfs:///b")
+        r"^webhdfs:// could not be used \(.*'host'\)", check_reachable, as_location("webhdfs:///b")
     )
     # A server that takes connections and says nothing.
     with monkeypatch.context() as patch, socket.socket() as silent:
-        patch.setattr(places, "_FIRST_ANSWER", 0.3)
+        patch.setattr(locations, "_FIRST_ANSWER", 0.3)
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         port = silent.getsockname()[1]
@@ -215,14 +215,14 @@ def test_bad_places_are_refused_in_a_sentence(server, monkeypatch):
             patch.setenv("AWS_ENDPOINT_URL", address)
             forget_connections()
             with pytest.raises(StoreError, match="s3://bucket does not answer as it should"):
-                check_reachable(as_place("s3://bucket/x"))
+                check_reachable(as_location("s3://bucket/x"))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
     forget_connections()
     with pytest.raises(StoreError, match="s3://bucket needs credentials"):
-        check_reachable(as_place("s3://bucket/x"))
+        check_reachable(as_location("s3://bucket/x"))
     forget_connections()
 
 
@@ -231,7 +231,7 @@ def test_what_is_not_installed_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "s3", raising=False)
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(ArgumentError, match=r"pip install 'resonax\[cluster\]'"):
-        as_place("s3://bucket/x")
+        as_location("s3://bucket/x")
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(ArgumentError, match=r"needs fsspec: pip install 'resonax\[cluster\]'"):
-        as_place("memory://x")
+        as_location("memory://x")

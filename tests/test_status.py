@@ -9,7 +9,7 @@ import pytest
 
 from resonax.cli.app import _run
 from resonax.core.errors import StoreError
-from resonax.store import as_place
+from resonax.store import as_location
 from resonax.sweeps.runner import run_experiments
 from resonax.sweeps.status import Status, read_status
 from test_records import compute, made_up
@@ -17,7 +17,7 @@ from test_records import compute, made_up
 
 @pytest.mark.parametrize("url", ["out", "memory://status-of-results/out"])
 def test_the_status_is_read_while_a_run_goes_on(capsys, url):
-    out, seen = as_place(url), []
+    out, seen = as_location(url), []
 
     def looking(region, seed, double, advance):
         if region["place"].start == 2:
@@ -49,7 +49,7 @@ def test_the_time_left_follows_the_recent_speed_while_tasks_are_stored():
 
 def test_a_damaged_store_hides_no_other(capsys):
     run_experiments([made_up("smoke"), replace(made_up("smoke"), id="other")], "out")
-    root = as_place("out") / "results" / "made-up.zarr" / "zarr.json"
+    root = as_location("out") / "results" / "made-up.zarr" / "zarr.json"
     root.write_bytes(root.read_bytes()[:-9])
     assert _run(["status", "out"]) == (2, "")
     first, second, _ = capsys.readouterr().out.splitlines()

@@ -33,7 +33,7 @@ from resonax.learners import Transform
 from resonax.spec.kinds import KINDS, kinds
 from resonax.spec.sweep_checks import count_weights, parse_sweep, read_sweep
 from resonax.spec.sweeps import MOST
-from resonax.store import as_place
+from resonax.store import as_location
 from resonax.sweeps import cost
 from resonax.sweeps.build import build_training
 from resonax.sweeps.computation import Computation, Growing
@@ -382,7 +382,7 @@ def _count(table: dict, seed: int) -> Growing:
     with tempfile.TemporaryDirectory() as folder:
         run_sweep(table, seed=seed, out=folder)
         experiment = from_sweep(parse_sweep(table))
-        place = as_place(folder) / "results"
+        place = as_location(folder) / "results"
         return Computation(experiment, place, seed, "cpu", double=False).count_growing()
 
 

@@ -20,7 +20,7 @@ from resonax.cli.explore import explore_command
 from resonax.cli.judge import map_command, stability_command
 from resonax.cli.options import Folder, Seed, completing, option, with_groups
 from resonax.cli.order import order_command
-from resonax.cli.parsers import place
+from resonax.cli.parsers import location
 from resonax.cli.response import response_command
 from resonax.cli.status import status_command
 from resonax.cli.statuses import STATUSES, Status
@@ -75,7 +75,7 @@ app.command("explore")(explore_command)
 app.command("status")(status_command)
 
 _DEVICE = option("--device", _RESULT, "cpu or gpu; the GPU if there is one.", names=("cpu", "gpu"))
-_out = functools.partial(option, "--out", _RESULT, kind=place, metavar="FOLDER")
+_out = functools.partial(option, "--out", _RESULT, kind=location, metavar="FOLDER")
 _DOUBLE = option("--double", _RESULT, "Simulate in 64 bits instead of 32.")
 _DRY_RUN = option("--dry-run", _RESULT, "Say what it takes; compute and write nothing.")
 

@@ -32,12 +32,12 @@ from resonax.spec.settings import parse_numbers
 if TYPE_CHECKING:
     import numpy as np
 
-    from resonax.store import Place
+    from resonax.store import Location
 
     Points: TypeAlias = float | np.ndarray
     Counts: TypeAlias = int | np.ndarray
     Numbers: TypeAlias = list[float]
-    Folder: TypeAlias = Place
+    Folder: TypeAlias = Location
 else:  # what a parser returns is no matter to typer, and numpy takes its time
     # A path would be: typer 0.19 makes one of what was parsed, even of a URL.
     Points, Counts, Numbers, Folder = float, int, str, str

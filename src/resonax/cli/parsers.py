@@ -1,4 +1,4 @@
-"""From the text of an option to numbers or a place, once: what cannot be read is one sentence."""
+"""From the text of an option to numbers or a location; an error is one sentence."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from resonax.spec.settings import parse_numbers
 if TYPE_CHECKING:
     import numpy as np
 
-    from resonax.store import Place
+    from resonax.store import Location
 
 __all__ = [
     "OptionError",
     "axis",
+    "location",
     "number",
     "parser",
-    "place",
     "spelled",
     "variances",
     "whole",
@@ -57,13 +57,13 @@ def parser(kind: Callable[[str, str], T], name: str) -> Callable[[Any], T]:
     return parse
 
 
-def place(name: str, text: str) -> Place:
+def location(name: str, text: str) -> Location:
     """Return the folder or the URL that is to be written to."""
-    from resonax.store import as_place
+    from resonax.store import as_location
 
     if not text:
         raise OptionError(f"{name} must name a folder or a URL")
-    return as_place(text)
+    return as_location(text)
 
 
 def number(name: str, text: str) -> float:

@@ -18,7 +18,7 @@ from resonax.cli.work import Work, check_work, started
 from resonax.core.errors import ArgumentError, check_whole
 from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue, check_names, judge
 from resonax.run.executors import count_workers, is_elsewhere
-from resonax.store import Place
+from resonax.store import Location
 from resonax.sweeps.devices import check_device, describe_device
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def reproduce(
     ids: tuple[str, ...],
     *,
     scale: str,
-    out: Place,
+    out: Location,
     device: str | None,
     seed: int,
     double: bool,
@@ -115,7 +115,7 @@ def _is_judged(experiments: Sequence[Experiment]) -> bool:
 def _finish(
     outcomes: list[Outcome],
     claims: list[Claim],
-    out: Place,
+    out: Location,
     scale: str,
     seed: int,
     device: str,

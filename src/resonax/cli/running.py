@@ -19,7 +19,7 @@ from rich.progress import (
 )
 
 from resonax.run.interrupts import clean_up_on_exit
-from resonax.store import Place, Remote, check_reachable, locked, make_folder, remove_leftovers
+from resonax.store import Location, Remote, check_reachable, locked, make_folder, remove_leftovers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +37,7 @@ __all__ = [
 
 
 @contextlib.contextmanager
-def holding(out: Place, is_shared: bool = False) -> Iterator[None]:
+def holding(out: Location, is_shared: bool = False) -> Iterator[None]:
     """Hold the folder of results for this command, and leave nothing unfinished in it.
 
     A URL is not held, nor a folder that commands share which do a part each: files are whole or
@@ -103,12 +103,12 @@ def say_done(name: str) -> None:
         print(f"{name}: done", file=sys.stderr, flush=True)
 
 
-def figure_path(out: Place, name: str, dark: bool = False) -> Place:
+def figure_path(out: Location, name: str, dark: bool = False) -> Location:
     """Return where the picture of an experiment is, or the one for dark pages."""
     return out / "figures" / f"{name}{'-dark' if dark else ''}.png"
 
 
-def save_figures(figure: Figure, out: Place, name: str) -> None:
+def save_figures(figure: Figure, out: Location, name: str) -> None:
     """Write the figure of an experiment: PNG, SVG, and PNG for dark pages."""
     from resonax.figures import darken, save_figure
 

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from resonax.cli.options import Folder, option
-from resonax.cli.parsers import parser, place
+from resonax.cli.parsers import location, parser
 from resonax.cli.show import say_time, show_line
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def status_command(
     out: Annotated[
         Folder,
         typer.Argument(
-            metavar="FOLDER", help="Folder or URL of results.", parser=parser(place, "FOLDER")
+            metavar="FOLDER", help="Folder or URL of results.", parser=parser(location, "FOLDER")
         ),
     ] = Path("out"),
     as_json: Annotated[bool, option("--json", "Result", "Print one JSON object.")] = False,

@@ -16,7 +16,7 @@ from resonax.cli.work import Work, check_work, started
 from resonax.core.errors import ArgumentError, check_whole
 from resonax.paper.catalogue import EXPERIMENTS
 from resonax.run.executors import count_workers
-from resonax.store import Place
+from resonax.store import Location
 from resonax.sweeps.devices import check_device
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _LONG = 60.0  # seconds from which on it pays to start processes
 def sweep(
     file: Path,
     *,
-    out: Place,
+    out: Location,
     device: str | None,
     seed: int,
     double: bool,
@@ -83,7 +83,7 @@ class _Settings(TypedDict):
 def _run(
     described: Sweep,
     cost: Cost,
-    out: Place,
+    out: Location,
     work: Work,
     settings: _Settings,
     prepare: Callable[[], None],

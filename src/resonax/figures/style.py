@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from resonax.core.labels import plain
-from resonax.store import Place, replacing
+from resonax.store import Location, replacing
 
 __all__ = [
     "BLUE",
@@ -91,7 +91,7 @@ def png_of(figure: Figure) -> bytes:
     return stream.getvalue()
 
 
-def save_figure(figure: Figure, path: str | Place) -> None:
+def save_figure(figure: Figure, path: str | Location) -> None:
     """Write a figure, whole or not at all; the ending of the name says the format."""
     with replacing(path) as temporary:
         _write(figure, temporary, Path(str(path)).suffix.lstrip(".").lower() or "png")

@@ -10,7 +10,7 @@ from typing import Any
 from resonax.core.errors import StoreError
 from resonax.core.objects import plain_values
 from resonax.reports.page import write_page
-from resonax.store import Place, make_folder
+from resonax.store import Location, make_folder
 from resonax.store.files import UNSEALED, read_sealed, seal
 from resonax.sweeps.judgement import (
     Case,
@@ -33,7 +33,7 @@ def plain_claims(claims: Iterable[Claim], *, scale: str, seed: int) -> list[dict
     return plain_values([{**claim.to_dict(), "scale": scale, "seed": seed} for claim in claims])
 
 
-def write_claims(claims: Iterable[Mapping[str, Any]], folder: Place) -> Place:
+def write_claims(claims: Iterable[Mapping[str, Any]], folder: Location) -> Location:
     """Write plain claims to ``claims.json``, whole and with a checksum; return its path.
 
     Claims that are there and were not judged now are kept, unless the file is damaged. A table of
@@ -52,7 +52,7 @@ def write_claims(claims: Iterable[Mapping[str, Any]], folder: Place) -> Place:
     return write_page(seal(text.encode() + b"\n").decode(), path)
 
 
-def read_claims(path: Place) -> list[dict[str, Any]]:
+def read_claims(path: Location) -> list[dict[str, Any]]:
     """Return the plain claims of a file, none where it is not there.
 
     One that has changed since it was written, in whatever way, is an error.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup
 
 from resonax.core.markup import render
-from resonax.store import Place, replacing
+from resonax.store import Location, replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,7 +56,7 @@ def render_page(kind: str, title: str, parts: Iterable[Part], **values: Any) -> 
     )
 
 
-def write_page(text: str, path: Place) -> Place:
+def write_page(text: str, path: Location) -> Location:
     """Write a page, whole or not at all; return its path."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from resonax.core.errors import StoreError
 from resonax.reports.page import Part, Picture, frame, render_page, write_page
-from resonax.store import Place, make_folder
+from resonax.store import Location, make_folder
 from resonax.sweeps.experiment import Experiment
 from resonax.sweeps.judgement import DEPENDS, OUTCOMES, Claim, interval_text, measured_text
 
@@ -19,8 +19,8 @@ class Section:
     """One figure of the paper made again, with what is to be known of it."""
 
     experiment: Experiment
-    figure: Place  # a PNG, which is put into the page
-    dark: Place | None = None  # the figure for dark pages, if there is one
+    figure: Location  # a PNG, which is put into the page
+    dark: Location | None = None  # the figure for dark pages, if there is one
     seconds: float | None = None  # that were computed now; None where all was stored already
 
     def picture(self) -> Picture:
@@ -102,12 +102,12 @@ def render(report: Report) -> str:
     )
 
 
-def write_report(report: Report, folder: Place) -> Place:
+def write_report(report: Report, folder: Location) -> Location:
     """Write the page as ``report.html``, whole or not at all; return its path."""
     return write_page(render(report), make_folder(folder) / "report.html")
 
 
-def _png(path: Place) -> bytes:
+def _png(path: Location) -> bytes:
     data = path.read_bytes()
     if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:
         raise StoreError(f"the figure {path} is not a PNG: the report shows no other")

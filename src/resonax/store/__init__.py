@@ -2,11 +2,10 @@
 
 from resonax.store.files import check_folder, is_running, locked, remove_leftovers
 from resonax.store.layout import TASKS, Layout, Task, Variable
-from resonax.store.metadata import StoreMetadata, read_metadata
-from resonax.store.places import (
-    Place,
+from resonax.store.locations import (
+    Location,
     Remote,
-    as_place,
+    as_location,
     check_reachable,
     file_names,
     make_folder,
@@ -15,18 +14,19 @@ from resonax.store.places import (
     replacing,
     write_files,
 )
+from resonax.store.metadata import StoreMetadata, read_metadata
 from resonax.store.store import Store, open_store
 
 __all__ = [
     "TASKS",
     "Layout",
-    "Place",
+    "Location",
     "Remote",
     "Store",
     "StoreMetadata",
     "Task",
     "Variable",
-    "as_place",
+    "as_location",
     "check_folder",
     "check_reachable",
     "file_names",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from resonax.core.errors import ArgumentError, StoreError
 from resonax.store.files import UNSEALED, is_whole, read_sealed, seal
 from resonax.store.layout import FILL, TASKS, Layout, Variable, compare
-from resonax.store.places import Place, create_file, file_names, read_files, write_files
+from resonax.store.locations import Location, create_file, file_names, read_files, write_files
 
 if TYPE_CHECKING:
     import zarr
@@ -61,7 +61,7 @@ class StoreMetadata:
     finished: frozenset[int]
 
 
-def read_metadata(path: Place) -> StoreMetadata:
+def read_metadata(path: Location) -> StoreMetadata:
     """Return the metadata of a store; raise `StoreError` if they are damaged."""
     root = _read_root(path)
     if root is None:
@@ -79,7 +79,7 @@ def read_metadata(path: Place) -> StoreMetadata:
 
 
 def prepare_metadata(
-    path: Place,
+    path: Location,
     layout: Layout,
     specification: str,
     versions: Mapping[str, str],
@@ -122,7 +122,7 @@ def prepare_metadata(
         _LOG.warning("%s: its metadata were damaged or missing, and are written anew", path)
 
 
-def _read_root(path: Place) -> dict[str, Any] | None:
+def _read_root(path: Location) -> dict[str, Any] | None:
     """Return the attributes in the root file, read without zarr; None if damaged or missing."""
     data = read_files(path, [_ROOT]).get(_ROOT, b"")
     try:
@@ -141,20 +141,20 @@ def _read_root(path: Place) -> dict[str, Any] | None:
     return None
 
 
-def _damaged_files(path: Place, root: Mapping[str, Any]) -> bool:
+def _damaged_files(path: Location, root: Mapping[str, Any]) -> bool:
     """Return whether any metadata file except the root is damaged or missing."""
     sums = root["files_sha256"]
     files = read_files(path, sums)
     return any(sha256(files.get(name, b"")) != sums[name] for name in sums)
 
 
-def _marked(path: Place) -> list[int]:
+def _marked(path: Location) -> list[int]:
     """Return the numbers of the tasks that have a marker."""
     names = file_names(path / TASKS)
     return [int(name[:-5]) for name in names if name[:-5].isdecimal() and name[-5:] == ".json"]
 
 
-def _read_markers(path: Place) -> list[dict[str, Any]]:
+def _read_markers(path: Location) -> list[dict[str, Any]]:
     """Return the markers of tasks that are not damaged."""
     texts = read_files(path / TASKS, [f"{number}.json" for number in _marked(path)])
     return [marker for text in texts.values() if (marker := read_sealed(text)) is not None]
@@ -227,11 +227,11 @@ def _add_array(
     )
 
 
-def _not_a_store(path: Place) -> StoreError:
+def _not_a_store(path: Location) -> StoreError:
     return StoreError(f"{path} is not a store of results: name another or delete it")
 
 
-def _damaged(path: Place) -> StoreError:
+def _damaged(path: Location) -> StoreError:
     return StoreError(
         f"the metadata of {path} are damaged: run the command that made it again, which mends "
         "them, or delete it"

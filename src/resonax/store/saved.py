@@ -16,7 +16,7 @@ from resonax.core.errors import ArgumentError, StoreError
 from resonax.core.labels import versions
 from resonax.core.objects import Result
 from resonax.store.files import UNSEALED, is_whole, read_sealed, seal, sealed_json
-from resonax.store.places import Place, Remote, as_place, replacing
+from resonax.store.locations import Location, Remote, as_location, replacing
 from resonax.store.store import open_store
 
 __all__ = ["load", "open_dataset", "save_dataset", "save_result"]
@@ -40,7 +40,7 @@ def save_result(result: Result, path: str | Path) -> Path:
     return path
 
 
-def load(path: str | Place) -> Any:
+def load(path: str | Location) -> Any:
     """Read a saved result: an object, a map or the results of a sweep.
 
     Parameters
@@ -57,7 +57,7 @@ def load(path: str | Place) -> Any:
     ...     rx.load(proof.save(f"{folder}/proof.json")) == proof
     True
     """
-    path = as_place(path)
+    path = as_location(path)
     if isinstance(path, Remote) or path.is_dir():
         return open_store(path)
     if path.suffix.lower() != ".json":

@@ -34,22 +34,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from resonax.core.errors import ArgumentError, StoreError
 from resonax.store.files import read_sealed, remove_leftovers, sealed_json
 from resonax.store.layout import FILL, TASKS, Layout, Task, Variable
-from resonax.store.metadata import (
-    ELSEWHERE,
-    StoreMetadata,
-    prepare_metadata,
-    read_metadata,
-    sha256,
-)
-from resonax.store.places import (
-    Place,
-    as_place,
+from resonax.store.locations import (
+    Location,
+    as_location,
     describe_errors,
     make_folder,
     read_files,
     remove,
     write_files,
     zarr_store,
+)
+from resonax.store.metadata import (
+    ELSEWHERE,
+    StoreMetadata,
+    prepare_metadata,
+    read_metadata,
+    sha256,
 )
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Store:
     -30.0
     """
 
-    path: Place
+    path: Location
     layout: Layout
     specification: str  # as JSON
     versions: Mapping[str, str]
@@ -97,19 +97,19 @@ class Store:
     @classmethod
     def at(
         cls,
-        path: str | Place,
+        path: str | Location,
         layout: Layout,
         specification: Mapping[str, Any],
         versions: Mapping[str, str] | None = None,
     ) -> Store:
         """Return a store that another process has opened, without access to its files."""
         text = json.dumps(specification, sort_keys=True)
-        return cls(as_place(path), layout, text, dict(versions or {}))
+        return cls(as_location(path), layout, text, dict(versions or {}))
 
     @classmethod
     def open(
         cls,
-        path: str | Place,
+        path: str | Location,
         layout: Layout,
         specification: Mapping[str, Any],
         attributes: Mapping[str, Any],
@@ -334,7 +334,7 @@ class Store:
         return read_metadata(self.path)
 
 
-def open_store(path: str | Place) -> xr.Dataset:
+def open_store(path: str | Location) -> xr.Dataset:
     """Return the results of a complete store; raise `StoreError` if it is not complete.
 
     Parameters
@@ -342,7 +342,7 @@ def open_store(path: str | Place) -> xr.Dataset:
     path
         Folder of the store, or URL such as ``s3://bucket/mine/results/mine.zarr``.
     """
-    path = as_place(path)
+    path = as_location(path)
     if not path.exists():
         raise StoreError(f"{path} is not there: name a store that --out wrote")
     found = read_metadata(path)

@@ -17,7 +17,7 @@ from resonax.core.errors import ArgumentError, ResonaxError
 from resonax.core.intervals import mean_interval
 from resonax.core.labels import versions
 from resonax.run.executors import Advance
-from resonax.store import Place, Store
+from resonax.store import Location, Store
 from resonax.sweeps.devices import chosen_device
 from resonax.sweeps.experiment import Arrays, Experiment
 
@@ -53,7 +53,7 @@ class Computation:
     """
 
     experiment: Experiment
-    folder: Place
+    folder: Location
     seed: int
     device: str
     double: bool
@@ -64,7 +64,7 @@ class Computation:
         return Computation, (self.experiment, folder, self.seed, self.device, self.double)
 
     @property
-    def path(self) -> Place:
+    def path(self) -> Location:
         """Folder or URL of the store."""
         return self.folder / f"{self.experiment.id}.zarr"
 

@@ -16,7 +16,7 @@ from resonax.core.errors import check_whole
 from resonax.run.executors import as_executor, is_elsewhere, local_processes, run_jobs
 from resonax.spec.sweep_checks import parse_sweep, read_sweep
 from resonax.spec.sweeps import Sweep
-from resonax.store import Place, as_place
+from resonax.store import Location, as_location
 from resonax.sweeps.computation import (
     Computation,
     Failure,
@@ -58,7 +58,7 @@ class Outcome:
 
 def run_experiments(
     experiments: Iterable[Experiment],
-    out: str | Place,
+    out: str | Location,
     *,
     seed: int = 0,
     device: str | None = None,
@@ -105,7 +105,7 @@ def run_experiments(
     """
     executor, experiments = as_executor(executor), list(experiments)
     kind, _ = describe_device(device, is_elsewhere=is_elsewhere(executor))
-    folder = as_place(out) / "results"
+    folder = as_location(out) / "results"
     computations = {
         experiment.id: Computation(experiment, folder, seed, kind, double)
         for experiment in experiments
@@ -196,7 +196,7 @@ def shard_tasks(
 def run_sweep(
     spec: str | Path | Mapping[str, Any] | Sweep,
     *,
-    out: str | Place | None = None,
+    out: str | Location | None = None,
     executor: Executor | Client | None = None,
     processes: int = 1,
     seed: int = 0,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resonax.core.errors import StoreError
-from resonax.store import TASKS, Place, Remote, check_reachable, file_names, read_metadata
+from resonax.store import TASKS, Location, Remote, check_reachable, file_names, read_metadata
 
 __all__ = ["Status", "read_status"]
 
@@ -55,7 +55,7 @@ class Status:
         return (self.tasks - self.done) / self.speed
 
 
-def read_status(out: Place) -> list[Status]:
+def read_status(out: Location) -> list[Status]:
     """Return the progress of each experiment in a results folder, from its metadata alone."""
     if isinstance(out, Remote):
         check_reachable(out)
@@ -65,7 +65,7 @@ def read_status(out: Place) -> list[Status]:
     return [_read_store(out / "results" / name, name.removesuffix(".zarr")) for name in names]
 
 
-def _read_store(store: Place, name: str) -> Status:
+def _read_store(store: Location, name: str) -> Status:
     try:
         metadata = read_metadata(store)
     except StoreError as error:  # the status of the other stores is still shown
@@ -79,7 +79,7 @@ def _read_store(store: Place, name: str) -> Status:
     return Status(name, metadata.layout.count(), len(metadata.finished), age, speed)
 
 
-def _last_times(store: Place) -> list[float]:
+def _last_times(store: Location) -> list[float]:
     """Return the modification times of the last markers, in order; none for a URL."""
     if not isinstance(store, Path):
         return []

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from zarr.storage import StoreLike
 
 __all__ = [
-    "Place",
+    "Location",
     "Remote",
-    "as_place",
+    "as_location",
     "check_reachable",
     "create_file",
     "describe_errors",
@@ -109,17 +109,17 @@ class Remote:
         return bool(file_names(self))
 
 
-Place = Path | Remote
+Location = Path | Remote
 
 
-def as_place(where: str | Place) -> Place:
-    """Return a path or URL as a `Place`; ``file://`` URLs become paths.
+def as_location(where: str | Location) -> Location:
+    """Return a path or URL as a `Location`; ``file://`` URLs become paths.
 
     Examples
     --------
-    >>> as_place("out"), as_place("file:///data/out")
+    >>> as_location("out"), as_location("file:///data/out")
     (PosixPath('out'), PosixPath('/data/out'))
-    >>> str(as_place("memory://runs/") / "results" / "mine.zarr")
+    >>> str(as_location("memory://runs/") / "results" / "mine.zarr")
     'memory://runs/results/mine.zarr'
     """
     if isinstance(where, Path | Remote):
@@ -134,14 +134,14 @@ def as_place(where: str | Place) -> Place:
         return Path(path or "/")
     if not path.strip("/"):
         raise ArgumentError(f"{shorten(where)} names no bucket: write {kind}://BUCKET/FOLDER")
-    place = Remote(f"{kind}://{path.rstrip('/')}")
-    _check_library(place)
-    return place
+    location = Remote(f"{kind}://{path.rstrip('/')}")
+    _check_library(location)
+    return location
 
 
-def _check_library(place: Remote) -> None:
+def _check_library(location: Remote) -> None:
     """Raise `ArgumentError` unless the library for this protocol is installed."""
-    url, kind = place.url, place.kind
+    url, kind = location.url, location.kind
     try:
         import fsspec
     except ImportError:
@@ -150,60 +150,60 @@ def _check_library(place: Remote) -> None:
         fsspec.get_filesystem_class(kind)
     except ValueError:
         advice = "name a folder, or a URL such as s3://BUCKET/FOLDER"
-        raise ArgumentError(f"{url} is no place that fsspec knows: {advice}") from None
+        raise ArgumentError(f"{url} is no location that fsspec knows: {advice}") from None
     except ImportError as error:
         is_s3 = kind in ("s3", "s3a")
         advice = "pip install 'resonax[cluster]'" if is_s3 else str(error).rstrip(".")
         raise ArgumentError(f"{url} needs a library that is not installed: {advice}") from None
 
 
-def _options(place: Remote) -> dict[str, Any]:
+def _options(location: Remote) -> dict[str, Any]:
     """Return the options of fsspec: no cached listings, and for S3 timeouts and retries."""
     from fsspec.config import conf
 
     options: dict[str, Any] = {"use_listings_cache": False}
-    if place.kind in ("s3", "s3a"):
-        user_config = conf.get(place.kind, {}).get("config_kwargs", {})
+    if location.kind in ("s3", "s3a"):
+        user_config = conf.get(location.kind, {}).get("config_kwargs", {})
         # With a higher concurrency s3fs first requests the size of each file.
         options |= {"config_kwargs": {**_S3_CONFIG, **user_config}, "max_concurrency": 1}
     return options
 
 
-def _file_system(place: Remote) -> tuple[Any, str]:
+def _file_system(location: Remote) -> tuple[Any, str]:
     """Return the file system of a URL, which fsspec caches in each process, and the path in it."""
     from fsspec.core import url_to_fs
 
     try:
-        return url_to_fs(place.url, **_options(place))
+        return url_to_fs(location.url, **_options(location))
     except Exception as error:  # libraries raise many kinds: a missing host, project, key
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise StoreError(
-            f"{place.kind}:// could not be used ({reason}): choose another --out, or say that in "
-            "~/.config/fsspec/*.json"
+            f"{location.kind}:// could not be used ({reason}): choose another --out, or say that "
+            "in ~/.config/fsspec/*.json"
         ) from error
 
 
-def zarr_store(place: Place) -> StoreLike:
-    """Return a zarr store at a place."""
+def zarr_store(location: Location) -> StoreLike:
+    """Return a zarr store at a location."""
     from zarr.storage import FsspecStore, LocalStore
 
-    if isinstance(place, Path):
-        return LocalStore(place)
-    return FsspecStore.from_url(place.url, storage_options=_options(place))
+    if isinstance(location, Path):
+        return LocalStore(location)
+    return FsspecStore.from_url(location.url, storage_options=_options(location))
 
 
 @contextlib.contextmanager
-def describe_errors(place: Place) -> Iterator[None]:
+def describe_errors(location: Location) -> Iterator[None]:
     """Raise errors of the disk or of a service as a `StoreError` that says what to do."""
     try:
         yield
     except (FileExistsError, NotImplementedError, StoreError):
         raise
     except Exception as error:
-        if isinstance(place, Remote):
-            message = _service_message(place, error)
+        if isinstance(location, Remote):
+            message = _service_message(location, error)
         else:
-            message = _disk_message(place, error) if isinstance(error, OSError) else None
+            message = _disk_message(location, error) if isinstance(error, OSError) else None
         if message is None:
             raise
         raise StoreError(message) from error
@@ -219,10 +219,10 @@ def _disk_message(path: Path, error: OSError) -> str:
     return f"{path} could not be used ({error.strerror or error}): mend that {_RUN_AGAIN}"
 
 
-def _service_message(place: Remote, error: Exception) -> str | None:
+def _service_message(location: Remote, error: Exception) -> str | None:
     """Return a message for an error of a service, or None if the error is a bug in resonax."""
-    kind, name = place.kind, type(error).__name__
-    bucket = f"{kind}://{place.url.partition('://')[2].partition('/')[0]}"
+    kind, name = location.kind, type(error).__name__
+    bucket = f"{kind}://{location.url.partition('://')[2].partition('/')[0]}"
     reason = " ".join(str(error).split()).rstrip(".") or name
     if isinstance(error, FileNotFoundError):
         return f"{bucket} does not exist: make it first, or choose another --out"
@@ -237,20 +237,20 @@ def _service_message(place: Remote, error: Exception) -> str | None:
     return None
 
 
-def check_reachable(place: Remote) -> None:
+def check_reachable(location: Remote) -> None:
     """Raise `StoreError` unless a service answers within seconds."""
     answer: Future[bytes] = Future()
 
     def ask() -> None:
         try:
-            system, path = _file_system(place / ".resonax")
+            system, path = _file_system(location / ".resonax")
             answer.set_result(system.cat_file(path))
         except Exception as error:
             answer.set_exception(error)
 
     # In a daemon thread, so that the command can end while the library waits and retries.
     threading.Thread(target=ask, daemon=True).start()
-    with describe_errors(place):
+    with describe_errors(location):
         try:
             answer.result(_FIRST_ANSWER)
         except FileNotFoundError as error:
@@ -264,17 +264,17 @@ def _lacks_bucket(error: BaseException) -> bool:
     return response.get("Error", {}).get("Code") == "NoSuchBucket"
 
 
-def read_files(place: Place, names: Iterable[str]) -> dict[str, bytes]:
-    """Return the contents of those of the named files that exist below a place."""
+def read_files(location: Location, names: Iterable[str]) -> dict[str, bytes]:
+    """Return the contents of those of the named files that exist below a location."""
     found: dict[str, bytes] = {}
     names = list(names)
-    with describe_errors(place):
-        if isinstance(place, Path):
+    with describe_errors(location):
+        if isinstance(location, Path):
             for name in names:
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                    found[name] = (place / name).read_bytes()
+                    found[name] = (location / name).read_bytes()
         elif names:
-            system, path = _file_system(place)
+            system, path = _file_system(location)
             paths = [f"{path}/{name}" for name in names]
             parts = system.cat_ranges(paths, None, None, on_error="return")  # in parallel
             for name, part in zip(names, parts, strict=True):
@@ -285,39 +285,39 @@ def read_files(place: Place, names: Iterable[str]) -> dict[str, bytes]:
     return found
 
 
-def write_files(place: Place, files: Mapping[str, bytes]) -> None:
-    """Write files below a place, each atomically."""
-    with describe_errors(place):
-        if isinstance(place, Path):
+def write_files(location: Location, files: Mapping[str, bytes]) -> None:
+    """Write files below a location, each atomically."""
+    with describe_errors(location):
+        if isinstance(location, Path):
             for name, data in files.items():
-                target = place / name
+                target = location / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with temporary(target.parent) as temporary_path:
                     temporary_path.write_bytes(data)
                     temporary_path.replace(target)
             return
-        system, path = _file_system(place)
+        system, path = _file_system(location)
         try:
             system.pipe({f"{path}/{name}": data for name, data in files.items()})
         except NotImplementedError:
-            raise StoreError(f"{place} cannot be written to: choose another --out") from None
+            raise StoreError(f"{location} cannot be written to: choose another --out") from None
 
 
-def create_file(place: Place, name: str, data: bytes) -> bool:
+def create_file(location: Location, name: str, data: bytes) -> bool:
     """Write a file unless it exists; return whether this call created it.
 
     Of several concurrent calls one returns True. On a service without conditional writes more than
     one may.
     """
-    with describe_errors(place), contextlib.suppress(NotImplementedError):
+    with describe_errors(location), contextlib.suppress(NotImplementedError):
         try:
-            if isinstance(place, Path):
-                place.mkdir(parents=True, exist_ok=True)
-                with temporary(place) as temporary_path:
+            if isinstance(location, Path):
+                location.mkdir(parents=True, exist_ok=True)
+                with temporary(location) as temporary_path:
                     temporary_path.write_bytes(data)
-                    os.link(temporary_path, place / name)
+                    os.link(temporary_path, location / name)
             else:
-                system, path = _file_system(place / name)
+                system, path = _file_system(location / name)
                 system.pipe_file(path, data, mode="create")
             return True
         except FileExistsError:
@@ -325,19 +325,19 @@ def create_file(place: Place, name: str, data: bytes) -> bool:
         except OSError as error:  # neither links nor conditional writes
             if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):
                 raise
-    if name in read_files(place, [name]):
+    if name in read_files(location, [name]):
         return False
-    write_files(place, {name: data})
+    write_files(location, {name: data})
     return True
 
 
-def file_names(place: Place) -> list[str]:
-    """Return the names of the files and folders directly below a place, which may not exist."""
-    with describe_errors(place):
+def file_names(location: Location) -> list[str]:
+    """Return the names of the files and folders directly below a location, which may not exist."""
+    with describe_errors(location):
         try:
-            if isinstance(place, Path):
-                return os.listdir(place)
-            system, path = _file_system(place)
+            if isinstance(location, Path):
+                return os.listdir(location)
+            system, path = _file_system(location)
             found = system.ls(path, detail=False)
         except (FileNotFoundError, NotADirectoryError) as error:
             if _lacks_bucket(error):
@@ -346,21 +346,21 @@ def file_names(place: Place) -> list[str]:
     return [str(path).rstrip("/").rpartition("/")[2] for path in found]
 
 
-def remove(place: Place) -> None:
-    """Remove all files below a place, as far as possible."""
-    if isinstance(place, Path):
-        shutil.rmtree(place, ignore_errors=True)
+def remove(location: Location) -> None:
+    """Remove all files below a location, as far as possible."""
+    if isinstance(location, Path):
+        shutil.rmtree(location, ignore_errors=True)
         return
-    with contextlib.suppress(StoreError, NotImplementedError), describe_errors(place):
-        system, path = _file_system(place)
+    with contextlib.suppress(StoreError, NotImplementedError), describe_errors(location):
+        system, path = _file_system(location)
         system.rm(path, recursive=True)
 
 
 @overload
 def make_folder(path: Path) -> Path: ...
 @overload
-def make_folder(path: Place) -> Place: ...
-def make_folder(path: Place) -> Place:
+def make_folder(path: Location) -> Location: ...
+def make_folder(path: Location) -> Location:
     """Make a folder and its parents if necessary, and return it; URLs need none."""
     if isinstance(path, Path):
         with describe_errors(path):
@@ -369,7 +369,7 @@ def make_folder(path: Place) -> Place:
 
 
 @contextlib.contextmanager
-def replacing(path: str | Place) -> Iterator[Path]:
+def replacing(path: str | Location) -> Iterator[Path]:
     """Yield a temporary path, which atomically replaces a file at the end of the context.
 
     After an error or an interrupt the old file, if any, is unchanged. For a URL the temporary file
