@@ -11,7 +11,7 @@ import pytest
 import resonax as rx
 from resonax.learners.adaptive import adaptive_form
 from resonax.theory.alternation import canonical, driven_orbit, growth, phase_steps, settle
-from resonax.theory.network import alternation
+from resonax.theory.phases import alternation
 from resonax.theory.subspace import Phase, Reduced, subspaces
 
 OPTIMIZERS = {

@@ -17,7 +17,7 @@ from check_processes import Missing, obey
 from resonax.core.errors import DataError
 from resonax.explore import check_process, check_worker
 from resonax.explore.check_worker import CheckRequest
-from resonax.explore.jobs import Job, Jobs
+from resonax.explore.jobs import CheckJob, CheckJobs
 
 LOST = (
     "The worker process of this check was killed, perhaps for want of memory: check again, "
@@ -34,9 +34,9 @@ def request(name: str) -> CheckRequest:
 def attend(tmp_path, monkeypatch):
     """Run a scene with jobs whose processes obey; the jobs are closed after it."""
 
-    def attend(scene: Callable[[Jobs], Awaitable[None]]) -> None:
+    def attend(scene: Callable[[CheckJobs], Awaitable[None]]) -> None:
         async def main() -> None:
-            jobs = Jobs(None)
+            jobs = CheckJobs(None)
             try:
                 await asyncio.wait_for(scene(jobs), 60)
             finally:
@@ -60,27 +60,27 @@ async def reach(wanted: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-async def told(job: Job) -> list[tuple[str, dict[str, Any]]]:
+async def told(job: CheckJob) -> list[tuple[str, dict[str, Any]]]:
     """Return what a page hears of a job, but for its progress."""
     events = [event.strip().split("\n") async for event in job.follow(0)]
     found = [(name[7:], json.loads(content[6:])) for _, name, content in events]
     return [one for one in found if one[0] != "progress"]
 
 
-async def started(job: Job) -> int:
+async def started(job: CheckJob) -> int:
     """Return the process of a job, once it works on it."""
     await reach(lambda: any(name == "partial" for _, name, _ in job.events))
     return next(json.loads(each) for _, name, each in job.events if name == "partial")["process"]
 
 
-async def left(job: Job) -> None:
+async def left(job: CheckJob) -> None:
     """Wait until the process of a job has left it."""
     async with job.news:
         await job.news.wait_for(lambda: job.is_over and job.process is None)
 
 
 def test_a_process_that_finished_takes_the_next_check_and_tells_of_nothing_else(attend):
-    async def scene(jobs: Jobs) -> None:
+    async def scene(jobs: CheckJobs) -> None:
         places = set()
         for name in ("one", "refuse", "two"):
             job = jobs.start(request(name), "", None)
@@ -115,7 +115,7 @@ def test_a_process_that_finished_takes_the_next_check_and_tells_of_nothing_else(
 def test_a_process_that_ends_is_replaced_before_the_next_check(attend, name, end):
     others = lives()
 
-    async def scene(jobs: Jobs) -> None:
+    async def scene(jobs: CheckJobs) -> None:
         first = jobs.start(request(name), "", None)
         assert (await told(first))[1:] == [end]
         gone = await started(first)
@@ -129,7 +129,7 @@ def test_a_process_that_ends_is_replaced_before_the_next_check(attend, name, end
 
 
 def test_a_check_that_is_given_up_takes_its_process_along(attend, tmp_path):
-    async def scene(jobs: Jobs) -> None:
+    async def scene(jobs: CheckJobs) -> None:
         folder = jobs.new_folder()
         first = jobs.start(request("hang"), "me", folder)
         process = await started(first)
@@ -153,7 +153,7 @@ def test_a_check_that_is_given_up_takes_its_process_along(attend, tmp_path):
 
 
 def test_two_checks_at_once_have_a_process_each_and_one_waits_afterwards(attend):
-    async def scene(jobs: Jobs) -> None:
+    async def scene(jobs: CheckJobs) -> None:
         hangs = [jobs.start(request("hang"), client, None) for client in ("a", "b")]
         assert len({await started(job) for job in hangs}) == 2
         third = jobs.start(request("one"), "c", None)
@@ -175,7 +175,7 @@ def test_two_checks_at_once_have_a_process_each_and_one_waits_afterwards(attend)
 def test_a_process_that_cannot_start_or_load_ends_its_check_with_a_sentence(
     attend, monkeypatch, is_started
 ):
-    async def scene(jobs: Jobs) -> None:
+    async def scene(jobs: CheckJobs) -> None:
         assert (await told(jobs.start(request("one"), "", None)))[-1][0] == "failed"
         monkeypatch.undo()  # and the next one has another
 

@@ -32,7 +32,7 @@ from resonax.theory.far_field import drift, find_escape
 from resonax.theory.level import Branch, Level, _notes, level, levels
 from resonax.theory.mean_square import noise_floor
 from resonax.theory.orbit import raised_band
-from resonax.theory.second_moment import Coordinates, Layout, at_rest, distances
+from resonax.theory.second_moment import Coordinates, Symmetry, at_rest, distances
 
 NOISE, LR = 0.3, 0.05
 
@@ -126,18 +126,21 @@ def test_symmetry_changes_nothing():
             frozen = Setting.of(problem, optimizer=form.freeze(np.array([0.4, 0.4, 0.6])))
             given = plan(problem)
             rest = jax.jit(at_rest, static_argnums=1)(frozen, given, jnp.asarray(5), 5)
-        groups = given.layout.groups
+        groups = given.symmetry.groups
         found.append(np.asarray(rest.square)[groups])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
 
 
 def test_coordinates_read_what_they_build():
-    for layout in (Layout((0, 3), (1, 2)), Layout((0, 3), (1, 2), turned_over_cycle=(0, 1, 2))):
-        found = Coordinates.of(layout)
+    for symmetry in (
+        Symmetry((0, 3), (1, 2)),
+        Symmetry((0, 3), (1, 2), turned_over_cycle=(0, 1, 2)),
+    ):
+        found = Coordinates.of(symmetry)
         read = found.basis[:, found.row, found.column]
         np.testing.assert_array_equal(read, np.eye(len(read)))
         np.testing.assert_allclose(found.leave @ found.enter, np.eye(len(found.cycle_basis)))
-    assert Layout((0, 3), (1, 2), turned_over_cycle=(0, 1, 2)).groups.tolist() == [0, 0, 0, 1]
+    assert Symmetry((0, 3), (1, 2), turned_over_cycle=(0, 1, 2)).groups.tolist() == [0, 0, 0, 1]
 
 
 def test_decoupled_decay_is_a_decay_of_its_own_for_each_weight():

@@ -10,7 +10,7 @@ import pytest
 import resonax as rx
 from oracles import heavy_ball_matrix, numpy_radius
 from resonax.theory.mean_square import noise_floor
-from resonax.theory.second_moment import Frame, Layout, law_of, step_of
+from resonax.theory.second_moment import Frame, Symmetry, law_of, step_of
 
 
 def rate(setting: rx.Setting) -> float:
@@ -67,7 +67,7 @@ def simulate(setting, steps, runs, start, rng, lr, momentum):
         yield weights
 
 
-FRAME = Frame.of(Layout((0, 1)))
+FRAME = Frame.of(Symmetry((0, 1)))
 
 
 @jax.jit

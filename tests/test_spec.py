@@ -70,7 +70,7 @@ def test_a_mistake_has_one_sentence_however_it_is_spelled(case):
         check_kind(family, name, given, use="stability")
     assert words in str(plain.value)
     with pytest.raises(ArgumentError) as shown:
-        check_kind(family, name, given, use="stability", spell=lambda key: f"--{key}")
+        check_kind(family, name, given, use="stability", format_name=lambda key: f"--{key}")
     assert str(shown.value).replace("--", "") == str(plain.value)
 
 

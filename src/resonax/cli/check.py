@@ -26,7 +26,7 @@ from resonax.cli.options import (
     single,
     with_groups,
 )
-from resonax.cli.parsers import number, spelled, whole
+from resonax.cli.parsers import number, option_name, whole
 from resonax.cli.show import progress, say_time, show_line
 from resonax.cli.statuses import Status
 from resonax.core.errors import ArgumentError
@@ -158,7 +158,7 @@ def check_command(
     source = context.get_parameter_source("batch")
     if source is None or source.name != "DEFAULT":
         options["batch"] = learner.batch
-    read, asked = check_options(given(reading) | given(learner) | options, spelled)
+    read, asked = check_options(given(reading) | given(learner) | options, option_name)
     check_paths(html, plot, out)
     from resonax.recordings.recording import read_recording
 
@@ -167,7 +167,7 @@ def check_command(
         chosen = {"target": reading.target, "horizon": horizon, "order_by": reading.order_by}
         numbers = {name: getattr(learner, name) for name in ("lr", "momentum")}
         chosen |= {name: number for name, number in numbers.items() if number is not None}
-        taken = " ".join(f"{spelled(name)} {value}" for name, value in chosen.items())
+        taken = " ".join(f"{option_name(name)} {value}" for name, value in chosen.items())
         note = f"example of {EXAMPLE.title} ({EXAMPLE.licence}), checked with {taken}"
         recording = replace(recording, notes=(note, *recording.notes))
     _tell_time(recording, int(asked["batch"] or 1), epochs)

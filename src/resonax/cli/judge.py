@@ -24,7 +24,7 @@ from resonax.cli.options import (
     single,
     with_groups,
 )
-from resonax.cli.parsers import spelled, whole
+from resonax.cli.parsers import option_name, whole
 from resonax.cli.show import check_path, progress, show_line, show_map, show_verdict
 from resonax.cli.statuses import Status
 from resonax.core.errors import ArgumentError, check_whole, suggest
@@ -70,7 +70,7 @@ def stability_command(
             check_whole(name, number, low=least)
     single(stream, learner, target, noise=noise)
     asked = given(stream) | given(learner) | given(target) | given(reading) | {"noise": noise}
-    parts = check_setting(asked, spelled)
+    parts = check_setting(asked, option_name)
     _check_data(stream)
     from resonax.dynamics.build import build_setting
 
@@ -175,7 +175,7 @@ def map_command(
             f"a map needs two options as ranges first:last:count, got {len(axes)}"
             + (f" ({', '.join(axes)})" if axes else "")
         )
-    parts = check_setting(numbers | given(reading), spelled)
+    parts = check_setting(numbers | given(reading), option_name)
     _check_data(stream)
     from resonax.dynamics.build import build_setting
 

@@ -20,8 +20,8 @@ from resonax.cli.parsers import (
     OptionError,
     axis,
     number,
+    option_name,
     parser,
-    spelled,
     variances,
     whole,
     whole_axis,
@@ -345,7 +345,9 @@ def single(*groups: Any, **options: Any) -> None:
     for found in (*map(given, groups), options):
         for name, value in found.items():
             if hasattr(value, "shape"):
-                raise OptionError(f"{spelled(name)} must be a number: a range is for resonax map")
+                raise OptionError(
+                    f"{option_name(name)} must be a number: a range is for resonax map"
+                )
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

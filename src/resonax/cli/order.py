@@ -21,7 +21,7 @@ from resonax.cli.options import (
     single,
     with_groups,
 )
-from resonax.cli.parsers import number, spelled
+from resonax.cli.parsers import number, option_name
 from resonax.cli.show import check_path, progress, show_line
 from resonax.core.errors import ArgumentError
 from resonax.spec.settings import check_basis, check_optimizer
@@ -70,10 +70,10 @@ def order_command(
     if data is None:
         raise ArgumentError("name a data file: resonax order data.csv --lr 0.01 --momentum 0.9")
     single(learner)
-    chosen = check_optimizer(given(learner), "check", spelled)
+    chosen = check_optimizer(given(learner), "check", option_name)
     if learner.batch != 1:
         raise ArgumentError("batch must be 1: an order is one of single rows")
-    basis = check_basis(given(learner), spelled)
+    basis = check_basis(given(learner), option_name)
     check_path("--out", out, ".csv")
     check_path("--plot", plot, ".png", ".svg", ".pdf")
     from resonax.recordings.recording import read_recording

@@ -19,8 +19,8 @@ __all__ = [
     "axis",
     "location",
     "number",
+    "option_name",
     "parser",
-    "spelled",
     "variances",
     "whole",
     "whole_axis",
@@ -34,12 +34,12 @@ class OptionError(ResonaxError):
     """An option that cannot be read. It is no ValueError: typer would put its own words to it."""
 
 
-def spelled(name: str) -> str:
+def option_name(name: str) -> str:
     """Return an option as it is typed.
 
     Examples
     --------
-    >>> spelled("weight_decay")
+    >>> option_name("weight_decay")
     '--weight-decay'
     """
     return f"--{name.replace('_', '-')}"

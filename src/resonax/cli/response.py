@@ -23,7 +23,7 @@ from resonax.cli.options import (
     single,
     with_groups,
 )
-from resonax.cli.parsers import axis, number, spelled, whole
+from resonax.cli.parsers import axis, number, option_name, whole
 from resonax.cli.show import check_path, progress, show_line
 from resonax.core.errors import ArgumentError, check_range, check_whole, suggest
 from resonax.spec.kinds import KINDS
@@ -92,8 +92,8 @@ def response_command(
         check_range("excitation", excitation)
     check_whole("batch", learner.batch, low=1)
     rows = _rows_of(stream, reading)
-    optimizer = check_optimizer(given(learner), "response", spelled)
-    basis = check_basis(given(learner), spelled)
+    optimizer = check_optimizer(given(learner), "response", option_name)
+    basis = check_basis(given(learner), option_name)
     inputs, target, notes = rows()
     keep_compiled()
     from resonax.checking.response import response
@@ -130,7 +130,7 @@ def _rows_of(stream: Stream, reading: Reading) -> Callable[[], tuple[Any, Any, t
     """Return what makes the process, or reads the file, that the first argument names."""
     path = Path(stream.process)
     if stream.process in KINDS["process"] or not path.suffix:
-        part = check_process(given(stream) | given(reading), spelled)
+        part = check_process(given(stream) | given(reading), option_name)
 
         def sample() -> tuple[Any, Any, tuple[str, ...]]:
             from resonax.dynamics.build import build_process
@@ -141,7 +141,7 @@ def _rows_of(stream: Stream, reading: Reading) -> Callable[[], tuple[Any, Any, t
         return sample
     extra = [name for name in given(stream) if name != "process"]
     if extra:
-        raise ArgumentError(f"{spelled(extra[0])} is for a process, and {path} is a file")
+        raise ArgumentError(f"{option_name(extra[0])} is for a process, and {path} is a file")
 
     def read() -> tuple[Any, Any, tuple[str, ...]]:
         from resonax.recordings.recording import read_recording

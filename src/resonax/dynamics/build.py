@@ -1,4 +1,4 @@
-"""From the parts of a setting that was asked for to the setting itself."""
+"""From the parts of a setting that was options for to the setting itself."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from resonax.dynamics.problem import Problem
 from resonax.dynamics.setting import Setting
 from resonax.learners import Features, Omitted
-from resonax.spec.kinds import Part
+from resonax.spec.kinds import SettingPart
 from resonax.spec.settings import SettingParts, first_points
 from resonax.streams import Process
 
 __all__ = ["build_basis", "build_process", "build_setting"]
 
 
-def build_process(part: Part) -> tuple[Process, tuple[str, ...]]:
+def build_process(part: SettingPart) -> tuple[Process, tuple[str, ...]]:
     """Return a process, with notes on the rows of a file."""
     if part.kind.name != "recorded":
         return part.kind.load()(**first_points(part.given)), ()
@@ -28,7 +28,7 @@ def build_process(part: Part) -> tuple[Process, tuple[str, ...]]:
     return part.kind.load()(data=recording.inputs, repeat=repeat), recording.notes
 
 
-def build_basis(part: Part, dim: int) -> Features:
+def build_basis(part: SettingPart, dim: int) -> Features:
     """Return the features for a number of inputs; columns of numbers go along each of them."""
     given: dict[str, Any] = {
         name: np.kron(np.eye(dim), np.array(value)) if isinstance(value, list) else value
@@ -45,8 +45,8 @@ def build_setting(parts: SettingParts) -> tuple[Problem, tuple[str, ...]]:
     Examples
     --------
     >>> from resonax.spec.settings import check_setting
-    >>> asked = {"process": "sinusoid", "period": 22, "lr": 0.01, "momentum": 0.97, "batch": 20}
-    >>> setting, notes = build_setting(check_setting(asked))
+    >>> options = {"process": "sinusoid", "period": 22, "lr": 0.01, "momentum": 0.97, "batch": 20}
+    >>> setting, notes = build_setting(check_setting(options))
     >>> setting.process.period, setting.batch, notes
     (22.0, 20, ())
     """

@@ -19,7 +19,7 @@ from resonax.explore.api_docs import PATHS
 from resonax.explore.asked import asked_map, asked_page, asked_runs, asked_setting
 from resonax.explore.code import page_code
 from resonax.explore.file_routes import data_routes, results_routes
-from resonax.explore.jobs import Jobs
+from resonax.explore.jobs import CheckJobs
 from resonax.explore.page_files import page_file, plotly_file
 from resonax.explore.schema import describe
 from resonax.explore.security import Guarded, Site
@@ -42,7 +42,7 @@ def build_app(site: Site) -> Starlette:
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         threads = Threads(site.prepare or _nothing)
-        app.state.threads, app.state.jobs = threads, Jobs(site.prepare)
+        app.state.threads, app.state.jobs = threads, CheckJobs(site.prepare)
         if site.warm:
             threads.warm_up("map", f"{_THEORY}:load")
         try:

@@ -23,7 +23,7 @@ from resonax.explore.asked import CheckCodeQuestion, parse_options, read_questio
 from resonax.explore.check_worker import CheckRequest
 from resonax.explore.code import EXAMPLE_OPTIONS, check_code
 from resonax.explore.errors import RequestError
-from resonax.explore.jobs import Job, Jobs
+from resonax.explore.jobs import CheckJob, CheckJobs
 from resonax.explore.schema import LIMITS
 from resonax.explore.security import MOST_JSON, Site, limited
 
@@ -83,11 +83,11 @@ def data_routes(site: Site) -> list[Route]:
     ]
 
 
-def _jobs(request: Request) -> Jobs:
+def _jobs(request: Request) -> CheckJobs:
     return request.app.state.jobs
 
 
-def _job(request: Request) -> Job:
+def _job(request: Request) -> CheckJob:
     return _jobs(request).find(request.path_params["id"])
 
 

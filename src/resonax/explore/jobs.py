@@ -24,7 +24,7 @@ from resonax.explore.check_process import CheckProcess
 from resonax.explore.check_worker import CheckRequest
 from resonax.explore.errors import RequestError, answer_of
 
-__all__ = ["Job", "Jobs"]
+__all__ = ["CheckJob", "CheckJobs"]
 
 _AT_ONCE = 2  # checks that run; others wait
 _MOST = 16  # that are waiting or running
@@ -38,7 +38,7 @@ _UPLOADS = "resonax-explore-"  # what folders of uploads are called, with the id
 
 
 @dataclass(eq=False)
-class Job:
+class CheckJob:
     """One check: its events so far, and who waits for more."""
 
     id: str
@@ -96,12 +96,12 @@ class Job:
             self.folder = None
 
 
-class Jobs:
+class CheckJobs:
     """All checks of a server; make it inside the event loop that serves them."""
 
     def __init__(self, prepare: Callable[[], None] | None) -> None:
         self._prepare = prepare
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, CheckJob] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(_AT_ONCE)
         self._spare: CheckProcess | None = None
@@ -118,13 +118,13 @@ class Jobs:
         if self._spare is None or not self._spare.is_free:
             self._spare = CheckProcess.start(self._prepare)
 
-    def start(self, request: CheckRequest, client: str, folder: Path | None) -> Job:
+    def start(self, request: CheckRequest, client: str, folder: Path | None) -> CheckJob:
         """Begin a check; an older one of the same client is given up."""
         for job in [job for job in self._jobs.values() if client and job.client == client]:
             self.cancel(job)
         if sum(not job.is_over for job in self._jobs.values()) >= _MOST:
             raise RequestError("Too many checks are under way: try again in a moment.", 503)
-        job = Job(secrets.token_urlsafe(12), client, request, folder)
+        job = CheckJob(secrets.token_urlsafe(12), client, request, folder)
         self._jobs[job.id] = job
         over = [old for old in self._jobs.values() if old.is_over]
         for old in over[: max(0, len(over) - _KEPT)]:
@@ -134,13 +134,13 @@ class Jobs:
         task.add_done_callback(self._tasks.discard)
         return job
 
-    def find(self, name: str) -> Job:
+    def find(self, name: str) -> CheckJob:
         """Return a job by its id."""
         if name not in self._jobs:
             raise RequestError("There is no such check here: it may have been replaced.", 404)
         return self._jobs[name]
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, job: CheckJob) -> None:
         """End a check, wherever it is; one that is over stays as it is."""
         if job.is_over:
             return
@@ -160,7 +160,7 @@ class Jobs:
                 process.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, job: CheckJob) -> None:
         await job.add("progress", {"stage": "waiting", "fraction": 0.0, "seconds_left": None})
         async with self._places:
             if job.is_over:
@@ -178,7 +178,7 @@ class Jobs:
             if not self._is_closed and not any(other.is_under_way for other in self._jobs.values()):
                 self.start_spare()  # else the process of another check will come back
 
-    async def _work_on(self, job: Job) -> None:
+    async def _work_on(self, job: CheckJob) -> None:
         process = job.process = self._take_spare()
         try:
             async for kind, content in process.check(job.request):
@@ -201,7 +201,7 @@ class Jobs:
         else:
             self._spare = process
 
-    async def _take(self, job: Job, kind: str, content: Any) -> None:
+    async def _take(self, job: CheckJob, kind: str, content: Any) -> None:
         """Take what a worker sends; what comes after a cancel is not looked at."""
         if job.state == "cancelled":
             return
@@ -219,7 +219,7 @@ class Jobs:
         elif kind in ("progress", "partial"):
             await job.add(kind, content)
 
-    async def _fail(self, job: Job, content: dict[str, str]) -> None:
+    async def _fail(self, job: CheckJob, content: dict[str, str]) -> None:
         if job.result is None:  # else only its report failed
             job.state = "failed"
             job.discard()

@@ -12,7 +12,7 @@ from resonax.core.labels import LABELS, axis_label
 from resonax.explore.errors import RequestError
 from resonax.sweeps.panels import select_panel
 
-__all__ = ["Panel", "find_panels", "panel_cell", "panel_table"]
+__all__ = ["PanelView", "find_panels", "panel_cell", "panel_table"]
 
 _MANY = 12  # values of the first axis from which a panel is a map, as in the figures
 _SERIES = 16  # lines of a panel, at most
@@ -22,7 +22,7 @@ _WORDS = {"log_response": "log10 of the response", "rate": "growth rate per step
 _CRITERIA = ("flow_rate", "map_rate", "mean_square_rate", "lyapunov_rate")
 
 
-class Panel(NamedTuple):
+class PanelView(NamedTuple):
     """One picture of a dataset: a variable, at one place of the dimensions before the last two."""
 
     name: str
@@ -39,7 +39,7 @@ class Panel(NamedTuple):
         return dataset[self.variable].isel(place)
 
 
-def find_panels(dataset: Any) -> list[Panel]:
+def find_panels(dataset: Any) -> list[PanelView]:
     """Return the panels of a dataset: responses and rates of a sweep, else each variable."""
     if _RESPONSE in dataset:
         shown = [_RESPONSE, "rate", *(name for name in _CRITERIA if name in dataset)][:3]
@@ -53,13 +53,13 @@ def find_panels(dataset: Any) -> list[Panel]:
     return found[:_MOST]
 
 
-def _panel(dataset: Any, variable: str, place: dict[str, int]) -> Panel:
+def _panel(dataset: Any, variable: str, place: dict[str, int]) -> PanelView:
     word = _WORDS.get(variable, variable.replace("_", " "))
     names = [
         str(dataset[dim].values[at]) if dim == "panel" else _word(dataset[variable], {dim: at})
         for dim, at in place.items()
     ]
-    return Panel(": ".join([*names, word]), variable, tuple(place.items()))
+    return PanelView(": ".join([*names, word]), variable, tuple(place.items()))
 
 
 def _axis(array: Any, dim: str) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def _axis(array: Any, dim: str) -> dict[str, Any]:
     return {"name": dim, "label": label, "values": values}
 
 
-def panel_table(dataset: Any, panel: Panel) -> dict[str, Any]:
+def panel_table(dataset: Any, panel: PanelView) -> dict[str, Any]:
     """Return a panel as a heat map, or as lines."""
     array = panel.values(dataset)
     *rest, x = (str(dim) for dim in array.dims)
@@ -98,7 +98,7 @@ def _word(array: Any, place: dict[str, int]) -> str:
     return ", ".join(parts) or "value"
 
 
-def panel_cell(dataset: Any, panel: Panel, x: int, y: int) -> dict[str, Any]:
+def panel_cell(dataset: Any, panel: PanelView, x: int, y: int) -> dict[str, Any]:
     """Return one point of a panel with its coordinates, and the runs behind it."""
     array = panel.values(dataset)
     *rest, last = (str(dim) for dim in array.dims)

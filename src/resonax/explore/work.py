@@ -1,7 +1,7 @@
 """Computations for requests, in threads beside the event loop.
 
 Each kind of question has one thread. A newer request of the same client replaces an older one: one
-that waits is dropped, and one that runs ends between its slices (`Computation.check`). So ten
+that waits is dropped, and one that runs ends between its slices (`CancellableCall.check`). So ten
 clients that drag at once leave at most one request each.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from resonax.explore.errors import RequestError, Superseded
 
-__all__ = ["Computation", "Threads"]
+__all__ = ["CancellableCall", "Threads"]
 
 _NAMES = ("map", "verdict", "beside")
 _MOST_WAITING = 64  # requests of a thread
@@ -26,7 +26,7 @@ _MOST_KEPT = 64  # answers
 _LOADING = threading.Lock()
 
 
-class Computation:
+class CancellableCall:
     """A computation that can be cancelled from any thread."""
 
     def __init__(self) -> None:
@@ -76,8 +76,8 @@ class Threads:
         self._pools: dict[str, ThreadPoolExecutor] = {
             name: ThreadPoolExecutor(1, f"explore-{name}") for name in _NAMES
         }
-        self._wanted: dict[str, set[Computation]] = {name: set() for name in _NAMES}
-        self._latest: dict[tuple[str, str], Computation] = {}
+        self._wanted: dict[str, set[CancellableCall]] = {name: set() for name in _NAMES}
+        self._latest: dict[tuple[str, str], CancellableCall] = {}
         self._answers: dict[tuple[str, str], bytes] = {}  # the least recently used first
 
     async def compute(
@@ -109,7 +109,7 @@ class Threads:
         asked
             The question as it was put, which is sent back with its answer.
         """
-        computation, key, wanted = Computation(), (client, name), self._wanted[thread]
+        computation, key, wanted = CancellableCall(), (client, name), self._wanted[thread]
         if client and (older := self._latest.pop(key, None)) is not None:
             older.cancel()
             wanted.discard(older)
@@ -154,7 +154,7 @@ class Threads:
 
     def warm_up(self, thread: str, name: str) -> None:
         """Call ``name(check)`` when a thread is free, for what it imports and compiles."""
-        run = functools.partial(Computation().run, self._prepare, name, ())
+        run = functools.partial(CancellableCall().run, self._prepare, name, ())
         self._pools[thread].submit(run).add_done_callback(_retrieve_exception)
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from resonax.figures.style import BLUE, GREY, INK, RED, STYLE, new_figure
 __all__ = ["plot_level", "plot_orbit"]
 
 
-class _Curve(Protocol):
+class _CurveLike(Protocol):
     """What the picture needs to know of any level."""
 
     @property
@@ -31,14 +31,14 @@ class _Curve(Protocol):
     def distances(self) -> tuple[float, ...]: ...
 
 
-class Settled(_Curve, Protocol):
+class LevelLike(_CurveLike, Protocol):
     """The level of an adaptive optimizer."""
 
     @property
     def distance(self) -> float | None: ...
 
 
-class Driven(_Curve, Protocol):
+class OrbitLike(_CurveLike, Protocol):
     """The level of SGD with momentum, on an orbit if the best weights move."""
 
     @property
@@ -47,19 +47,19 @@ class Driven(_Curve, Protocol):
     def orbits(self) -> tuple[float, ...]: ...
 
 
-def plot_level(level: Settled) -> Figure:
+def plot_level(level: LevelLike) -> Figure:
     """Return the distance over the period, with the level in random order and the raised band."""
     return _plot(level, level.distance, "predicted level", "distance from the best weights")
 
 
-def plot_orbit(orbit: Driven) -> Figure:
+def plot_orbit(orbit: OrbitLike) -> Figure:
     """Return distance and swing of the weights over the period, and what random order gives."""
     label = "distance from the best weights"
     return _plot(orbit, orbit.rms, label, "root mean square", orbit.orbits)
 
 
 def _plot(
-    level: _Curve, own: float | None, label: str, quantity: str, orbits: Sequence[float] = ()
+    level: _CurveLike, own: float | None, label: str, quantity: str, orbits: Sequence[float] = ()
 ) -> Figure:
     if own is None or level.over_iid is None:
         raise ArgumentError("there is no level to draw: print the result to see why")

@@ -13,13 +13,13 @@ from resonax.figures.style import BLUE, GREY, INK, RED, STYLE, foreign, new_figu
 __all__ = ["plot_rates"]
 
 
-class Rated(Protocol):
+class RatesLike(Protocol):
     """What has growth rates, each with its interval."""
 
     def intervals(self) -> dict[str, tuple[float, float, float]]: ...
 
 
-def plot_rates(result: Rated) -> Figure:
+def plot_rates(result: RatesLike) -> Figure:
     """Return the rates of a result: red grows, blue dies away, grey is an interval that holds 0."""
     rows = list(result.intervals().items())
     title = foreign(str(result).partition("\n")[0])

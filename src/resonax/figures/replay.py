@@ -13,7 +13,7 @@ from resonax.figures.style import INK, RED, STYLE, new_figure
 __all__ = ["plot_replay"]
 
 
-class Replayed(Protocol):
+class ReplayLike(Protocol):
     """What the picture needs to know of a replay."""
 
     @property
@@ -26,7 +26,7 @@ class Replayed(Protocol):
     def overflow(self) -> int | None: ...
 
 
-def plot_replay(replay: Replayed) -> Figure:
+def plot_replay(replay: ReplayLike) -> Figure:
     """Return the squared error of each batch, and below it the norm of the weights."""
     with matplotlib.rc_context(STYLE):
         figure = new_figure(7.2, 4.6)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_response"]
 
 
-class Measured(Protocol):
+class ResponseLike(Protocol):
     """What the picture needs to know of a response."""
 
     @property
@@ -31,7 +31,7 @@ class Measured(Protocol):
     def depths(self) -> tuple[float | None, ...]: ...
 
 
-def plot_response(response: Measured) -> Figure:
+def plot_response(response: ResponseLike) -> Figure:
     """Return the gain over the period with its fit; below it the sweep over periods, or the phase.
 
     Vertical lines stand at the natural period and where a rhythm of the data is dangerous.
@@ -80,7 +80,7 @@ def _sweep(axes: Axes, data: xr.Dataset) -> None:
     axes.set_yscale("log")
 
 
-def _periods(axes: Axes, response: Measured) -> None:
+def _periods(axes: Axes, response: ResponseLike) -> None:
     if response.natural_period is None:
         return
     axes.axvline(response.natural_period, color=GREY, lw=1.0, ls="--", label="natural period")

@@ -13,7 +13,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from resonax.core.errors import ArgumentError, check_whole, suggest
-from resonax.theory.network import Alternation, alternation
+from resonax.theory.phases import Alternation, alternation
 from resonax.theory.subspace import Phase, check_batches
 
 __all__ = ["make_phases", "phases"]
@@ -56,7 +56,7 @@ def phases(
         Batches of each phase, the first ones, from which curvatures are taken; gradients, which
         cost less, are taken from all: 64 batches and more separate their means from their noise.
     **options
-        Of `resonax.theory.network.alternation`: ``periods``, ``momenta``, ``lrs``,
+        Of `resonax.theory.phases.alternation`: ``periods``, ``momenta``, ``lrs``,
         ``directions``, ``follow_square``, ``length``, ``confidence``, ``memory``, ``advance``.
 
     Examples

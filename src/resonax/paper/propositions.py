@@ -48,7 +48,7 @@ _POINTS = ("target", "first", "second")
 # Proposition 2: friction (1 - momentum) / sqrt(lr) and the period in time are held, so that every
 # step size integrates one and the same equation. At lr 0.01: momentum 0.95, T 22; and 0.98, T 45.
 _START = np.array([[1.0, -0.5], [0.3, 0.7]])  # error of the weights, and velocity
-_PROBLEMS = (by_hand.Problem(0.5, 2.2, _START), by_hand.Problem(0.2, 4.5, _START))
+_PROBLEMS = (by_hand.FlowProblem(0.5, 2.2, _START), by_hand.FlowProblem(0.2, 4.5, _START))
 _LR = 0.01 / 4.0 ** np.arange(5)
 _PERIODS = 3  # over which the global error is taken
 _PAIRS = ("SGDm and split integrator", "map and split integrator")
@@ -98,7 +98,7 @@ def _matrices(setting: Setting, index: np.ndarray) -> jax.Array:
     return jax.vmap(lambda k: Map(setting).expected(setting.process.moments(k)))(index)
 
 
-def _map_path(problem: by_hand.Problem, steps: int, lr: float, momentum: float) -> np.ndarray:
+def _map_path(problem: by_hand.FlowProblem, steps: int, lr: float, momentum: float) -> np.ndarray:
     """Return the same as `by_hand.sgdm_path` from the library's map."""
     root = np.sqrt(lr)
     units = np.array([[1.0], [root]])  # the map keeps sqrt(lr) times the velocity

@@ -14,7 +14,7 @@ import scipy  # its parts are loaded where they are used: half a second each
 
 __all__ = [
     "Drive",
-    "Problem",
+    "FlowProblem",
     "flow_errors",
     "flow_sizes",
     "growth_per_turn",
@@ -54,7 +54,7 @@ def mean_gradient(
     return drawn.mean(0), drawn.std(0, ddof=1) / np.sqrt(len(inputs))
 
 
-class Problem(NamedTuple):
+class FlowProblem(NamedTuple):
     """The flow of a sinusoid: friction, and period in the units of time, and a start, (2, 2)."""
 
     friction: float
@@ -62,7 +62,7 @@ class Problem(NamedTuple):
     start: np.ndarray
 
 
-def sgdm_path(problem: Problem, steps: int, lr: float, momentum: float) -> np.ndarray:
+def sgdm_path(problem: FlowProblem, steps: int, lr: float, momentum: float) -> np.ndarray:
     """Return SGDm on expected gradients, (steps + 1, 2, 2), velocities in the units of time."""
     root = np.sqrt(lr)  # the time that a step takes
     weights, velocity = problem.start[0], root * problem.start[1]
@@ -75,7 +75,7 @@ def sgdm_path(problem: Problem, steps: int, lr: float, momentum: float) -> np.nd
     return np.array(path)
 
 
-def split_path(problem: Problem, steps: int, step: float) -> np.ndarray:
+def split_path(problem: FlowProblem, steps: int, step: float) -> np.ndarray:
     r"""Return the paper's split integrator of the flow, (steps + 1, 2, 2).
 
     Explicit Euler of the force and the friction, then implicit Euler of the motion:
@@ -94,7 +94,7 @@ def split_path(problem: Problem, steps: int, step: float) -> np.ndarray:
     return np.array(path).reshape(-1, 2, 2)
 
 
-def _exact(problem: Problem, times: np.ndarray) -> np.ndarray:
+def _exact(problem: FlowProblem, times: np.ndarray) -> np.ndarray:
     """Return the weights under the exact flow at given times, (times, 2)."""
 
     def slope(time: float, state: np.ndarray) -> np.ndarray:
@@ -107,7 +107,7 @@ def _exact(problem: Problem, times: np.ndarray) -> np.ndarray:
     )
 
 
-def flow_errors(problem: Problem, steps: int, lr: float, momentum: float) -> np.ndarray:
+def flow_errors(problem: FlowProblem, steps: int, lr: float, momentum: float) -> np.ndarray:
     """Return the distance of the weights of SGDm from the exact flow at each step."""
     exact = _exact(problem, np.sqrt(lr) * np.arange(steps + 1))
     return np.linalg.norm(sgdm_path(problem, steps, lr, momentum)[:, 0] - exact, axis=1)

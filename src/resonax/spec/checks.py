@@ -13,16 +13,16 @@ from pydantic import Field, field_validator
 
 from resonax.core.errors import check_number
 from resonax.spec.kinds import check_kind, find_kind
-from resonax.spec.models import Spec, Spell, read
+from resonax.spec.models import NameFormat, Spec, read
 from resonax.spec.settings import check_basis, check_optimizer
 
-__all__ = ["CheckNumbers", "CheckOptions", "Reading", "check_numbers", "check_options"]
+__all__ = ["CheckNumbers", "CheckOptions", "ReadingOptions", "check_numbers", "check_options"]
 
 _Loss = Literal["squared", "logistic"]
 _OPTIMIZER = ("lr", "momentum", "dampening", "weight_decay")
 
 
-class Reading(Spec):
+class ReadingOptions(Spec):
     """How a file becomes rows: arguments of `read_recording`."""
 
     target: str | None = None
@@ -66,7 +66,7 @@ class CheckNumbers(Spec):
         return lr
 
 
-class CheckOptions(Reading, CheckNumbers):
+class CheckOptions(ReadingOptions, CheckNumbers):
     """All options of a check, by the names of the command line."""
 
     optimizer: str = "heavy_ball"
@@ -92,7 +92,7 @@ def check_numbers(optimizer: Any, **numbers: Any) -> None:
 
 
 def check_options(
-    given: Mapping[str, Any], spell: Spell = str
+    given: Mapping[str, Any], format_name: NameFormat = str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the arguments of `read_recording`, and those of `check`, for options by their names.
 
@@ -102,7 +102,7 @@ def check_options(
     ----------
     given
         Options of the command line ``resonax check``; what is left out has its default.
-    spell
+    format_name
         Formats the name of an option for error messages.
 
     Examples
@@ -111,10 +111,10 @@ def check_options(
     >>> reading, asked["momentum"], asked["epochs"], asked["optimizer"]
     ({'target': 'y', 'labels': False}, 0.9, 1, 'heavy_ball')
     """
-    optimizer = check_optimizer(given, "check", spell)
-    basis = check_basis(given, spell)
-    options = read(CheckOptions, given, spell=spell)
-    reading = options.model_dump(include=set(Reading.model_fields), exclude_none=True)
+    optimizer = check_optimizer(given, "check", format_name)
+    basis = check_basis(given, format_name)
+    options = read(CheckOptions, given, format_name=format_name)
+    reading = options.model_dump(include=set(ReadingOptions.model_fields), exclude_none=True)
     numbers = options.model_dump(include=set(CheckNumbers.model_fields) - set(_OPTIMIZER))
     numbers |= {"momentum": 0.0, **optimizer.given, "optimizer": optimizer.kind.name}
     del numbers["confidence"]

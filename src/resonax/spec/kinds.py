@@ -21,9 +21,9 @@ from resonax.core.errors import (
     shorten,
     suggest,
 )
-from resonax.spec.models import Spec, Spell, read
+from resonax.spec.models import NameFormat, Spec, read
 
-__all__ = ["KINDS", "Kind", "Part", "check_kind", "family_names", "find_kind", "kinds"]
+__all__ = ["KINDS", "Kind", "SettingPart", "check_kind", "family_names", "find_kind", "kinds"]
 
 _USES = ("stability", "sweep", "check")
 _EVERY = (*_USES, "response")
@@ -44,8 +44,8 @@ class _Parameters(Spec):
     def unknown(cls, info: ValidationInfo) -> str:
         """Say what the kind takes."""
         context = info.context or {}
-        spell = str if context.get("in_sweep") else context.get("spell", str)
-        takes = ", ".join(map(spell, cls.model_fields))
+        format_name = str if context.get("in_sweep") else context.get("format_name", str)
+        takes = ", ".join(map(format_name, cls.model_fields))
         return f"is not a parameter of {cls.__name__}, which takes {takes}"
 
     @classmethod
@@ -122,8 +122,8 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of a setting that was asked for: its kind, and its parameters by name."""
+class SettingPart:
+    """A part of a setting: its kind, and its parameters by name."""
 
     kind: Kind
     given: Mapping[str, Any]
@@ -287,7 +287,7 @@ def check_kind(
     given: Mapping[str, Any],
     *,
     use: str,
-    spell: Spell = str,
+    format_name: NameFormat = str,
     axes: Collection[str] | None = None,
 ) -> Kind:
     """Return a kind, after its parameters were checked; raise `ArgumentError` for a wrong one.
@@ -302,7 +302,7 @@ def check_kind(
         Parameters by name. A number may be an array, of which every entry is checked.
     use
         ``stability``, ``level``, ``sweep``, ``check`` or ``response``.
-    spell
+    format_name
         Formats the name of a parameter for error messages: an option, or its path in a file.
     axes
         Names of the axes of a sweep, which are among ``given``.
@@ -314,6 +314,6 @@ def check_kind(
     resonax.ArgumentError: momentum is not a parameter of sgd, which takes lr, weight_decay
     """
     in_sweep = axes is not None
-    kind = find_kind(family, name, use, spell("kind") if in_sweep else None)
-    read(kind.parameters, given, spell=spell, in_sweep=in_sweep)
+    kind = find_kind(family, name, use, format_name("kind") if in_sweep else None)
+    read(kind.parameters, given, format_name=format_name, in_sweep=in_sweep)
     return kind

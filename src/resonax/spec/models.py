@@ -34,9 +34,9 @@ from resonax.core.errors import (
     suggest,
 )
 
-__all__ = ["Spec", "Spell", "first_mistake", "read"]
+__all__ = ["NameFormat", "Spec", "first_mistake", "read"]
 
-Spell = Callable[[str], str]  # formats the name of a parameter for error messages
+NameFormat = Callable[[str], str]  # formats the name of a parameter for error messages
 S = TypeVar("S", bound="Spec")
 
 
@@ -132,7 +132,7 @@ _WORDS = {
 }
 
 
-def first_mistake(error: ValidationError, place: str = "", spell: Spell = str) -> str:
+def first_mistake(error: ValidationError, place: str = "", format_name: NameFormat = str) -> str:
     """Return the first mistake that pydantic found as one sentence.
 
     Parameters
@@ -141,7 +141,7 @@ def first_mistake(error: ValidationError, place: str = "", spell: Spell = str) -
         What pydantic raised.
     place
         Where the model stands in what was given, as ``panels.0.run``.
-    spell
+    format_name
         Formats the name of a parameter, such as an option of the command line.
     """
     first = error.errors(include_url=False)[0]
@@ -157,7 +157,7 @@ def first_mistake(error: ValidationError, place: str = "", spell: Spell = str) -
         name, _, message = str(raised).partition(" ")
         where += [] if where and where[-1] == name else [name]
     words = [shorten(part, 40).strip("'") or "''" for part in where]
-    path = ".".join([*filter(None, [place]), *map(spell, words[:1]), *words[1:]])
+    path = ".".join([*filter(None, [place]), *map(format_name, words[:1]), *words[1:]])
     if first["type"] == "mistake" or isinstance(raised, ArgumentError):
         return f"{path} {message}"
     if first["type"] == "literal_error":
@@ -179,7 +179,7 @@ def read(
     given: Any,
     *,
     place: str = "",
-    spell: Spell = str,
+    format_name: NameFormat = str,
     strict: bool | None = None,
     **context: Any,
 ) -> S:
@@ -191,7 +191,7 @@ def read(
         What is wanted.
     given
         A mapping of names to values.
-    place, spell
+    place, format_name
         Those of `first_mistake`.
     strict
         False to take text for numbers and flags, as a form has text alone.
@@ -203,7 +203,7 @@ def read(
     >>> class Rates(Spec):
     ...     lr: float
     ...     momentum: float = 0.0
-    >>> read(Rates, {"lr": 0.1, "momentum": 1.2}, spell="--{}".format)
+    >>> read(Rates, {"lr": 0.1, "momentum": 1.2}, format_name="--{}".format)
     Traceback (most recent call last):
     resonax.ArgumentError: --momentum must be at least 0 and below 1, got 1.2
     >>> read(Rates, {"momentum": 0.5}, place="optimizer")
@@ -211,6 +211,8 @@ def read(
     resonax.ArgumentError: optimizer.lr is missing
     """
     try:
-        return model.model_validate(given, strict=strict, context={"spell": spell, **context})
+        return model.model_validate(
+            given, strict=strict, context={"format_name": format_name, **context}
+        )
     except ValidationError as error:
-        raise ArgumentError(first_mistake(error, place, spell)) from None
+        raise ArgumentError(first_mistake(error, place, format_name)) from None

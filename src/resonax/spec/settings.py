@@ -1,8 +1,8 @@
 """A setting by the names of its parts, checked before jax is loaded.
 
-The command line and the page ask for a setting in the same words, as a flat mapping like
-``{"process": "sinusoid", "period": 22, "lr": 0.01, "momentum": 0.97}``. A name that is left out has
-its default. Numbers that vary are arrays, of which every entry is checked.
+The command line and the page describe a setting by the same options, a flat mapping like
+``{"process": "sinusoid", "period": 22, "lr": 0.01, "momentum": 0.97}``. What is left out has its
+default. Numbers that vary are arrays, of which every entry is checked.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from resonax.core.errors import RANGES, ArgumentError, shorten
-from resonax.spec.kinds import Part, check_kind, family_names, find_kind, kinds
-from resonax.spec.models import Spec, Spell, read
+from resonax.spec.kinds import SettingPart, check_kind, family_names, find_kind, kinds
+from resonax.spec.models import NameFormat, Spec, read
 
 __all__ = [
     "AXES",
@@ -55,7 +55,7 @@ _OPTIMIZER = "heavy_ball"  # if none is named
 SIGNALLED = ("sinusoid", "square", "ar2", "switching")  # whose inputs a target may follow
 
 
-class _Rest(Spec):
+class _OtherOptions(Spec):
     batch: Any = 1
     noise: Any = 1.0
     drift: Any = 0.0
@@ -68,34 +68,36 @@ class _Rest(Spec):
 class SettingParts:
     """What a setting is made of."""
 
-    process: Part
-    optimizer: Part
-    basis: Part
+    process: SettingPart
+    optimizer: SettingPart
+    basis: SettingPart
     batch: Any
     noise: Any
     drift: Any = 0.0
     drift_direction: Any = None
-    omitted: Part | None = None  # features that the model leaves out of the target
+    omitted: SettingPart | None = None  # features that the model leaves out of the target
     omitted_weights: Any = None
 
 
-def is_adaptive(asked: Mapping[str, Any]) -> bool:
+def is_adaptive(options: Mapping[str, Any]) -> bool:
     """Return whether the optimizer has a level in place of a growth rate."""
-    return asked.get("optimizer", _OPTIMIZER) in kinds("optimizer", "level")
+    return options.get("optimizer", _OPTIMIZER) in kinds("optimizer", "level")
 
 
-def check_optimizer(asked: Mapping[str, Any], use: str, spell: Spell = str) -> Part:
-    """Return the optimizer that some words and numbers name.
+def check_optimizer(
+    options: Mapping[str, Any], use: str, format_name: NameFormat = str
+) -> SettingPart:
+    """Return the optimizer that some options name.
 
     Examples
     --------
     >>> check_optimizer({"lr": 0.1, "momentum": 0.9, "period": 22}, "stability").given
     {'lr': 0.1, 'momentum': 0.9}
     """
-    name = asked.get("optimizer", _OPTIMIZER)
+    name = options.get("optimizer", _OPTIMIZER)
     kind, known = find_kind("optimizer", name, use), family_names("optimizer")
-    own = kind.without_zeros({key: value for key, value in asked.items() if key in known})
-    return Part(check_kind("optimizer", name, own, use=use, spell=spell), own)
+    own = kind.without_zeros({key: value for key, value in options.items() if key in known})
+    return SettingPart(check_kind("optimizer", name, own, use=use, format_name=format_name), own)
 
 
 def parse_numbers(name: str, text: str) -> list[float]:
@@ -114,26 +116,28 @@ def parse_numbers(name: str, text: str) -> list[float]:
         ) from None
 
 
-def check_basis(asked: Mapping[str, Any], spell: Spell = str, key: str = "basis") -> Part:
+def check_basis(
+    options: Mapping[str, Any], format_name: NameFormat = str, key: str = "basis"
+) -> SettingPart:
     """Return the basis, given as ``name`` or ``name:numbers`` under a key.
 
     Numbers of a Fourier or a radial basis go along each coordinate: here they are one column.
     """
-    basis = asked.get(key, "linear")
+    basis = options.get(key, "linear")
     if not isinstance(basis, str):
-        raise ArgumentError(f"{spell(key)} must be a name, got {shorten(basis)}")
+        raise ArgumentError(f"{format_name(key)} must be a name, got {shorten(basis)}")
     name, colon, text = basis.partition(":")
     kind = find_kind("model", name, "stability", key)
     own = kind.names[0]  # what the numbers are
     if colon and not text.strip():
         raise ArgumentError(
-            f"{spell(key)} {shorten(basis)} names no numbers: write {name} alone, or one of "
+            f"{format_name(key)} {shorten(basis)} names no numbers: write {name} alone, or one of "
             "polynomial:2, fourier:1,2 and radial:-1,0,1 with numbers of yours"
         )
-    given: dict[str, Any] = {key: asked[key] for key in ("bias", "width") if key in asked}
+    given: dict[str, Any] = {key: options[key] for key in ("bias", "width") if key in options}
     for key in given:
         if key not in kind.names:
-            raise ArgumentError(f"{spell(key)} is not for the basis {name}")
+            raise ArgumentError(f"{format_name(key)} is not for the basis {name}")
     if name == "linear" and text:
         raise ArgumentError(f"the linear basis takes no numbers, got {shorten(basis)}")
     if name == "polynomial" and text:
@@ -144,25 +148,25 @@ def check_basis(asked: Mapping[str, Any], spell: Spell = str, key: str = "basis"
             )
         given[own] = int(text)
     if kind.needs(own):
-        given[own] = [[point] for point in parse_numbers(spell(key), text or "1")]
-    check_kind("model", name, given, use="stability", spell=spell)
-    return Part(kind, given)
+        given[own] = [[point] for point in parse_numbers(format_name(key), text or "1")]
+    check_kind("model", name, given, use="stability", format_name=format_name)
+    return SettingPart(kind, given)
 
 
-def _check_omitted(asked: Mapping[str, Any], spell: Spell) -> Part | None:
+def _check_omitted(options: Mapping[str, Any], format_name: NameFormat) -> SettingPart | None:
     """Return the features of what is omitted, given as a basis is, with a weight for each."""
-    one, other = asked.get("omitted"), asked.get("omitted_weights")
+    one, other = options.get("omitted"), options.get("omitted_weights")
     if (one is None) != (other is None):
         missing = "omitted_weights" if other is None else "omitted"
         raise ArgumentError(
-            f"{spell(missing)} is missing: omitted features and weights go together"
+            f"{format_name(missing)} is missing: omitted features and weights go together"
         )
     if one is None:
         return None
-    return check_basis({"omitted": one}, spell, "omitted")
+    return check_basis({"omitted": one}, format_name, "omitted")
 
 
-def is_driven(asked: Mapping[str, Any]) -> bool:
+def is_driven(options: Mapping[str, Any]) -> bool:
     """Return whether the best weights move with the inputs.
 
     Examples
@@ -170,16 +174,16 @@ def is_driven(asked: Mapping[str, Any]) -> bool:
     >>> is_driven({"drift": 0.5}), is_driven({"omitted": "polynomial:2"}), is_driven({"drift": 0})
     (True, True, False)
     """
-    return asked.get("omitted") is not None or bool(np.any(np.asarray(asked.get("drift", 0.0))))
+    return options.get("omitted") is not None or bool(np.any(np.asarray(options.get("drift", 0.0))))
 
 
-def check_process(asked: Mapping[str, Any], spell: Spell = str) -> Part:
-    """Return the process that some words and numbers name."""
-    name, known = asked.get("process"), family_names("process")
+def check_process(options: Mapping[str, Any], format_name: NameFormat = str) -> SettingPart:
+    """Return the process that some options name."""
+    name, known = options.get("process"), family_names("process")
     if not name:
         choices = ", ".join(kinds("process", "stability"))
         raise ArgumentError(f"name a process first: one of {choices}")
-    own = {key: value for key, value in asked.items() if key in known}
+    own = {key: value for key, value in options.items() if key in known}
     if isinstance(own.get("direction"), list | tuple):
         own.setdefault("dim", len(own["direction"]))
     variance = own.get("variance")
@@ -189,42 +193,45 @@ def check_process(asked: Mapping[str, Any], spell: Spell = str) -> Part:
     if isinstance(variance, np.ndarray):  # a range, where a list is one for each input
         for end in (variance.max(), variance.min()):
             checked["variance"] = float(end)
-            check_kind("process", name, checked, use="stability", spell=spell)
-    return Part(check_kind("process", name, checked, use="stability", spell=spell), own)
+            check_kind("process", name, checked, use="stability", format_name=format_name)
+    return SettingPart(
+        check_kind("process", name, checked, use="stability", format_name=format_name), own
+    )
 
 
-def check_setting(asked: Mapping[str, Any], spell: Spell = str) -> SettingParts:
-    """Return the parts of the setting that some words and numbers describe.
+def check_setting(options: Mapping[str, Any], format_name: NameFormat = str) -> SettingParts:
+    """Return the parts of the setting that some options describe.
 
     Parameters
     ----------
-    asked
-        Words and numbers, by the names of the options of the command line.
-    spell
+    options
+        Names and numbers, by the options of the command line.
+    format_name
         Formats the name of a parameter for error messages.
 
     Examples
     --------
-    >>> asked = {"process": "sinusoid", "period": 22, "lr": 0.01, "momentum": 0.97, "batch": 20}
-    >>> parts = check_setting(asked)
+    >>> options = {"process": "sinusoid", "period": 22, "lr": 0.01, "momentum": 0.97, "batch": 20}
+    >>> parts = check_setting(options)
     >>> parts.process.given, parts.optimizer.kind.name, parts.batch, parts.noise
     ({'period': 22}, 'heavy_ball', 20, 1.0)
     """
-    process = check_process(asked, spell)
-    use = "level" if is_adaptive(asked) else "stability"
-    optimizer = check_optimizer(asked, use, spell)
-    basis = check_basis(asked, spell)
-    own = {key: asked[key] for key in _Rest.model_fields if asked.get(key) is not None}
-    rest = read(_Rest, own, spell=spell)
-    omitted = _check_omitted(asked, spell)
-    if is_driven(asked):
+    process = check_process(options, format_name)
+    use = "level" if is_adaptive(options) else "stability"
+    optimizer = check_optimizer(options, use, format_name)
+    basis = check_basis(options, format_name)
+    own = {key: options[key] for key in _OtherOptions.model_fields if options.get(key) is not None}
+    rest = read(_OtherOptions, own, format_name=format_name)
+    omitted = _check_omitted(options, format_name)
+    if is_driven(options):
         if use == "level":
             raise ArgumentError(
-                f"{spell('drift')} and {spell('omitted')} are for SGD with momentum: leave them out"
+                f"{format_name('drift')} and {format_name('omitted')} are for SGD with momentum: "
+                "leave them out"
             )
         if process.kind.name not in SIGNALLED and omitted is None:
             raise ArgumentError(
-                f"{spell('drift')} needs inputs that move, one of {', '.join(SIGNALLED)}"
+                f"{format_name('drift')} needs inputs that move, one of {', '.join(SIGNALLED)}"
             )
     return SettingParts(
         process,

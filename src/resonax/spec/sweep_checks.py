@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from resonax.core.errors import ArgumentError, shorten, suggest
 from resonax.spec.kinds import KINDS, Kind, check_kind, find_kind, kinds
-from resonax.spec.models import Spell, first_mistake, read
+from resonax.spec.models import NameFormat, first_mistake, read
 from resonax.spec.settings import SIGNALLED
 from resonax.spec.sweeps import COSTLY, MOST, PERIODIC, Panel, Run, Sweep, Train
 
@@ -73,19 +73,19 @@ class Cell(NamedTuple):
         return (*own, *TRAIN_AXES)
 
 
-def _speller(panel: Panel, number: int, part: str) -> Spell:
+def _name_format(panel: Panel, number: int, part: str) -> NameFormat:
     """Return the function from a key of a merged table to its path in the file."""
     own = getattr(panel, part)
 
-    def spell(key: str) -> str:
+    def format_name(key: str) -> str:
         home = f"panels.{number}." if key in own else ""
         return f"{home}{part}.{shorten(key, 40).strip(chr(39))}"
 
-    return spell
+    return format_name
 
 
 def _check_table(
-    part: str, table: Mapping[str, Any], axes: Mapping[str, np.ndarray], spell: Spell
+    part: str, table: Mapping[str, Any], axes: Mapping[str, np.ndarray], format_name: NameFormat
 ) -> None:
     """Raise `ArgumentError` unless a table, panels merged, is one of its part's kinds.
 
@@ -93,12 +93,14 @@ def _check_table(
     """
     name = table.get("kind", "linear" if part == "model" else None)
     if name is None:
-        raise ArgumentError(f"{spell('kind')} is missing: one of {', '.join(kinds(part, 'sweep'))}")
+        raise ArgumentError(
+            f"{format_name('kind')} is missing: one of {', '.join(kinds(part, 'sweep'))}"
+        )
     given = {key: value for key, value in table.items() if key != "kind"}
-    varying = find_kind(part, name, "sweep", spell("kind")).varying
+    varying = find_kind(part, name, "sweep", format_name("kind")).varying
     numbers = {key: array for key, array in axes.items() if key in varying}
     for key in numbers.keys() & given.keys():
-        raise ArgumentError(f"{spell(key)} is given and is an axis: leave one of them out")
+        raise ArgumentError(f"{format_name(key)} is given and is an axis: leave one of them out")
     if "period" in numbers:  # 0 is the same inputs in random order
         periods = numbers["period"]
         numbers["period"] = periods[periods != 0] if periods.any() else np.array([2.0])
@@ -111,7 +113,7 @@ def _check_table(
             given | ends,
             use="sweep",
             axes=axes,
-            spell=lambda key: f"axes.{key}" if key in numbers else spell(key),
+            format_name=lambda key: f"axes.{key}" if key in numbers else format_name(key),
         )
 
 
@@ -120,7 +122,7 @@ def resolve(sweep: Sweep, number: int) -> Cell:
     panel, points = sweep.panels[number], sweep.points()
     tables = {part: sweep.merged(panel, part) for part in KINDS}
     for part, table in tables.items():
-        _check_table(part, table, points, _speller(panel, number, part))
+        _check_table(part, table, points, _name_format(panel, number, part))
     made: dict[str, Any] = {}
     for part, model in (("train", Train), ("run", Run)):
         place = f"panels.{number}.{part}" if getattr(panel, part) else part

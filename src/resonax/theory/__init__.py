@@ -3,9 +3,9 @@
 from resonax.theory.level import Branch, Level, level
 from resonax.theory.lyapunov import Interval, lyapunov
 from resonax.theory.maps import stability_map
-from resonax.theory.network import Alternation, alternation
 from resonax.theory.orbit import Orbit
 from resonax.theory.order_proof import OrderProof, order_proof
+from resonax.theory.phases import Alternation, alternation
 from resonax.theory.search import (
     Best,
     Tongue,

@@ -34,7 +34,7 @@ from resonax.theory.subspace import Reduced, Subspace
 
 __all__ = [
     "Driven",
-    "Mode",
+    "ExcessMode",
     "canonical",
     "driven_orbit",
     "growth",
@@ -144,7 +144,7 @@ def growth(rule: Momentum, curvatures: np.ndarray, steps: Sequence[int]) -> floa
     return float(found.log_radii()[0]) / sum(steps)
 
 
-class Mode(NamedTuple):
+class ExcessMode(NamedTuple):
     """A direction that carries excess loss."""
 
     share: float  # of the sum of what all directions carry
@@ -157,7 +157,7 @@ class Driven(NamedTuple):
 
     # Mean loss above that of the mixed run; infinite where the orbit or the mixed run diverges.
     excess: float
-    modes: tuple[Mode, ...]  # the directions that carry most of it, the first one most
+    modes: tuple[ExcessMode, ...]  # the directions that carry most of it, the first one most
 
 
 class _Motion(NamedTuple):
@@ -223,7 +223,9 @@ def _cost(reduced: Reduced, mean: np.ndarray, moment: np.ndarray) -> float:
     return float(0.5 * np.sum(mean * moment[:size, :size]) + reduced.slope @ moment[:size, -1])
 
 
-def _modes(rule: Momentum, mean: np.ndarray, excess: np.ndarray, most: int = 3) -> tuple[Mode, ...]:
+def _modes(
+    rule: Momentum, mean: np.ndarray, excess: np.ndarray, most: int = 3
+) -> tuple[ExcessMode, ...]:
     """Return which eigenvectors of the mean curvature carry what the second moments cost."""
     values, vectors = np.linalg.eigh(mean)
     carried = 0.5 * values * np.einsum("ik,ij,jk->k", vectors, excess, vectors)
@@ -233,7 +235,7 @@ def _modes(rule: Momentum, mean: np.ndarray, excess: np.ndarray, most: int = 3) 
         roots = np.linalg.eigvals(step_matrix(rule, values[place].reshape(1, 1)))
         angle = float(np.abs(np.angle(roots)).max())
         swings = 2 * math.pi / angle if np.iscomplexobj(roots) and angle > 0 else math.inf
-        found.append(Mode(float(carried[place]) / total, float(values[place]), swings))
+        found.append(ExcessMode(float(carried[place]) / total, float(values[place]), swings))
     return tuple(found)
 
 

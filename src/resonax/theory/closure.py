@@ -27,9 +27,9 @@ from resonax.streams.waves import Iid, Wave
 from resonax.theory.period import Advance, Values, chunks, rational_periods, take
 from resonax.theory.second_moment import (
     Coordinates,
-    Layout,
     Plan,
     Rest,
+    Symmetry,
     at_rest,
     distances,
 )
@@ -55,8 +55,8 @@ def plan(problem: Problem) -> Plan:
     is_round = isinstance(problem.model, Linear) and variance is not None and not np.ndim(variance)
     if isinstance(process, Switching):
         if is_round:
-            layout = Layout((0, *bias), inputs[1:], turned_over_cycle=inputs)
-            return Plan(layout, *_radial_nodes(process))
+            symmetry = Symmetry((0, *bias), inputs[1:], turned_over_cycle=inputs)
+            return Plan(symmetry, *_radial_nodes(process))
         return Plan(_plain(size), *_product_nodes(process))
     if not process.periodic:
         text = f"a level needs a law that repeats or switches, not {process.name}"
@@ -65,17 +65,17 @@ def plan(problem: Problem) -> Plan:
         raise ArgumentError(text)
     along = _axis(process)
     if is_round and along is not None:
-        return Plan(Layout((along, *bias), tuple(i for i in inputs if i != along)))
+        return Plan(Symmetry((along, *bias), tuple(i for i in inputs if i != along)))
     return Plan(_plain(size))
 
 
-def _plain(size: int) -> Layout:
+def _plain(size: int) -> Symmetry:
     if size > _MOST_SINGLE:
         raise ArgumentError(
             f"the level takes at most {_MOST_SINGLE} weights, unless the inputs have one variance "
             f"and move along one axis, got {size}"
         )
-    return Layout(tuple(range(size)))
+    return Symmetry(tuple(range(size)))
 
 
 def _axis(process: object) -> int | None:
@@ -149,7 +149,7 @@ def _place(
 ) -> tuple[Array, Array, Any]:
     """Return the gap at a place, the new ratios, and the second moment there."""
     form = adaptive_form(problem.optimizer)
-    groups = given.layout.groups
+    groups = given.symmetry.groups
 
     frozen = _freeze(problem, form, jnp.exp(place + shape)[groups])
     rest = at_rest(frozen, given, steps, limit)
@@ -179,8 +179,8 @@ def _range(problem: Problem, given: Plan, points: int, second: Array) -> Array:
     """Return places along log v from where nothing grows to below what the noise alone gives."""
     form: Adaptive = adaptive_form(problem.optimizer)
     least = 4 * problem.noise * problem.gradient_scale**2 / problem.batch * second
-    means = jnp.zeros(given.layout.groups.max() + 1).at[given.layout.groups].add(least)
-    low = jnp.log(means / np.bincount(given.layout.groups)).mean() - 0.2
+    means = jnp.zeros(given.symmetry.groups.max() + 1).at[given.symmetry.groups].add(least)
+    low = jnp.log(means / np.bincount(given.symmetry.groups)).mean() - 0.2
     safe = _REACH * 2 * problem.gradient_scale * second.sum() * form.gain / (1 - form.momentum) ** 2
     return jnp.linspace(jnp.maximum(2 * jnp.log(safe), low + 3.0), low, points)
 
@@ -198,7 +198,7 @@ def _scan(
             shape, gap, _ = _place(one, given, steps, limit, place, shape)
             return shape, _Scan(place, gap, shape)
 
-        start = jnp.zeros(given.layout.groups.max() + 1)
+        start = jnp.zeros(given.symmetry.groups.max() + 1)
         second = _mean_squares(one, given, steps, limit)
         return jax.lax.scan(body, start, _range(one, given, points, second))[1]
 
@@ -218,7 +218,7 @@ def _refine(
 ) -> _Root:
     """Return the solutions between two places each, by bisection."""
     limit = jnp.max(steps)
-    groups = given.layout.groups
+    groups = given.symmetry.groups
 
     def cell(
         values: dict[str, Array], steps: Array, ends: Any, shape: Array, is_stable: Array
@@ -235,7 +235,7 @@ def _refine(
             best = jax.tree.map(lambda new, old: jnp.where(here[1] < jnp.inf, new, old), here, best)
             return jnp.where(stays, middle, high), jnp.where(stays, low, middle), best
 
-        moment = jnp.zeros(len(Coordinates.of(given.layout).cycle_basis))
+        moment = jnp.zeros(len(Coordinates.of(given.symmetry).cycle_basis))
         none = Rest(moment, jnp.zeros_like(shape), jnp.zeros((), bool))
         start = (*ends, (shape, jnp.asarray(jnp.inf), none))
         high, low, (shape, gap, rest) = jax.lax.fori_loop(0, _HALVINGS, halve, start)

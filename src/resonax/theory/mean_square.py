@@ -22,7 +22,7 @@ from resonax.theory.period import (
     product,
     rational_periods,
 )
-from resonax.theory.second_moment import Frame, Law, Layout, law_of, step_of, symmetric_basis
+from resonax.theory.second_moment import Frame, Law, Symmetry, law_of, step_of, symmetric_basis
 
 __all__ = ["mean_square_rates", "noise_floor"]
 
@@ -59,7 +59,7 @@ def _steps(
     steps
         Steps, the same of all cells.
     """
-    frame = Frame.of(Layout(tuple(range(setting.size))))
+    frame = Frame.of(Symmetry(tuple(range(setting.size))))
 
     def law_at(values: dict[str, Array], step: Array) -> Law:
         cell = setting.at(values)

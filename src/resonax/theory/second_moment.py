@@ -23,9 +23,9 @@ __all__ = [
     "Distances",
     "Frame",
     "Law",
-    "Layout",
     "Plan",
     "Rest",
+    "Symmetry",
     "at_rest",
     "distances",
     "law_of",
@@ -43,7 +43,7 @@ def symmetric_basis(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return basis, row, column
 
 
-class Layout(NamedTuple):
+class Symmetry(NamedTuple):
     """Which weights a law treats alike.
 
     The law may be turned in the weights of ``turned`` without any change: the second moment is
@@ -69,7 +69,7 @@ class Layout(NamedTuple):
 
 
 class Coordinates(NamedTuple):
-    """A basis of the second moments of errors and velocities that a layout allows."""
+    """A basis of the second moments of errors and velocities that have a symmetry."""
 
     basis: np.ndarray  # (n, 2 size, 2 size)
     row: np.ndarray  # with `column`: where each coordinate is read
@@ -79,19 +79,19 @@ class Coordinates(NamedTuple):
     leave: np.ndarray  # (m, n): the average over all that a cycle treats alike
 
     @classmethod
-    def of(cls, layout: Layout) -> Coordinates:
-        """Return the coordinates of a layout.
+    def of(cls, symmetry: Symmetry) -> Coordinates:
+        """Return the coordinates of a symmetry.
 
         Examples
         --------
-        >>> Coordinates.of(Layout(single=(0, 5), turned=(1, 2, 3, 4))).basis.shape
+        >>> Coordinates.of(Symmetry(single=(0, 5), turned=(1, 2, 3, 4))).basis.shape
         (13, 12, 12)
         """
-        basis, row, column = _basis(layout.size, layout.single, layout.turned)
+        basis, row, column = _basis(symmetry.size, symmetry.single, symmetry.turned)
         ends = basis
-        if layout.turned_over_cycle:
-            left = tuple(i for i in range(layout.size) if i not in layout.turned_over_cycle)
-            ends = _basis(layout.size, left, layout.turned_over_cycle)[0]
+        if symmetry.turned_over_cycle:
+            left = tuple(i for i in range(symmetry.size) if i not in symmetry.turned_over_cycle)
+            ends = _basis(symmetry.size, left, symmetry.turned_over_cycle)[0]
         inner = np.einsum("mij,nij->mn", ends, basis)
         norms = np.einsum("mij,mij->m", ends, ends)
         return cls(basis, row, column, ends, ends[:, row, column].T, inner / norms[:, None])
@@ -121,7 +121,7 @@ def _basis(
 class Plan(NamedTuple):
     """How a cycle is computed: symmetry, and the means that a switching process may draw."""
 
-    layout: Layout
+    symmetry: Symmetry
     states: tuple[tuple[float, ...], ...] = ()  # standard normal states of a switching process
     weights: tuple[float, ...] = ()
 
@@ -157,12 +157,12 @@ class Frame(NamedTuple):
     column: np.ndarray
 
     @classmethod
-    def of(cls, layout: Layout, *, is_driven: bool = False) -> Frame:
-        found = Coordinates.of(layout)
-        members = np.eye(layout.groups.max() + 1)[layout.groups].T
+    def of(cls, symmetry: Symmetry, *, is_driven: bool = False) -> Frame:
+        found = Coordinates.of(symmetry)
+        members = np.eye(symmetry.groups.max() + 1)[symmetry.groups].T
         enter, leave = (np.pad(part, ((0, 1), (0, 1))) for part in (found.enter, found.leave))
         enter[-1, -1] = leave[-1, -1] = 1.0
-        last = 2 * layout.size
+        last = 2 * symmetry.size
         behind = np.arange(last + 1) if is_driven else np.array([last])
         basis = np.pad(found.basis, ((0, len(behind)), (0, 1), (0, 1)))
         places = len(found.basis) + np.arange(len(behind))
@@ -310,7 +310,7 @@ def at_rest(setting: Setting, given: Plan, steps: Array, limit: Array) -> Rest:
     limit
         Largest number of steps of all cells that are computed together.
     """
-    frame = Frame.of(given.layout)
+    frame = Frame.of(given.symmetry)
     if given.states:
         state, square = _switching(setting, frame, given, limit)
     else:
@@ -334,7 +334,7 @@ def distances(setting: Setting, given: Plan, rest: Rest, steps: Array, limit: Ar
     2\,\mathrm{tr}\,S^2/\mathrm{tr}\,S`. That is exact for one weight and for equal variances, and
     within 4% for any.
     """
-    frame, size = Frame.of(given.layout), setting.size
+    frame, size = Frame.of(given.symmetry), setting.size
     errors = frame.coordinates.basis[:, :size, :size]
     trace = jnp.asarray(np.append(np.einsum("nii->n", errors), 0.0))
     overlap = jnp.asarray(np.pad(np.einsum("mij,nij->mn", errors, errors), ((0, 1), (0, 1))))

@@ -36,7 +36,7 @@ from resonax.theory.period import (
     rational_period,
     rational_periods,
 )
-from resonax.theory.second_moment import Frame, Layout, law_of, step_of
+from resonax.theory.second_moment import Frame, Symmetry, law_of, step_of
 
 __all__ = ["MOST_WEIGHTS", "Settled", "in_random_order", "settle"]
 
@@ -63,7 +63,7 @@ class Settled(NamedTuple):
 
 
 def _frame(setting: Setting) -> Frame:
-    return Frame.of(Layout(tuple(range(setting.size))), is_driven=True)
+    return Frame.of(Symmetry(tuple(range(setting.size))), is_driven=True)
 
 
 def _whole(setting: Setting, moments: Moments, spread: float) -> Array:

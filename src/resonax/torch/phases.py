@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from resonax.core.errors import ArgumentError, check_whole, shorten, suggest
 from resonax.learners import Momentum, from_torch
 from resonax.learners.adaptive import Adaptive
-from resonax.theory.network import Alternation, alternation
+from resonax.theory.phases import Alternation, alternation
 from resonax.theory.subspace import Phase, check_batches
 
 __all__ = ["phases"]
@@ -58,7 +58,7 @@ def phases(
         Batches of each phase, the first ones, from which curvatures are taken; gradients, which
         cost less, are taken from all: 64 batches and more separate their means from their noise.
     **options
-        Of `resonax.theory.network.alternation`: ``periods``, ``momenta``, ``lrs``,
+        Of `resonax.theory.phases.alternation`: ``periods``, ``momenta``, ``lrs``,
         ``directions``, ``follow_square``, ``length``, ``confidence``, ``memory``, ``advance``.
 
     Examples

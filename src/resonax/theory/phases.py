@@ -16,7 +16,7 @@ from resonax.core.labels import LABELS, versions
 from resonax.core.objects import Result
 from resonax.learners.optimizers import Momentum
 from resonax.theory.alternation import (
-    Mode,
+    ExcessMode,
     canonical,
     driven_orbit,
     growth,
@@ -68,7 +68,7 @@ class Alternation(Result):
     safe: float | None  # the largest momentum up to which no period is unstable; None if none is
     excess: float | None  # loss above that of mixed batches, second moment fixed; None: diverges
     excess_settled: float | None  # the same, with the second moment as a state
-    modes: tuple[Mode, ...]  # the directions that carry the excess
+    modes: tuple[ExcessMode, ...]  # the directions that carry the excess
     momentum_name: str  # momentum or beta1
     dataset: xr.Dataset  # rates and excess over period and momentum
 
