@@ -16,12 +16,12 @@ from starlette.testclient import TestClient
 import resonax as rx
 from bad_requests import AXES, GOOD, KNOWN, PORT, TOKEN
 from resonax.dynamics.build import build_setting
-from resonax.explore import beside, theory
+from resonax.explore import details, theory
 from resonax.explore.api_docs import PATHS
 from resonax.explore.app import build_app
-from resonax.explore.asked import asked_setting as read_setting
 from resonax.explore.code import map_code, python_setting, setting_options
 from resonax.explore.errors import Superseded
+from resonax.explore.questions import parse_setting as read_setting
 from resonax.explore.schema import describe
 from resonax.explore.security import Site
 from resonax.explore.work import Threads
@@ -45,7 +45,7 @@ def ask():
         yield ask
 
 
-def asked_setting(setting):
+def parse_setting(setting):
     return read_setting({"setting": setting})
 
 
@@ -62,19 +62,19 @@ def _run(code: str) -> dict:
 
 def test_the_schema_names_what_a_setting_takes(ask):
     schema = ask.get("schema").json()
-    assert asked_setting(schema["default"])
+    assert parse_setting(schema["default"])
     for process in schema["processes"]:
         fields = KINDS["process"][process["name"]].names
         assert set(process["numbers"]) == set(fields) - {"direction"}
     for optimizer in schema["optimizers"]:
         asked = {"process": "sinusoid", "period": 22, "optimizer": optimizer["name"]}
         every = {name: 0.5 for name in optimizer["numbers"] if name != "batch"}
-        assert asked_setting({**asked, **every})  # it takes each of them
+        assert parse_setting({**asked, **every})  # it takes each of them
         problem = build_setting(check_setting({**asked, **every}))[0]
         assert set(optimizer["axes"]) <= set(problem.axes)
         assert optimizer["criteria"] == (["level"] if "beta2" in every else [*MAPS, "level"])
     for basis in schema["bases"]:
-        assert asked_setting({**GOOD, "basis": basis["default"]})
+        assert parse_setting({**GOOD, "basis": basis["default"]})
     for name, number in schema["numbers"].items():
         if not number.get("flag"):
             assert number["minimum"] <= number["default"] <= number["maximum"], name
@@ -82,7 +82,7 @@ def test_the_schema_names_what_a_setting_takes(ask):
 
 def test_what_the_first_page_asks_for_is_prepared_once(monkeypatch):
     asked = []
-    parts = {theory: ("make_map", "judge"), beside: ("follow_runs", "find_spectrum", "find_safe")}
+    parts = {theory: ("make_map", "judge"), details: ("follow_runs", "find_spectrum", "find_safe")}
     for module, names in parts.items():
         for name in names:
             monkeypatch.setattr(module, name, lambda *_, name=name: asked.append(name))
@@ -95,7 +95,7 @@ def test_what_the_first_page_asks_for_is_prepared_once(monkeypatch):
         for pool in app.state.threads._pools.values():
             pool.shutdown()
     coarse_and_fine = ["make_map"] * 2
-    assert sorted(asked) == sorted([*coarse_and_fine, "judge", *parts[beside]])
+    assert sorted(asked) == sorted([*coarse_and_fine, "judge", *parts[details]])
 
 
 def test_the_docs_name_every_path(ask):
@@ -239,7 +239,7 @@ CODES = {
 @pytest.mark.parametrize("name", CODES)
 def test_code_builds_the_same_setting(name, cli, monkeypatch):
     """The expression, and the options of the command line: equal in every number."""
-    asked = asked_setting(CODES[name])
+    asked = parse_setting(CODES[name])
     wanted = build_setting(check_setting(asked))[0].describe()
     built = eval(python_setting(asked), {"rx": rx, "np": np})
     assert built.describe() == wanted
@@ -256,7 +256,7 @@ def test_code_builds_the_same_setting(name, cli, monkeypatch):
 def test_no_command_makes_a_map_over_batches_that_were_rounded():
     axis = {"name": "batch", "first": 1.0, "last": 9.0, "count": 5, "log": False}
     other = {"name": "momentum", "first": 0.5, "last": 0.9, "count": 2, "log": False}
-    asked = asked_setting(GOOD)
+    asked = parse_setting(GOOD)
     even = map_code(asked, (other, axis), ([0.5, 0.9], [1.0, 3.0, 5.0, 7.0, 9.0]), "map")
     assert "--batch 1:9:5" in even["command"]
     rounded = {**axis, "log": True}
@@ -273,7 +273,7 @@ def test_safe_values_are_safe_and_the_setting_was_not(ask, paper):
     tried = []
     for name in ("momentum", "lr"):
         value = changes[name]["value"]
-        assert changes[name]["setting"] == {**asked_setting(GOOD), name: value}
+        assert changes[name]["setting"] == {**parse_setting(GOOD), name: value}
         # From both sides: safe there, and no more so a little nearer to the setting.
         tried += [{**own, name: at} for at in (value, value + 0.03 * (own[name] - value))]
     cells = {name: [one[name] for one in tried] for name in own}  # as the search asks for them
@@ -369,11 +369,13 @@ def test_what_depends_on_the_question_alone_is_computed_once():
     async def main():
         threads, here = Threads(lambda: None), f"{__name__}:count"
 
-        async def asked(number: int, keeps: bool = True) -> int:
-            return int(await threads.compute("map", here, {"lr": number}, client="a", keeps=keeps))
+        async def asked(number: int, is_cached: bool = True) -> int:
+            return int(
+                await threads.compute("map", here, {"lr": number}, client="a", is_cached=is_cached)
+            )
 
         assert [await asked(one) for one in (1, 2, 1, 2)] == [1, 2, 1, 2]
-        assert await asked(1, keeps=False) == 3
+        assert await asked(1, is_cached=False) == 3
         assert await asked(1) == 1
         assert [await asked(one) for one in range(3, 66)] == list(range(4, 67))  # 64 are kept
         assert await asked(1) == 1
@@ -432,7 +434,7 @@ def test_a_map_is_dropped_between_its_slices():
     x = {"name": "period", "first": 10.0, "last": 60.0, "count": 40, "log": False}
     y = {"name": "momentum", "first": 0.9, "last": 0.99, "count": 40, "log": False}
     with pytest.raises(Superseded):
-        make_map(check, asked_setting(GOOD), x, y, "map")
+        make_map(check, parse_setting(GOOD), x, y, "map")
     assert len(told) == 1
     assert told[0] < 40 * 40
 

@@ -17,9 +17,9 @@ from batteries import same
 from resonax.checking.check import examine
 from resonax.explore import check_worker
 from resonax.explore.app import build_app
-from resonax.explore.asked import parse_options
 from resonax.explore.check_worker import CheckRequest
 from resonax.explore.code import check_code
+from resonax.explore.questions import parse_options
 from resonax.explore.security import Site
 
 BASE = f"http://127.0.0.1:{PORT}"

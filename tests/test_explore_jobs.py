@@ -75,8 +75,8 @@ async def started(job: CheckJob) -> int:
 
 async def left(job: CheckJob) -> None:
     """Wait until the process of a job has left it."""
-    async with job.news:
-        await job.news.wait_for(lambda: job.is_over and job.process is None)
+    async with job.changed:
+        await job.changed.wait_for(lambda: job.is_over and job.process is None)
 
 
 def test_a_process_that_finished_takes_the_next_check_and_tells_of_nothing_else(attend):
@@ -196,7 +196,7 @@ def work(monkeypatch, checks: dict[str, Exception | None]) -> list[tuple[str, An
 
     monkeypatch.setattr(check_worker, "_check", check)
     monkeypatch.setattr(check_worker, "_follow_parent", lambda: None)
-    monkeypatch.setattr(check_worker, "_MOST", 3)
+    monkeypatch.setattr(check_worker, "_MAX_CHECKS", 3)
     ours, theirs = multiprocessing.Pipe()
     for name in checks:
         ours.send(request(name))

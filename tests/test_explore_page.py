@@ -16,7 +16,7 @@ import pytest
 from browser import MISSING, find_browser, is_required
 from browsing import Server, Visit, check_in_threads, serving, visiting
 from resonax.dynamics import Setting
-from resonax.explore import beside, check_worker, theory
+from resonax.explore import check_worker, details, theory
 from resonax.explore.check_worker import CheckRequest
 from resonax.reports import check as reports
 from resonax.simulation import Training
@@ -56,7 +56,7 @@ def server(tmp_path_factory):
     That its numbers are those of the library is tested without a browser.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(beside, "trajectories", briefly)
+        patch.setattr(details, "trajectories", briefly)
         patch.setattr(theory, "verdict", partial(verdict, steps=512))
         patch.setattr(theory, "_PATHS", 8)
         patch.setattr(theory, "map_arrays", coarsely)

@@ -90,7 +90,7 @@ def test_python_and_the_command_line_say_the_same(monkeypatch, tmp_path):
 
 def test_all_ways_in_say_the_same_of_a_number_out_of_its_range():
     from resonax.cli.app import _run
-    from resonax.explore.asked import asked_setting
+    from resonax.explore.questions import parse_setting
     from resonax.spec.sweep_checks import parse_sweep
 
     rule = "must be at least 0 and below 1, got 1.2"
@@ -107,7 +107,7 @@ def test_all_ways_in_say_the_same_of_a_number_out_of_its_range():
     )
     for way, path in (
         (lambda: parse_sweep(sweep, where="a.toml"), "a.toml: optimizer.momentum"),
-        (lambda: asked_setting({"setting": setting}), "momentum"),
+        (lambda: parse_setting({"setting": setting}), "momentum"),
         (lambda: rx.check([[1.0], [2.0]], lr=0.1, momentum=1.2), "momentum"),
         (lambda: rx.heavy_ball(lr=0.1, momentum=1.2), "momentum"),
     ):

@@ -14,24 +14,30 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from resonax.core.errors import ResonaxError
-from resonax.explore.answering import answering, body_of, computed, failed, refused
 from resonax.explore.api_docs import PATHS
-from resonax.explore.asked import asked_map, asked_page, asked_runs, asked_setting
 from resonax.explore.code import page_code
+from resonax.explore.endpoints import (
+    compute_response,
+    error_response,
+    handle_errors,
+    http_error_response,
+    read_json,
+)
 from resonax.explore.file_routes import data_routes, results_routes
 from resonax.explore.jobs import CheckJobs
 from resonax.explore.page_files import page_file, plotly_file
+from resonax.explore.questions import parse_map, parse_page, parse_runs, parse_setting
 from resonax.explore.schema import describe
-from resonax.explore.security import Guarded, Site
+from resonax.explore.security import AccessControl, Site
 from resonax.explore.work import Threads
 
 __all__ = ["build_app"]
 
-_THEORY, _BESIDE = "resonax.explore.theory", "resonax.explore.beside"
+_THEORY, _DETAILS = "resonax.explore.theory", "resonax.explore.details"
 _WARM = {
     "map": f"{_THEORY}:warm_map",
     "verdict": f"{_THEORY}:warm_judge",
-    "beside": f"{_BESIDE}:warm_beside",
+    "details": f"{_DETAILS}:warm_details",
 }
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -60,10 +66,10 @@ def build_app(site: Site) -> Starlette:
 
     opened: list[bool] = []
     verdict = _theory("verdict", f"{_THEORY}:judge", _setting)
-    drawn = _theory("map", f"{_THEORY}:make_map", asked_map)
-    spectrum = _theory("beside", f"{_BESIDE}:find_spectrum", _setting)
-    safe = _theory("beside", f"{_BESIDE}:find_safe", _setting)
-    runs = _theory("beside", f"{_BESIDE}:follow_runs", asked_runs)
+    drawn = _theory("map", f"{_THEORY}:make_map", parse_map)
+    spectrum = _theory("details", f"{_DETAILS}:find_spectrum", _setting)
+    safe = _theory("details", f"{_DETAILS}:find_safe", _setting)
+    runs = _theory("details", f"{_DETAILS}:follow_runs", parse_runs)
 
     async def schema(_: Request) -> Response:
         names = [path.name if path else None for path in (site.data, site.results)]
@@ -71,11 +77,11 @@ def build_app(site: Site) -> Starlette:
 
     app = Starlette(
         routes=[
-            Route("/", answering(home)),
+            Route("/", handle_errors(home)),
             Route("/plotly.min.js", plotly_file),
-            Route("/api/schema", answering(schema)),
-            Route("/api/docs", answering(_docs)),
-            Route("/api/code", answering(_code), methods=["POST"]),
+            Route("/api/schema", handle_errors(schema)),
+            Route("/api/docs", handle_errors(_docs)),
+            Route("/api/code", handle_errors(_code), methods=["POST"]),
             Route("/api/verdict", verdict, methods=["POST"]),
             Route("/api/map", drawn, methods=["POST"]),
             Route("/api/spectrum", spectrum, methods=["POST"]),
@@ -83,10 +89,10 @@ def build_app(site: Site) -> Starlette:
             Route("/api/runs", runs, methods=["POST"]),
             *data_routes(site),
             *results_routes(site),
-            Route("/{name}", answering(page_file)),
+            Route("/{name}", handle_errors(page_file)),
         ],
-        middleware=[Middleware(Guarded, token=site.token, port=site.port)],
-        exception_handlers={HTTPException: refused, ResonaxError: failed},
+        middleware=[Middleware(AccessControl, token=site.token, port=site.port)],
+        exception_handlers={HTTPException: http_error_response, ResonaxError: error_response},
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
@@ -98,23 +104,25 @@ async def _docs(_: Request) -> Response:
 
 
 def _setting(body: Any) -> tuple[dict[str, Any]]:
-    return (asked_setting(body),)
+    return (parse_setting(body),)
 
 
 async def _code(request: Request) -> Response:
     """Answer with the code of all that a page shows of a setting: it takes no computation."""
-    body = await body_of(request)
-    return JSONResponse({"asked": body, **page_code(*asked_page(body))})
+    body = await read_json(request)
+    return JSONResponse({"asked": body, **page_code(*parse_page(body))})
 
 
 def _theory(thread: str, name: str, read: Callable[[Any], tuple[Any, ...]]) -> Endpoint:
     """Return what answers by theory: the same to the same question, so that it is computed once."""
 
     async def answer(request: Request) -> Response:
-        body = await body_of(request)
-        return await computed(request, thread, name, *read(body), keeps=True, asked=body)
+        body = await read_json(request)
+        return await compute_response(
+            request, thread, name, *read(body), is_cached=True, question=body
+        )
 
-    return answering(answer)
+    return handle_errors(answer)
 
 
 def _nothing() -> None:

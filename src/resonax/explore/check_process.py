@@ -1,4 +1,4 @@
-"""A process for checks, as the server sees it: requests go in, and news of them comes out."""
+"""A process for checks, as the server sees it: requests go in, and messages come out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from resonax.explore.check_worker import CheckRequest, work
 
 __all__ = ["CheckProcess"]
 
-News = tuple[str, Any]  # a kind, and what it holds
+Message = tuple[str, Any]  # a kind, and what it holds
 
 
 @dataclass(eq=False)
@@ -28,7 +28,7 @@ class CheckProcess:
 
     _process: BaseProcess
     _pipe: Connection
-    _news: asyncio.Queue[News | None]  # None when the process has ended
+    _messages: asyncio.Queue[Message | None]  # None when the process has ended
     _is_idle: bool = True
     _is_killed: bool = False
 
@@ -46,25 +46,25 @@ class CheckProcess:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, old)
         theirs.close()
-        news: asyncio.Queue[News | None] = asyncio.Queue()
-        _listen(process, ours, news)
-        return cls(process, ours, news)
+        messages: asyncio.Queue[Message | None] = asyncio.Queue()
+        _listen(process, ours, messages)
+        return cls(process, ours, messages)
 
     @property
     def is_free(self) -> bool:
         """Whether it may take a request."""
         return self._is_idle and not self._is_killed and self._process.is_alive()
 
-    async def check(self, request: CheckRequest) -> AsyncIterator[News]:
-        """Yield the news of a check until it is done or the process has ended.
+    async def check(self, request: CheckRequest) -> AsyncIterator[Message]:
+        """Yield the messages of a check until it is done or the process has ended.
 
-        The process says itself that it is free again, after all news of this request: the next one
-        cannot hear of it.
+        The process says itself that it is free again, after all messages of this request: the next
+        one gets none of them.
         """
         self._is_idle = False
-        with contextlib.suppress(OSError):  # it has ended, as the news will say
+        with contextlib.suppress(OSError):  # it has ended, as the next message will say
             self._pipe.send(request)
-        while (found := await self._news.get()) is not None:
+        while (found := await self._messages.get()) is not None:
             kind, content = found
             if kind == "done":
                 self._is_idle = content
@@ -77,12 +77,14 @@ class CheckProcess:
         self._process.kill()
 
 
-def _listen(process: BaseProcess, pipe: Connection, news: asyncio.Queue[News | None]) -> None:
+def _listen(
+    process: BaseProcess, pipe: Connection, messages: asyncio.Queue[Message | None]
+) -> None:
     """Put what comes from a process into a queue of this event loop, and None at its end."""
     loop = asyncio.get_running_loop()
 
     def listen() -> None:
-        found: News | None = None
+        found: Message | None = None
         while True:
             try:
                 found = pipe.recv()
@@ -93,7 +95,7 @@ def _listen(process: BaseProcess, pipe: Connection, news: asyncio.Queue[News | N
                 process.kill()
                 found = None
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(news.put_nowait, found)
+                loop.call_soon_threadsafe(messages.put_nowait, found)
             if found is None:
                 pipe.close()
                 process.join()

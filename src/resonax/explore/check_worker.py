@@ -23,15 +23,15 @@ from typing import Any
 
 from resonax.core.errors import ResonaxError
 from resonax.explore.code import check_code
-from resonax.explore.errors import answer_of, reading
+from resonax.explore.errors import describe_error, explain_unreadable
 from resonax.spec.checks import check_options
 
 __all__ = ["CheckRequest", "work"]
 
-_OFTEN = 0.1  # seconds between two reports of progress
-_MOST = 20  # checks of one process: what it compiles for them stays in its memory
+_REPORT_INTERVAL = 0.1  # seconds between two reports of progress
+_MAX_CHECKS = 20  # checks of one process: what it compiles for them stays in its memory
 # The share of a usual check that is done when each stage begins.
-_BEGINS = {
+_STAGE_STARTS = {
     "reading": 0.0,
     "following the rows": 0.05,
     "multiplying the updates": 0.3,
@@ -57,7 +57,7 @@ def work(pipe: Connection, prepare: Callable[[], None] | None) -> None:
     """Load, and for each request send what comes of it: (kind, content) each.
 
     The last is ``done``, with whether another request may follow. What is wrong with a file or an
-    option is news of its check; any other error ends the process.
+    option is a message of its check; any other error ends the process.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
     threading.Thread(target=_follow_parent, daemon=True).start()
@@ -65,23 +65,23 @@ def work(pipe: Connection, prepare: Callable[[], None] | None) -> None:
     def send(kind: str, content: Any) -> None:
         pipe.send((kind, content))
 
-    with contextlib.suppress(OSError):  # nobody hears it any more
+    with contextlib.suppress(OSError):  # the server has gone
         try:
             if prepare is not None:
                 prepare()
             import resonax.checking.check
             import resonax.explore.check_result  # noqa: F401
 
-            for left, request in zip(reversed(range(_MOST)), _requests(pipe), strict=False):
+            for left, request in zip(reversed(range(_MAX_CHECKS)), _requests(pipe), strict=False):
                 try:
                     _check(request, send)
                 except ResonaxError as error:
-                    send("failed", answer_of(error)[1])
+                    send("failed", describe_error(error)[1])
                 send("done", left > 0)
         except Exception as error:
             if not isinstance(error, MemoryError):
                 traceback.print_exception(error, file=sys.stderr)
-            send("failed", answer_of(error)[1])
+            send("failed", describe_error(error)[1])
 
 
 def _requests(pipe: Connection) -> Iterator[CheckRequest]:
@@ -107,7 +107,7 @@ def _check(request: CheckRequest, send: Callable[[str, Any], None]) -> None:
 
     stage = _stages(send)
     how, asked = check_options(request.asked)
-    with stage("reading", 0), reading(request.name):
+    with stage("reading", 0), explain_unreadable(request.name):
         recording = read_recording(request.path, **how)
     send("read", None)  # the file is not needed any more
     code = check_code(request.asked, request.name, request.example)
@@ -128,11 +128,11 @@ def _stages(send: Callable[[str, Any], None]) -> Callable[[str, int], Any]:
 
     @contextlib.contextmanager
     def stage(name: str, total: int) -> Iterator[Callable[[int], None]]:
-        begin = _BEGINS.get(name, 0.95)
-        end = min((share for share in _BEGINS.values() if share > begin), default=1.0)
+        begin = _STAGE_STARTS.get(name, 0.95)
+        end = min((share for share in _STAGE_STARTS.values() if share > begin), default=1.0)
         done, reported = 0, 0.0
 
-        def tell() -> None:
+        def report() -> None:
             nonlocal reported
             reported = time.monotonic()
             share = min(done / total, 1.0) if total else 0.0
@@ -144,10 +144,10 @@ def _stages(send: Callable[[str, Any], None]) -> Callable[[str, int], Any]:
         def advance(count: int) -> None:
             nonlocal done
             done += int(count)
-            if time.monotonic() - reported > _OFTEN:
-                tell()
+            if time.monotonic() - reported > _REPORT_INTERVAL:
+                report()
 
-        tell()
+        report()
         yield advance
 
     return stage

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from resonax.core.labels import plain
-from resonax.explore.errors import reading
+from resonax.explore.errors import explain_unreadable
 from resonax.recordings.dates import as_numbers, read_dates
 from resonax.recordings.sources import open_table
 
 __all__ = ["describe_columns"]
 
-_LOOK = 1000  # rows from which the kind of a column is guessed
-_SHOWN = 200  # columns
+_SAMPLED_ROWS = 1000  # rows from which the kind of a column is guessed
+_MAX_COLUMNS = 200  # columns
 
 
 def describe_columns(
@@ -26,15 +26,15 @@ def describe_columns(
 ) -> dict[str, Any]:
     """Return the columns of a file with their kinds, and how many rows it has."""
     first, rows = None, 0
-    with reading(Path(path).name):
+    with explain_unreadable(Path(path).name):
         table = open_table(Path(path), separator, decimal)
-        names = table.columns[:_SHOWN]
+        names = table.columns[:_MAX_COLUMNS]
         for piece in table.pieces(list(names)):
-            first = piece.head(_LOOK) if first is None else first
+            first = piece.head(_SAMPLED_ROWS) if first is None else first
             rows += len(piece)
             check()
         columns = [_column(name, None if first is None else first[name]) for name in names]
-    more = f", of which {_SHOWN} are shown" if len(table.columns) > _SHOWN else ""
+    more = f", of which {_MAX_COLUMNS} are shown" if len(table.columns) > _MAX_COLUMNS else ""
     numeric = sum(column["numeric"] for column in columns)
     return {
         "name": plain(Path(path).name),

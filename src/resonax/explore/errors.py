@@ -10,7 +10,7 @@ from resonax.core.errors import ArgumentError, DataError, ResonaxError
 from resonax.core.labels import plain
 from resonax.explore.schema import NAMES, OPTIONS
 
-__all__ = ["RequestError", "Superseded", "answer_of", "reading"]
+__all__ = ["RequestError", "Superseded", "describe_error", "explain_unreadable"]
 
 
 class RequestError(ResonaxError):
@@ -29,12 +29,12 @@ class Superseded(RequestError):  # noqa: N818
 
 
 @contextlib.contextmanager
-def reading(name: str) -> Iterator[None]:
+def explain_unreadable(name: str) -> Iterator[None]:
     """Say of a file that cannot be read that it is so, whatever a library makes of its bytes.
 
     Examples
     --------
-    >>> with reading("a.npy"):
+    >>> with explain_unreadable("a.npy"):
     ...     int("no number")
     Traceback (most recent call last):
     resonax.DataError: a.npy cannot be read: save it again, as what its name says
@@ -48,14 +48,14 @@ def reading(name: str) -> Iterator[None]:
         raise DataError(text) from error
 
 
-def answer_of(error: BaseException) -> tuple[int, dict[str, str]]:
+def describe_error(error: BaseException) -> tuple[int, dict[str, str]]:
     """Return the status of an error and what is said of it; a defect of ours is not explained.
 
     ``name`` is the number or word of a setting that the sentence begins with.
 
     Examples
     --------
-    >>> answer_of(ArgumentError("lr must be above 0, got -1"))
+    >>> describe_error(ArgumentError("lr must be above 0, got -1"))
     (400, {'error': 'lr must be above 0, got -1.', 'name': 'lr'})
     """
     if isinstance(error, MemoryError):

@@ -18,21 +18,21 @@ from starlette.routing import Route
 from resonax.core.errors import ArgumentError
 from resonax.core.labels import plain
 from resonax.data.example import EXAMPLE
-from resonax.explore.answering import answering, body_of, client_of, computed
-from resonax.explore.asked import CheckCodeQuestion, parse_options, read_question
 from resonax.explore.check_worker import CheckRequest
 from resonax.explore.code import EXAMPLE_OPTIONS, check_code
+from resonax.explore.endpoints import client_id, compute_response, handle_errors, read_json
 from resonax.explore.errors import RequestError
 from resonax.explore.jobs import CheckJob, CheckJobs
+from resonax.explore.questions import CheckCodeQuestion, parse_options, read_question
 from resonax.explore.schema import LIMITS
-from resonax.explore.security import MOST_JSON, Site, limited
+from resonax.explore.security import MAX_JSON_BYTES, Site, limit_body
 
 __all__ = ["data_routes", "results_routes"]
 
 _COLUMNS = "resonax.explore.columns:describe_columns"
 _FOLDER = "resonax.explore.results_folder"
-_WAIT = 120  # seconds for a report that is being drawn
-_MOST_FIELDS = 40
+_REPORT_TIMEOUT = 120  # seconds for a report that is being drawn
+_MAX_FIELDS = 40
 
 
 def data_routes(site: Site) -> list[Route]:
@@ -41,10 +41,10 @@ def data_routes(site: Site) -> list[Route]:
     async def given_columns(request: Request) -> Response:
         _jobs(request).start_spare()
         if _is_on(request.query_params.get("example", "")):
-            return await computed(
-                request, "beside", _COLUMNS, str(EXAMPLE.path), None, None, EXAMPLE_OPTIONS
+            return await compute_response(
+                request, "details", _COLUMNS, str(EXAMPLE.path), None, None, EXAMPLE_OPTIONS
             )
-        return await computed(request, "beside", _COLUMNS, str(_named(site)))
+        return await compute_response(request, "details", _COLUMNS, str(_given_file(site)))
 
     async def check(request: Request) -> Response:
         fields, upload = await _form(request)
@@ -57,29 +57,29 @@ def data_routes(site: Site) -> list[Route]:
                 raise
             folder = _jobs(request).new_folder()
             path = await _save(upload, folder)
-            order = CheckRequest(path, plain(path.name), asked)
+            check_request = CheckRequest(path, plain(path.name), asked)
         elif example and not given:
             folder = None
             usual = {name: str(value) for name, value in EXAMPLE_OPTIONS.items()}
             asked = parse_options({**usual, **fields})
-            order = CheckRequest(EXAMPLE.path, EXAMPLE.path.name, asked, example=True)
+            check_request = CheckRequest(EXAMPLE.path, EXAMPLE.path.name, asked, example=True)
         else:
-            folder, path = None, _named(site)
-            order = CheckRequest(path, plain(path.name), parse_options(fields))
-        job = _jobs(request).start(order, client_of(request), folder)
+            folder, path = None, _given_file(site)
+            check_request = CheckRequest(path, plain(path.name), parse_options(fields))
+        job = _jobs(request).start(check_request, client_id(request), folder)
         return JSONResponse({"job": job.id}, 202)
 
     return [
-        Route("/api/columns", answering(given_columns), methods=["GET"]),
-        Route("/api/columns", answering(_upload_columns), methods=["POST"]),
-        Route("/api/example", answering(_example), methods=["GET"]),
-        Route("/api/check", answering(check), methods=["POST"]),
-        Route("/api/check/code", answering(_check_code), methods=["POST"]),
-        Route("/api/jobs/{id}", answering(_show_job), methods=["GET"]),
-        Route("/api/jobs/{id}", answering(_cancel), methods=["DELETE"]),
-        Route("/api/jobs/{id}/events", answering(_events), methods=["GET"]),
-        Route("/api/jobs/{id}/report", answering(_report), methods=["GET"]),
-        Route("/api/jobs/{id}/check.json", answering(_download), methods=["GET"]),
+        Route("/api/columns", handle_errors(given_columns), methods=["GET"]),
+        Route("/api/columns", handle_errors(_upload_columns), methods=["POST"]),
+        Route("/api/example", handle_errors(_example), methods=["GET"]),
+        Route("/api/check", handle_errors(check), methods=["POST"]),
+        Route("/api/check/code", handle_errors(_check_code), methods=["POST"]),
+        Route("/api/jobs/{id}", handle_errors(_show_job), methods=["GET"]),
+        Route("/api/jobs/{id}", handle_errors(_cancel), methods=["DELETE"]),
+        Route("/api/jobs/{id}/events", handle_errors(_events), methods=["GET"]),
+        Route("/api/jobs/{id}/report", handle_errors(_report), methods=["GET"]),
+        Route("/api/jobs/{id}/check.json", handle_errors(_download), methods=["GET"]),
     ]
 
 
@@ -95,7 +95,7 @@ def _is_on(word: str) -> bool:
     return word.lower() in ("1", "true", "on")
 
 
-def _named(site: Site) -> Path:
+def _given_file(site: Site) -> Path:
     if site.data is None:
         raise RequestError("There is no data: send a file, or name one on the command line.", 404)
     return site.data
@@ -116,7 +116,7 @@ async def _upload_columns(request: Request) -> Response:
         path = await _save(upload, folder)
         _jobs(request).start_spare()
         marks = [fields.get(name) or None for name in ("separator", "decimal")]
-        return await computed(request, "beside", _COLUMNS, str(path), *marks)
+        return await compute_response(request, "details", _COLUMNS, str(path), *marks)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -126,8 +126,8 @@ async def _form(request: Request) -> tuple[dict[str, str], UploadFile | None]:
     kind = request.headers.get("content-type", "")
     if not kind.startswith(("multipart/form-data", "application/x-www-form-urlencoded")):
         raise RequestError("The request must be a form, multipart/form-data.", 415)
-    receive = limited(request.scope, request.receive, LIMITS["upload_bytes"] + MOST_JSON)
-    limits: dict[str, Any] = {"max_files": 1, "max_fields": _MOST_FIELDS}
+    receive = limit_body(request.scope, request.receive, LIMITS["upload_bytes"] + MAX_JSON_BYTES)
+    limits: dict[str, Any] = {"max_files": 1, "max_fields": _MAX_FIELDS}
     try:
         form = await Request(request.scope, receive).form(**limits)
     except (MultiPartException, UnicodeDecodeError, ValueError, KeyError, IndexError):
@@ -169,7 +169,7 @@ async def _save(upload: UploadFile, folder: Path) -> Path:
 
 async def _check_code(request: Request) -> Response:
     """Answer with the code of a check: its options are judged, and no file is read."""
-    body = await body_of(request)
+    body = await read_json(request)
     given = read_question(CheckCodeQuestion, body)
     usual = {name: str(value) for name, value in EXAMPLE_OPTIONS.items()} if given.example else {}
     asked = parse_options({**usual, **given.options})
@@ -205,10 +205,11 @@ async def _report(request: Request) -> Response:
     job = _job(request)
     if job.result is None:
         raise RequestError("The check is not finished: its report comes after it.", 409)
-    async with job.news:
+    async with job.changed:
         try:
             await asyncio.wait_for(
-                job.news.wait_for(lambda: job.report is not None or job.process is None), _WAIT
+                job.changed.wait_for(lambda: job.report is not None or job.process is None),
+                _REPORT_TIMEOUT,
             )
         except TimeoutError:
             raise RequestError("The report takes too long: try again.", 503) from None
@@ -233,11 +234,13 @@ def results_routes(site: Site) -> list[Route]:
         return str(site.results)
 
     async def listed(request: Request) -> Response:
-        return await computed(request, "beside", f"{_FOLDER}:list_results", folder())
+        return await compute_response(request, "details", f"{_FOLDER}:list_results", folder())
 
     async def experiment(request: Request) -> Response:
         name = request.path_params["experiment"]
-        return await computed(request, "beside", f"{_FOLDER}:show_experiment", folder(), name)
+        return await compute_response(
+            request, "details", f"{_FOLDER}:show_experiment", folder(), name
+        )
 
     async def cell(request: Request) -> Response:
         name, query = request.path_params["experiment"], request.query_params
@@ -245,17 +248,19 @@ def results_routes(site: Site) -> list[Route]:
         if not all(index.isdecimal() and len(index) < 8 for index in place):
             raise RequestError("A point is named by panel, x and y: give whole numbers.")
         given = (folder(), name, query.get("panel", ""), *map(int, place))
-        return await computed(request, "beside", f"{_FOLDER}:show_cell", *given)
+        return await compute_response(request, "details", f"{_FOLDER}:show_cell", *given)
 
     async def figure(request: Request) -> Response:
         given = (request.path_params[name] for name in ("experiment", "figure"))
-        found = await computed(request, "beside", f"{_FOLDER}:find_figure", folder(), *given)
+        found = await compute_response(
+            request, "details", f"{_FOLDER}:find_figure", folder(), *given
+        )
         path, kind = json.loads(bytes(found.body))
         return FileResponse(path, media_type=kind)
 
     return [
-        Route("/api/results", answering(listed)),
-        Route("/api/results/{experiment}", answering(experiment)),
-        Route("/api/results/{experiment}/cell", answering(cell)),
-        Route("/api/results/{experiment}/{figure}", answering(figure)),
+        Route("/api/results", handle_errors(listed)),
+        Route("/api/results/{experiment}", handle_errors(experiment)),
+        Route("/api/results/{experiment}/cell", handle_errors(cell)),
+        Route("/api/results/{experiment}/{figure}", handle_errors(figure)),
     ]

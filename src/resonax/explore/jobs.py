@@ -22,15 +22,15 @@ from typing import Any
 
 from resonax.explore.check_process import CheckProcess
 from resonax.explore.check_worker import CheckRequest
-from resonax.explore.errors import RequestError, answer_of
+from resonax.explore.errors import RequestError, describe_error
 
 __all__ = ["CheckJob", "CheckJobs"]
 
-_AT_ONCE = 2  # checks that run; others wait
-_MOST = 16  # that are waiting or running
-_KEPT = 8  # whose results are kept
+_MAX_RUNNING = 2  # checks that run; others wait
+_MAX_UNFINISHED = 16  # that are waiting or running
+_MAX_FINISHED = 8  # whose results are kept
 _ENDS = ("result", "failed", "cancelled")
-_LOST = (
+_WORKER_KILLED = (
     "The worker process of this check was killed, perhaps for want of memory: check again, "
     "and if that ends in the same way use fewer rows."
 )
@@ -50,17 +50,17 @@ class CheckJob:
     result: dict[str, Any] | None = None
     report: str | None = None
     process: CheckProcess | None = None  # while it works on this check
-    news: asyncio.Condition = field(default_factory=asyncio.Condition)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     _count: int = 0
 
     async def add(self, name: str, content: Any) -> None:
         """Add an event; of progress only the last is kept."""
-        async with self.news:
+        async with self.changed:
             if self.events and self.events[-1][1] == name == "progress":
                 self.events.pop()
             self._count += 1
             self.events.append((self._count, name, json.dumps(content, allow_nan=False)))
-            self.news.notify_all()
+            self.changed.notify_all()
 
     @property
     def is_over(self) -> bool:
@@ -75,11 +75,11 @@ class CheckJob:
     async def follow(self, after: int) -> AsyncIterator[str]:
         """Yield the events after a number, as server-sent events, until the last one."""
         while True:
-            async with self.news:
+            async with self.changed:
                 new = [event for event in self.events if event[0] > after]
                 if not new:
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self.news.wait(), 15)
+                        await asyncio.wait_for(self.changed.wait(), 15)
                     new = [event for event in self.events if event[0] > after]
             if not new:
                 yield ": still here\n\n"  # so that a closed connection is noticed
@@ -103,7 +103,7 @@ class CheckJobs:
         self._prepare = prepare
         self._jobs: dict[str, CheckJob] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_RUNNING)
         self._spare: CheckProcess | None = None
         self._is_closed = False
         _remove_stale()
@@ -122,12 +122,12 @@ class CheckJobs:
         """Begin a check; an older one of the same client is given up."""
         for job in [job for job in self._jobs.values() if client and job.client == client]:
             self.cancel(job)
-        if sum(not job.is_over for job in self._jobs.values()) >= _MOST:
+        if sum(not job.is_over for job in self._jobs.values()) >= _MAX_UNFINISHED:
             raise RequestError("Too many checks are under way: try again in a moment.", 503)
         job = CheckJob(secrets.token_urlsafe(12), client, request, folder)
         self._jobs[job.id] = job
         over = [old for old in self._jobs.values() if old.is_over]
-        for old in over[: max(0, len(over) - _KEPT)]:
+        for old in over[: max(0, len(over) - _MAX_FINISHED)]:
             del self._jobs[old.id]
         task = asyncio.ensure_future(self._run(job))
         self._tasks.add(task)
@@ -162,19 +162,19 @@ class CheckJobs:
 
     async def _run(self, job: CheckJob) -> None:
         await job.add("progress", {"stage": "waiting", "fraction": 0.0, "seconds_left": None})
-        async with self._places:
+        async with self._slots:
             if job.is_over:
                 return
             job.state = "running"
             try:
                 await self._work_on(job)
-            except Exception as error:  # else the page would wait for ever
+            except Exception as error:  # else the page would wait forever
                 traceback.print_exception(error, file=sys.stderr)
-                await self._fail(job, answer_of(error)[1])
-            if not job.is_over:  # it ended without a word
-                await self._fail(job, {"error": _LOST})
-            async with job.news:  # who waits for its report hears that none comes
-                job.news.notify_all()
+                await self._fail(job, describe_error(error)[1])
+            if not job.is_over:  # the process ended without a message
+                await self._fail(job, {"error": _WORKER_KILLED})
+            async with job.changed:  # wake who waits for its report
+                job.changed.notify_all()
             if not self._is_closed and not any(other.is_under_way for other in self._jobs.values()):
                 self.start_spare()  # else the process of another check will come back
 
@@ -182,7 +182,7 @@ class CheckJobs:
         process = job.process = self._take_spare()
         try:
             async for kind, content in process.check(job.request):
-                await self._take(job, kind, content)
+                await self._handle_message(job, kind, content)
         finally:
             job.process = None
             job.discard()
@@ -201,7 +201,7 @@ class CheckJobs:
         else:
             self._spare = process
 
-    async def _take(self, job: CheckJob, kind: str, content: Any) -> None:
+    async def _handle_message(self, job: CheckJob, kind: str, content: Any) -> None:
         """Take what a worker sends; what comes after a cancel is not looked at."""
         if job.state == "cancelled":
             return
@@ -209,8 +209,8 @@ class CheckJobs:
             job.discard()
         elif kind == "report":
             job.report = content
-            async with job.news:
-                job.news.notify_all()
+            async with job.changed:
+                job.changed.notify_all()
         elif kind == "failed":
             await self._fail(job, content)
         elif kind == "result":

@@ -14,9 +14,9 @@ from resonax.sweeps.panels import select_panel
 
 __all__ = ["PanelView", "find_panels", "panel_cell", "panel_table"]
 
-_MANY = 12  # values of the first axis from which a panel is a map, as in the figures
-_SERIES = 16  # lines of a panel, at most
-_MOST = 60  # panels
+_LEAST_MAP_ROWS = 12  # values of the first axis from which a panel is a map, as in the figures
+_MAX_LINES = 16  # lines of a panel, at most
+_MAX_PANELS = 60  # panels
 _RESPONSE = "log_response"
 _WORDS = {"log_response": "log10 of the response", "rate": "growth rate per step"}
 _CRITERIA = ("flow_rate", "map_rate", "mean_square_rate", "lyapunov_rate")
@@ -50,7 +50,7 @@ def find_panels(dataset: Any) -> list[PanelView]:
         leading = [str(dim) for dim in array.dims[:-2]]
         if array.dtype.kind == "f" and array.ndim and len(leading) <= 1:
             found += [_panel(dataset, str(name), place) for place in _places(array, leading)]
-    return found[:_MOST]
+    return found[:_MAX_PANELS]
 
 
 def _panel(dataset: Any, variable: str, place: dict[str, int]) -> PanelView:
@@ -75,7 +75,7 @@ def panel_table(dataset: Any, panel: PanelView) -> dict[str, Any]:
     label = _WORDS.get(panel.variable, panel.variable.replace("_", " "))
     table: dict[str, Any] = {"name": panel.name, "title": panel.name, "label": label, "log": False}
     table["x"] = _axis(array, x)
-    if len(rest) == 1 and array.sizes[rest[0]] >= _MANY:
+    if len(rest) == 1 and array.sizes[rest[0]] >= _LEAST_MAP_ROWS:
         return table | {"kind": "heatmap", "y": _axis(array, rest[0]), "z": array.values}
     places = _places(array, rest)
     series = [{"name": _word(array, place), "values": array.isel(place).values} for place in places]
@@ -85,7 +85,7 @@ def panel_table(dataset: Any, panel: PanelView) -> dict[str, Any]:
 def _places(array: Any, dims: list[str]) -> list[dict[str, int]]:
     """Return the places of the lines of a panel, the first ones where there are many."""
     ranges = [range(array.sizes[dim]) for dim in dims]
-    every = itertools.islice(itertools.product(*ranges), _SERIES)
+    every = itertools.islice(itertools.product(*ranges), _MAX_LINES)
     return [dict(zip(dims, place, strict=True)) for place in every]
 
 

@@ -1,6 +1,7 @@
 """A folder that `reproduce` or `sweep` wrote, as JSON: experiments, panels, runs and claims.
 
-Functions here run in a thread of `work`: their first argument is asked between slices.
+Functions here run in a thread of `work`: between two parts of the work they call their first
+argument, which raises if nobody waits for the answer any more.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from resonax.sweeps.judgement import Case, deciding_case
 
 __all__ = ["find_figure", "list_results", "names", "show_cell", "show_experiment"]
 
-Check = Callable[..., None]
+CheckCancelled = Callable[..., None]
 _FIGURES = {"figure.png": ".png", "figure.svg": ".svg", "figure-dark.png": "-dark.png"}
 
 
@@ -40,7 +41,7 @@ def _store(folder: Path, name: str) -> Path:
     return folder / "results" / f"{name}.zarr"
 
 
-def find_figure(check: Check, folder: str, name: str, kind: str) -> tuple[str, str]:
+def find_figure(check: CheckCancelled, folder: str, name: str, kind: str) -> tuple[str, str]:
     """Return the path of the stored figure of an experiment, and what kind of picture it is."""
     check()
     _store(Path(folder), name)
@@ -52,7 +53,7 @@ def find_figure(check: Check, folder: str, name: str, kind: str) -> tuple[str, s
     return str(path), "image/svg+xml" if kind.endswith("svg") else "image/png"
 
 
-def list_results(check: Check, folder: str) -> dict[str, Any]:
+def list_results(check: CheckCancelled, folder: str) -> dict[str, Any]:
     """Return all experiments of a folder, and the claims that were judged."""
     home, experiments = Path(folder), []
     for name in names(home):
@@ -155,7 +156,7 @@ def _claims_of(home: Path, name: str) -> list[dict[str, Any]]:
     return [claim for claim, maker in zip(found, makers, strict=True) if maker == name]
 
 
-def show_experiment(check: Check, folder: str, name: str) -> dict[str, Any]:
+def show_experiment(check: CheckCancelled, folder: str, name: str) -> dict[str, Any]:
     """Return the panels of an experiment, point by point, and the claims on it."""
     home = Path(folder)
     dataset = _load(home, name)
@@ -174,7 +175,9 @@ def show_experiment(check: Check, folder: str, name: str) -> dict[str, Any]:
     )
 
 
-def show_cell(check: Check, folder: str, name: str, panel: str, x: int, y: int) -> dict[str, Any]:
+def show_cell(
+    check: CheckCancelled, folder: str, name: str, panel: str, x: int, y: int
+) -> dict[str, Any]:
     """Return the numbers and the runs behind one point of a panel."""
     dataset = _load(Path(folder), name)
     check()

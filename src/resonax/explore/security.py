@@ -18,11 +18,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from resonax.explore.errors import RequestError, answer_of
+from resonax.explore.errors import RequestError, describe_error
 
-__all__ = ["MOST_JSON", "Guarded", "Site", "cookie_name", "limited"]
+__all__ = ["MAX_JSON_BYTES", "AccessControl", "Site", "cookie_name", "limit_body"]
 
-MOST_JSON = 2**18  # bytes of a request that is no upload
+MAX_JSON_BYTES = 2**18  # bytes of a request that is no upload
 _POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "worker-src 'self' blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
@@ -61,7 +61,7 @@ def cookie_name(port: int) -> str:
 
 
 @dataclass(frozen=True)
-class Guarded:
+class AccessControl:
     """An application behind the checks; every answer has headers that wall its page off."""
 
     app: ASGIApp
@@ -82,14 +82,14 @@ class Guarded:
                 for name, value in _HEADERS.items():
                     out[name] = value
                 out.setdefault("cache-control", "no-store")
-                if self._opens(scope):
+                if self._is_page_with_token(scope):
                     out.append("set-cookie", self._cookie())
             await send(message)
 
         try:
             self._check(scope, headers)
         except RequestError as error:
-            status, refusal = answer_of(error)
+            status, refusal = describe_error(error)
             return await JSONResponse(refusal, status)(scope, receive, send_guarded)
         return await self.app(scope, receive, send_guarded)
 
@@ -103,27 +103,27 @@ class Guarded:
         origins = {f"http://{host}" for host in hosts}
         if any(origin not in origins for origin in headers.getlist("origin")):
             raise RequestError("This server answers to its own page alone.", 403)
-        given = [*headers.getlist("x-resonax-token"), *_query(scope)]
-        given = given or _cookies(headers, cookie_name(self.port))
-        if not given or not all(self._knows(token) for token in given):
+        given = [*headers.getlist("x-resonax-token"), *_query_tokens(scope)]
+        given = given or _cookie_tokens(headers, cookie_name(self.port))
+        if not given or not all(self._is_token(token) for token in given):
             raise RequestError(
                 "The token is missing or wrong: open the address that `resonax explore` printed.",
                 403,
             )
 
-    def _knows(self, token: str) -> bool:
+    def _is_token(self, token: str) -> bool:
         return hmac.compare_digest(token.encode(errors="replace"), self.token.encode())
 
-    def _opens(self, scope: Scope) -> bool:
+    def _is_page_with_token(self, scope: Scope) -> bool:
         """Return whether this is the page, opened with the right token in its address."""
-        query = _query(scope)
-        return scope["path"] == "/" and bool(query) and all(map(self._knows, query))
+        query = _query_tokens(scope)
+        return scope["path"] == "/" and bool(query) and all(map(self._is_token, query))
 
     def _cookie(self) -> str:
         return f"{cookie_name(self.port)}={self.token}; HttpOnly; SameSite=Strict; Path=/"
 
 
-def _query(scope: Scope) -> list[str]:
+def _query_tokens(scope: Scope) -> list[str]:
     text = scope.get("query_string", b"").decode("latin-1")
     try:
         return parse_qs(text, keep_blank_values=True, max_num_fields=50).get("token", [])
@@ -131,7 +131,7 @@ def _query(scope: Scope) -> list[str]:
         return [""]
 
 
-def _cookies(headers: Headers, name: str) -> list[str]:
+def _cookie_tokens(headers: Headers, name: str) -> list[str]:
     found = []
     for text in headers.getlist("cookie"):
         try:
@@ -142,7 +142,7 @@ def _cookies(headers: Headers, name: str) -> list[str]:
     return found
 
 
-def limited(scope: Scope, receive: Receive, most: int) -> Receive:
+def limit_body(scope: Scope, receive: Receive, most: int) -> Receive:
     """Return a ``receive`` that refuses a body of more than some bytes, announced or not."""
     announced = Headers(scope=scope).get("content-length", "0")
     seen = 0

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["TOKEN_VARIABLE", "build_server", "check_source", "explore"]
 
 TOKEN_VARIABLE = "RESONAX_EXPLORE_TOKEN"
-_MOST_CONNECTIONS = 200  # more are answered with status 503
-_USUAL = 8765  # tried first where no port is named
+_MAX_CONNECTIONS = 200  # more are answered with status 503
+_DEFAULT_PORT = 8765  # tried first where no port is named
 _NEEDS = {"starlette": "starlette", "uvicorn": "uvicorn", "plotly": "plotly"}
 _NEEDS |= {"python_multipart": "python-multipart"}
 
@@ -59,7 +59,7 @@ def explore(
 
     data, results = check_source(source)
     token = _token()
-    with _listening(port) as listener:
+    with _open_socket(port) as listener:
         number = listener.getsockname()[1]
         site = Site(token, number, data, results, prepare, warm=True)
         print(site.address, flush=True)
@@ -103,12 +103,14 @@ def _token() -> str:
     return given
 
 
-def _listening(port: int | None) -> socket.socket:
+def _open_socket(port: int | None) -> socket.socket:
     """Return a socket that listens on loopback: connections wait there until they are served."""
     if port is not None:
         check_whole("port", port, low=0, high=65535)
     try:
-        return socket.create_server(("127.0.0.1", _USUAL if port is None else port), backlog=256)
+        return socket.create_server(
+            ("127.0.0.1", _DEFAULT_PORT if port is None else port), backlog=256
+        )
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
@@ -141,7 +143,7 @@ def build_server(site: Site) -> uvicorn.Server:
         ws="none",
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=_MOST_CONNECTIONS,
+        limit_concurrency=_MAX_CONNECTIONS,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=0,  # a stream of events would never end by itself
     )

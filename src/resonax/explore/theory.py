@@ -1,6 +1,7 @@
 """What the theory says of a setting: the verdict with its multipliers, and maps.
 
-Functions here run in a thread of `work`: their first argument is asked between slices.
+Functions here run in a thread of `work`: between two parts of the work they call their first
+argument, which raises if nobody waits for the answer any more.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from resonax.core.labels import CRITERIA, LABELS
 from resonax.core.objects import plain_values
 from resonax.dynamics import Problem, Setting
 from resonax.dynamics.build import build_setting
-from resonax.explore.asked import points
 from resonax.explore.code import PATHS as _PATHS
 from resonax.explore.code import map_code, verdict_code
+from resonax.explore.questions import points
 from resonax.explore.schema import DEFAULT
 from resonax.rows.answers import pace
 from resonax.spec.settings import check_setting, is_adaptive
@@ -29,7 +30,7 @@ from resonax.theory.verdict import MARGIN
 
 __all__ = ["judge", "load", "make_map", "warm_judge", "warm_map"]
 
-Check = Callable[..., None]
+CheckCancelled = Callable[..., None]
 
 _WHO = {
     "flow": "the error of the expected weights, in continuous time,",
@@ -47,7 +48,7 @@ def _problem(asked: dict[str, Any]) -> Problem:
     return build_setting(check_setting(asked))[0]
 
 
-def judge(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
+def judge(check: CheckCancelled, asked: dict[str, Any]) -> dict[str, Any]:
     """Return what four criteria say of a setting; of an adaptive optimizer, its level."""
     setting, code = _problem(asked), verdict_code(asked, is_adaptive(asked), _PATHS)
     check()
@@ -150,7 +151,11 @@ def _multipliers(setting: Setting) -> dict[str, Any] | None:
 
 
 def make_map(
-    check: Check, asked: dict[str, Any], x: dict[str, Any], y: dict[str, Any], criterion: str
+    check: CheckCancelled,
+    asked: dict[str, Any],
+    x: dict[str, Any],
+    y: dict[str, Any],
+    criterion: str,
 ) -> dict[str, Any]:
     """Return the growth rate over two axes, rows along y."""
     values = {axis["name"]: points(axis) for axis in (y, x)}
@@ -219,18 +224,18 @@ def _share(arrays: dict[str, np.ndarray], quantity: str) -> str:
 _WARM = {"first": 20.0, "last": 24.0, "log": False}, {"first": 0.9, "last": 0.99, "log": False}
 
 
-def load(check: Check) -> None:
+def load(check: CheckCancelled) -> None:
     """Load what answers need: that has happened when this is called."""
     check()
 
 
-def warm_map(check: Check) -> None:
+def warm_map(check: CheckCancelled) -> None:
     """Load and compile what the first maps of a page need: coarse ones and fine ones."""
     for count in (20, 100):
         x, y = ({**axis, "count": count} for axis in _WARM)
         make_map(check, DEFAULT, {**x, "name": "period"}, {**y, "name": "momentum"}, "map")
 
 
-def warm_judge(check: Check) -> None:
+def warm_judge(check: CheckCancelled) -> None:
     """Load and compile what the first verdict of a page needs."""
     judge(check, DEFAULT)

@@ -20,9 +20,9 @@ from resonax.explore.errors import RequestError, Superseded
 
 __all__ = ["CancellableCall", "Threads"]
 
-_NAMES = ("map", "verdict", "beside")
-_MOST_WAITING = 64  # requests of a thread
-_MOST_KEPT = 64  # answers
+_THREADS = ("map", "verdict", "details")
+_MAX_WAITING = 64  # requests of a thread
+_MAX_CACHED = 64  # answers
 _LOADING = threading.Lock()
 
 
@@ -50,9 +50,9 @@ class CancellableCall:
         return self._future
 
     def run(
-        self, prepare: Callable[[], None], name: str, given: tuple[Any, ...], asked: Any = None
+        self, prepare: Callable[[], None], name: str, given: tuple[Any, ...], question: Any = None
     ) -> bytes:
-        """Return the answer as JSON; with the question as it was ``asked``, unless that is None."""
+        """Return the answer as JSON; with the question that was sent, unless that is None."""
         self.check()
         # One thread imports at a time: of two that import parts of one library, one may find it
         # half loaded.
@@ -61,7 +61,7 @@ class CancellableCall:
             function = resolve_name(name)
         found = function(self.check, *given)
         self.check()
-        answer = found if asked is None else {"asked": asked, **found}
+        answer = found if question is None else {"asked": question, **found}
         return json.dumps(answer, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -74,9 +74,9 @@ class Threads:
     def __init__(self, prepare: Callable[[], None]) -> None:
         self._prepare = functools.cache(prepare)
         self._pools: dict[str, ThreadPoolExecutor] = {
-            name: ThreadPoolExecutor(1, f"explore-{name}") for name in _NAMES
+            name: ThreadPoolExecutor(1, f"explore-{name}") for name in _THREADS
         }
-        self._wanted: dict[str, set[CancellableCall]] = {name: set() for name in _NAMES}
+        self._wanted: dict[str, set[CancellableCall]] = {name: set() for name in _THREADS}
         self._latest: dict[tuple[str, str], CancellableCall] = {}
         self._answers: dict[tuple[str, str], bytes] = {}  # the least recently used first
 
@@ -87,8 +87,8 @@ class Threads:
         *given: Any,
         client: str = "",
         disconnected: Callable[[], Awaitable[None]] | None = None,
-        keeps: bool = False,
-        asked: Any = None,
+        is_cached: bool = False,
+        question: Any = None,
     ) -> bytes:
         """Return what ``name(check, *given)`` returns, as JSON.
 
@@ -104,24 +104,24 @@ class Threads:
             Who asks: a newer request of the same client for the same function replaces this one.
         disconnected
             Returns when nobody waits for the answer any more.
-        keeps
+        is_cached
             Whether the answer depends on nothing but what is given: then it is computed once.
-        asked
-            The question as it was put, which is sent back with its answer.
+        question
+            The JSON that was sent, which is sent back with its answer.
         """
         computation, key, wanted = CancellableCall(), (client, name), self._wanted[thread]
         if client and (older := self._latest.pop(key, None)) is not None:
             older.cancel()
             wanted.discard(older)
-        question = (name, json.dumps([asked, given])) if keeps else None
-        if question in self._answers:
-            return self._keep(question, self._answers[question])
-        if len(wanted) >= _MOST_WAITING:
+        key_of_answer = (name, json.dumps([question, given])) if is_cached else None
+        if key_of_answer in self._answers:
+            return self._cache(key_of_answer, self._answers[key_of_answer])
+        if len(wanted) >= _MAX_WAITING:
             raise RequestError("Too many requests wait: try again in a moment.", 503)
         wanted.add(computation)
         if client:
             self._latest[key] = computation
-        run = functools.partial(computation.run, self._prepare, name, given, asked)
+        run = functools.partial(computation.run, self._prepare, name, given, question)
         future = asyncio.wrap_future(computation.start(self._pools[thread], run))
         leaving = asyncio.ensure_future(disconnected()) if disconnected else None
         try:
@@ -129,7 +129,7 @@ class Threads:
                 await asyncio.wait({future, leaving}, return_when=asyncio.FIRST_COMPLETED)
                 if not future.done():
                     raise Superseded
-            return self._keep(question, await future)
+            return self._cache(key_of_answer, await future)
         except asyncio.CancelledError:
             if future.cancelled() and not _is_cancelling():
                 raise Superseded from None
@@ -143,12 +143,12 @@ class Threads:
             if self._latest.get(key) is computation:
                 del self._latest[key]
 
-    def _keep(self, question: tuple[str, str] | None, answer: bytes) -> bytes:
-        """Keep the answer to a question that is asked again; drop the least recently used one."""
-        if question is not None:
-            self._answers.pop(question, None)
-            self._answers[question] = answer
-            if len(self._answers) > _MOST_KEPT:
+    def _cache(self, key: tuple[str, str] | None, answer: bytes) -> bytes:
+        """Keep an answer under a key, if it has one; drop the least recently used answer."""
+        if key is not None:
+            self._answers.pop(key, None)
+            self._answers[key] = answer
+            if len(self._answers) > _MAX_CACHED:
                 del self._answers[next(iter(self._answers))]
         return answer
 

@@ -1,4 +1,4 @@
-"""How an endpoint answers: JSON in, JSON out, and errors as JSON of one sentence."""
+"""What all endpoints share: JSON in, JSON out, and errors as JSON of one sentence."""
 
 from __future__ import annotations
 
@@ -14,17 +14,26 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from resonax.core.errors import ResonaxError
-from resonax.explore.errors import RequestError, answer_of
-from resonax.explore.security import MOST_JSON, limited
+from resonax.explore.errors import RequestError, describe_error
+from resonax.explore.security import MAX_JSON_BYTES, limit_body
 
-__all__ = ["answering", "body_of", "client_of", "computed", "failed", "refused"]
+__all__ = [
+    "client_id",
+    "compute_response",
+    "error_response",
+    "handle_errors",
+    "http_error_response",
+    "read_json",
+]
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-async def body_of(request: Request) -> Any:
+async def read_json(request: Request) -> Any:
     """Return the JSON of a request: numbers that are none, and anything too deep, are refused."""
-    text = await Request(request.scope, limited(request.scope, request.receive, MOST_JSON)).body()
+    text = await Request(
+        request.scope, limit_body(request.scope, request.receive, MAX_JSON_BYTES)
+    ).body()
 
     def refuse(word: str) -> None:
         raise RequestError(f"The request is not JSON: {word} is no number there.")
@@ -37,28 +46,32 @@ async def body_of(request: Request) -> Any:
         ) from None
 
 
-async def computed(
+async def compute_response(
     request: Request,
     thread: str,
     name: str,
     *given: Any,
-    keeps: bool = False,
-    asked: Any = None,
+    is_cached: bool = False,
+    question: Any = None,
 ) -> Response:
-    """Answer with what a function returns; ``keeps`` and ``asked`` as in `Threads.compute`."""
+    """Answer with what a function returns; see `Threads.compute` for the other arguments."""
 
     async def disconnected() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    more: dict[str, Any] = {"client": client_of(request), "keeps": keeps, "asked": asked}
+    more: dict[str, Any] = {
+        "client": client_id(request),
+        "is_cached": is_cached,
+        "question": question,
+    }
     found = await request.app.state.threads.compute(
         thread, name, *given, disconnected=disconnected, **more
     )
     return Response(found, media_type="application/json")
 
 
-def answering(endpoint: Endpoint) -> Endpoint:
+def handle_errors(endpoint: Endpoint) -> Endpoint:
     """Turn what an endpoint raises into an answer; a defect of ours goes to the error stream."""
 
     @functools.wraps(endpoint)
@@ -70,14 +83,14 @@ def answering(endpoint: Endpoint) -> Endpoint:
         except ClientDisconnect:
             return Response(status_code=400)  # which nobody reads
         except Exception as error:
-            return failed(request, error)
+            return error_response(request, error)
 
     return answered
 
 
-def failed(_: Request, error: Exception) -> Response:
+def error_response(_: Request, error: Exception) -> Response:
     """Answer with what went wrong."""
-    status, content = answer_of(error)
+    status, content = describe_error(error)
     if status == 500 and not isinstance(error, ResonaxError):
         traceback.print_exception(error, file=sys.stderr)
     headers = {"connection": "close"} if status == 413 else {}
@@ -92,14 +105,14 @@ _REFUSALS = {
 }
 
 
-def refused(_: Request, error: Exception) -> Response:
+def http_error_response(_: Request, error: Exception) -> Response:
     """Answer to a path or a method that there is not."""
     assert isinstance(error, HTTPException)
     text = _REFUSALS.get(error.status_code, "The request cannot be answered.")
-    status, content = answer_of(RequestError(text, error.status_code))
+    status, content = describe_error(RequestError(text, error.status_code))
     return JSONResponse(content, status, error.headers)
 
 
-def client_of(request: Request) -> str:
+def client_id(request: Request) -> str:
     """Return who asks: a tab of a browser, by a number that it made up."""
     return request.headers.get("x-resonax-client", "")[:64]

@@ -18,11 +18,11 @@ from resonax.spec.settings import AxisName, check_setting, is_adaptive
 
 __all__ = [
     "CheckCodeQuestion",
-    "asked_map",
-    "asked_page",
-    "asked_runs",
-    "asked_setting",
+    "parse_map",
     "parse_options",
+    "parse_page",
+    "parse_runs",
+    "parse_setting",
     "points",
     "read_question",
 ]
@@ -99,7 +99,7 @@ def read_question(model: type[Any], body: Any) -> Any:
     return read(model, body)
 
 
-def asked_setting(body: Any) -> dict[str, Any]:
+def parse_setting(body: Any) -> dict[str, Any]:
     """Return the setting of a question that has nothing else."""
     return _setting(read_question(_SettingQuestion, body).setting)
 
@@ -141,7 +141,7 @@ def points(axis: Mapping[str, Any]) -> np.ndarray:
     return np.unique(np.round(found)) if is_whole(axis) else found
 
 
-def asked_map(body: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]:
+def parse_map(body: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]:
     """Return the setting of a map, its axes x and y, and the criterion."""
     return _map(read_question(_MapQuestion, body))
 
@@ -165,7 +165,7 @@ def _map(question: _MapQuestion) -> tuple[dict[str, Any], dict[str, Any], dict[s
     return asked, x, y, criterion
 
 
-def asked_runs(body: Any) -> tuple[dict[str, Any], int, int, int]:
+def parse_runs(body: Any) -> tuple[dict[str, Any], int, int, int]:
     """Return the setting of simulated runs, their steps, their number and the seed."""
     return _runs(read_question(_RunsQuestion, body))
 
@@ -174,7 +174,7 @@ def _runs(question: _RunsQuestion) -> tuple[dict[str, Any], int, int, int]:
     return _setting(question.setting), question.steps, question.runs, question.seed
 
 
-def asked_page(body: Any) -> tuple[Any, ...]:
+def parse_page(body: Any) -> tuple[Any, ...]:
     """Return what `page_code` takes: all that a page shows of one setting."""
     question = read_question(_PageQuestion, body)
     asked, *numbers = _runs(question)

@@ -1,6 +1,7 @@
-"""What stands beside a map, for one setting: its spectrum, what would be safe, and single runs.
+"""What a page shows of one setting beside its map: spectrum, safe values and single runs.
 
-Functions here run in a thread of `work`: their first argument is asked between slices.
+Functions here run in a thread of `work`: between two parts of the work they call their first
+argument, which raises if nobody waits for the answer any more.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.optimize  # loaded with this module, and not beside another thread
+import scipy.optimize  # loaded with this module: two threads must not import at once
 import scipy.special  # noqa: F401
 
 from resonax.core.labels import LABELS
@@ -27,15 +28,15 @@ from resonax.streams import Iid, Sinusoid, Switching
 from resonax.theory import rates
 from resonax.theory.search import Nearest, growing_bands, nearest_safe
 
-__all__ = ["find_safe", "find_spectrum", "follow_runs", "warm_beside"]
+__all__ = ["find_safe", "find_spectrum", "follow_runs", "warm_details"]
 
-Check = Callable[..., None]
+CheckCancelled = Callable[..., None]
 _FREQUENCIES = np.arange(1, 513) / 1024
 _ADAPTS = "the verdict says whether an adaptive optimizer settles, diverges, or is undecided."
 _PERIODS = np.arange(4, 257) / 2  # whole and half ones: the product of the updates is short
 
 
-def find_spectrum(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
+def find_spectrum(check: CheckCancelled, asked: dict[str, Any]) -> dict[str, Any]:
     """Return the spectrum of the inputs, and the frequencies in which a rhythm like this grows."""
     problem: Problem = build_setting(check_setting(asked))[0]
     density = problem.process.spectrum(_FREQUENCIES)
@@ -54,7 +55,9 @@ def find_spectrum(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _bands(check: Check, problem: Problem) -> tuple[list[dict[str, float]] | None, str | None]:
+def _bands(
+    check: CheckCancelled, problem: Problem
+) -> tuple[list[dict[str, float]] | None, str | None]:
     """Return the bands of frequencies in which a rhythm of this strength makes an error grow.
 
     A random rhythm is replaced by a sinusoid with the same variance of the mean.
@@ -106,7 +109,7 @@ def _said(bands: list[dict[str, float]], problem: Problem) -> str:
     )
 
 
-def find_safe(check: Check, asked: dict[str, Any]) -> dict[str, Any]:
+def find_safe(check: CheckCancelled, asked: dict[str, Any]) -> dict[str, Any]:
     """Return the nearest momentum, step size and batch with which training converges."""
     problem: Problem = build_setting(check_setting(asked))[0]
     names = ("momentum", "lr", "batch")
@@ -147,7 +150,7 @@ def _change(name: str, found: Nearest, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def follow_runs(
-    check: Check, asked: dict[str, Any], steps: int, runs: int, seed: int
+    check: CheckCancelled, asked: dict[str, Any], steps: int, runs: int, seed: int
 ) -> dict[str, Any]:
     """Return a few runs over time, in order and with shuffled inputs."""
     training = Training.of(build_setting(check_setting(asked))[0])
@@ -172,7 +175,7 @@ def _far(log: float) -> str:
     return f"{10**log:.2g}"
 
 
-def warm_beside(check: Check) -> None:
+def warm_details(check: CheckCancelled) -> None:
     """Load and compile what the first page needs beside its map."""
     follow_runs(check, DEFAULT, 2000, 4, 0)
     find_spectrum(check, DEFAULT)
