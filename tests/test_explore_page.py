@@ -223,7 +223,7 @@ def test_any_two_numbers_are_axes_and_a_wrong_number_is_refused_beside_it(visit:
 STATES = """() => Object.fromEntries([
     ["verdict", "h1"], ["criteria", ".verdict.card"], ["map", "[data-name=map]"],
     ["runs", "[data-name=runs]"], ["multipliers", "[data-name=multipliers]"],
-    ["spectrum", "[data-name=spectrum]"], ["safe", ".cures"],
+    ["spectrum", "[data-name=spectrum]"], ["safe", ".remedies"],
 ].map(([name, place]) =>
     [name, document.querySelector(`.map-view ${place}`).dataset.state ?? ""]))"""
 HOLD = """() => {

@@ -1,6 +1,6 @@
-/** The state of the page: a view and its words, kept in the address after "#".
+/** The state of the page: a view and its parameters, kept in the address after "#".
  *
- * Each view has its own words; only those of the view that is shown stand in the address. Changes
+ * Each view has its own parameters; only those of the view that is shown stand in the address. Changes
  * from one control in quick succession are one step of the back button.
  */
 
@@ -10,19 +10,19 @@ const listeners = new Set();
 const state = { view: "map", tour: 0, map: {}, data: {}, results: {} };
 let last = { source: null, time: -Infinity };
 
-/** Return the state: `view`, `tour`, and the words of each view. */
+/** Return the state: `view`, `tour`, and the parameters of each view. */
 export function current() {
   return state;
 }
 
-/** Call a function after each change, and tell it what the source of the change was. */
+/** Call a function after each change, with the state and the source of the change. */
 export function subscribe(listener) {
   listeners.add(listener);
 }
 
-/** Change words of a view, and go there; a word that becomes null is left out. */
-export function change(view, words, source, { replaceAll = false, tour = state.tour } = {}) {
-  const merged = { ...(replaceAll ? {} : state[view]), ...words };
+/** Change parameters of a view, and go there; one that becomes null is left out. */
+export function change(view, params, source, { replaceAll = false, tour = state.tour } = {}) {
+  const merged = { ...(replaceAll ? {} : state[view]), ...params };
   state[view] = Object.fromEntries(
     Object.entries(merged)
       .filter(([, value]) => value !== null && value !== undefined && value !== "")
@@ -31,12 +31,12 @@ export function change(view, words, source, { replaceAll = false, tour = state.t
   state.view = view;
   state.tour = tour;
   write(source);
-  tell(source);
+  notify(source);
 }
 
 /** Return the address of a state, to be written or linked to. */
-export function addressOf(view, words, tour = 0) {
-  return `#${new URLSearchParams({ view, ...words, ...(tour ? { tour } : {}) })}`;
+export function addressOf(view, params, tour = 0) {
+  return `#${new URLSearchParams({ view, ...params, ...(tour ? { tour } : {}) })}`;
 }
 
 function write(source) {
@@ -49,25 +49,25 @@ function write(source) {
 }
 
 function read() {
-  const { view, tour, ...words } = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  const { view, tour, ...params } = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
   state.view = VIEWS.includes(view) ? view : "map";
   state.tour = Number(tour) || 0;
-  state[state.view] = words;
+  state[state.view] = params;
 }
 
-function tell(source) {
+function notify(source) {
   for (const listener of listeners) listener(state, source);
 }
 
-/** Take the state from the address whenever that changes, and tell it now; begin where it names none. */
+/** Take the state from the address now and whenever that changes; begin with a view if it names none. */
 export function start(view) {
   if (!location.hash) state.view = view;
   window.addEventListener("popstate", () => {
     read();
     last = { source: null, time: -Infinity };
-    tell("address");
+    notify("address");
   });
-  tell("start");
+  notify("start");
 }
 
 read();

@@ -1,6 +1,6 @@
 /** Requests to the server: with the token, without answers that nobody waits for any more. */
 
-import { mark } from "./dom.js";
+import { markState } from "./dom.js";
 
 const token = new URLSearchParams(location.search).get("token") ?? "";
 const client = [...crypto.getRandomValues(new Uint8Array(8))]
@@ -11,7 +11,7 @@ const watchers = new Set();
 let connected = true;
 
 /** An answer of the server that says what is wrong, in a sentence. */
-export class Refusal extends Error {
+class Refusal extends Error {
   constructor(text, status, name, path) {
     super(text);
     this.status = status;
@@ -20,7 +20,7 @@ export class Refusal extends Error {
   }
 }
 
-/** A request that did not reach the server: the banner tells of it, and views ask again later. */
+/** A request that did not reach the server: the banner shows it, and views ask again later. */
 export class Unreachable extends Error {}
 
 /** Call a function with true or false when the server answers again or no more. */
@@ -119,30 +119,30 @@ export function listen(job, { lost, ...handlers }) {
 }
 
 /**
- * A question whose subject moves. What its parts show belongs to the newest subject, or they say that it
- * does not: from the moment on in which another subject is asked about they are grey, and an answer is
- * shown only if the server says that it is about the subject of now.
+ * A request that is repeated whenever its subject changes. The parts of the page that show the answer are
+ * grey from the moment on in which another subject is asked about, and an answer is shown only if the
+ * server returns the current subject with it.
  * @param {string} path of the request
  * @param {{parts: Node[], show: Function, refuse?: Function, pause?: number}} given the parts of the
- *   page that show the answer, what shows it, what hears of a subject that cannot be, and how long the
- *   subject has to rest before it is asked about, in milliseconds
+ *   page that show the answer, what shows it, what is called with the refusal of an invalid subject, and
+ *   how long the subject has to rest before it is asked about, in milliseconds
  */
 export function question(path, { parts, show, refuse = () => {}, pause = 0 }) {
-  let key = null; // the subject of now
+  let key = null; // the current subject
   let running = null;
   let timer;
   let clock;
 
-  function tell(state, text) {
+  function showState(state, text) {
     clearInterval(clock);
-    mark(parts, state, text);
+    markState(parts, state, text);
   }
 
   function wait() {
     const began = performance.now();
-    tell("computing", "Computing …");
+    showState("computing", "Computing …");
     clock = setInterval(() => {
-      mark(parts, "computing", `Computing … ${Math.round((performance.now() - began) / 1000)} s`);
+      markState(parts, "computing", `Computing … ${Math.round((performance.now() - began) / 1000)} s`);
     }, 1000);
   }
 
@@ -157,7 +157,7 @@ export function question(path, { parts, show, refuse = () => {}, pause = 0 }) {
         const found = await request(path, { body, signal });
         if (key !== mine || JSON.stringify(found.asked) !== JSON.stringify(body)) return;
         const isLast = index === rounds.length - 1;
-        tell(isLast ? "" : "finer", isLast ? "" : "A finer one is computed …");
+        showState(isLast ? "" : "finer", isLast ? "" : "A finer one is computed …");
         show(found, body);
       } catch (problem) {
         if (key !== mine) return;
@@ -167,7 +167,7 @@ export function question(path, { parts, show, refuse = () => {}, pause = 0 }) {
         }
         key = null; // so that it can be asked again
         const why = problem.control ? "" : problem.message; // else it stands beside its control
-        tell("none", isDropped(problem) ? "No answer yet." : `No answer for this setting. ${why}`.trim());
+        showState("none", isDropped(problem) ? "No answer yet." : `No answer for this setting. ${why}`.trim());
         if (problem.status === 400) refuse(problem);
         return;
       }
@@ -192,10 +192,10 @@ export function question(path, { parts, show, refuse = () => {}, pause = 0 }) {
       else run(now, rounds);
       return true;
     },
-    /** Say that there is no answer: something of the setting cannot be. */
+    /** Show that there is no answer: the setting is invalid. */
     none() {
       drop();
-      tell("none", "No answer for this setting.");
+      showState("none", "No answer for this setting.");
     },
     /** Give up what was asked; it may be asked again. */
     drop,

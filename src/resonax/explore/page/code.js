@@ -1,6 +1,6 @@
 /** The Python and the command line that make what is shown, to be copied. */
 
-import { announce, el, say } from "./dom.js";
+import { announce, el, setText } from "./dom.js";
 
 /** Return a box with the code of a view; `show` takes `[{title, code: {python, command}}]`. */
 export function codeBox() {
@@ -27,9 +27,9 @@ function block(title, text) {
   const button = el("button", { type: "button", class: "copy", "aria-label": `Copy ${title}` }, "Copy");
   button.addEventListener("click", async () => {
     await copy(text);
-    say(button, "Copied");
+    setText(button, "Copied");
     announce(`${title} was copied.`);
-    setTimeout(() => say(button, "Copy"), 1500);
+    setTimeout(() => setText(button, "Copy"), 1500);
   });
   return el("div", { class: "block" },
     el("div", { class: "head" }, el("h3", {}, title), button),

@@ -1,7 +1,7 @@
 /** The controls of a setting: process, optimizer, features, and a slider for each number. */
 
-import { choice, el, say, unique } from "./dom.js";
-import { scale, tidy, wayOf } from "./scale.js";
+import { choice, el, setText, unique } from "./dom.js";
+import { scale, tidy, spacingOf } from "./scale.js";
 import { numbersOf } from "./setting.js";
 import { short } from "./words.js";
 
@@ -10,7 +10,7 @@ const FINE = 1000; // places of a slider
 /**
  * Make the controls.
  * @param {Object} schema of the server
- * @param {{changed: Function, refused: Function}} given called with the words that change and the name of
+ * @param {{changed: Function, refused: Function}} given called with the parameters that change and the name of
  *   the control, and when something is typed that is no number
  */
 export function controls(schema, { changed, refused }) {
@@ -54,9 +54,9 @@ export function controls(schema, { changed, refused }) {
     const basis = schema.bases.find((kind) => kind.name === features);
     kinds.basis.select.value = basis?.default ?? features;
     const find = (list, name) => schema[list].find((kind) => kind.name === name)?.about ?? "";
-    say(abouts.process, find("processes", setting.process));
-    say(abouts.optimizer, find("optimizers", setting.optimizer));
-    say(abouts.basis, basis?.about ?? "");
+    setText(abouts.process, find("processes", setting.process));
+    setText(abouts.optimizer, find("optimizers", setting.optimizer));
+    setText(abouts.basis, basis?.about ?? "");
     const shown = numbersOf(schema, { ...setting, basis: features });
     for (const [group, names] of Object.entries(shown)) {
       const here = names.filter((name) => name in setting).map(sliderOf);
@@ -77,13 +77,13 @@ export function controls(schema, { changed, refused }) {
     show,
     /** Show an error near the control that it is of; return whether there is one. */
     refuse(name, text) {
-      if (name in errors) say(errors[name], text);
+      if (name in errors) setText(errors[name], text);
       sliders.get(name)?.refuse(text);
       return name in errors || Boolean(sliders.get(name)?.root.isConnected);
     },
     accept() {
       for (const each of sliders.values()) each.refuse("");
-      for (const each of Object.values(errors)) say(each, "");
+      for (const each of Object.values(errors)) setText(each, "");
     },
   };
 }
@@ -100,7 +100,7 @@ function optionsOf(list) {
 function slider(name, number, changed, refused) {
   const id = unique(name);
   const span = number.maximum - number.minimum;
-  const along = scale(number.minimum, number.maximum, wayOf(number));
+  const along = scale(number.minimum, number.maximum, spacingOf(number));
   const error = el("p", { class: "error", id: `${id}-error`, role: "alert" });
   const badge = el("span", { class: "badge", hidden: true });
   const range = el("input", {
@@ -125,7 +125,7 @@ function slider(name, number, changed, refused) {
   });
 
   function refuse(text) {
-    say(error, text);
+    setText(error, text);
     typed.toggleAttribute("aria-invalid", Boolean(text));
   }
 
@@ -147,7 +147,7 @@ function slider(name, number, changed, refused) {
     },
     badge(place) {
       badge.hidden = !place;
-      say(badge, place === "across" ? "↔ axis" : place ? "↕ axis" : "");
+      setText(badge, place === "across" ? "↔ axis" : place ? "↕ axis" : "");
     },
     refuse,
   };

@@ -6,7 +6,7 @@ import { growthTraces } from "./growth.js";
 import { scale, ticks, tidy } from "./scale.js";
 import { colours } from "./theme.js";
 import { pace, short, signed } from "./words.js";
-import { you } from "./you.js";
+import { placeMarker } from "./marker.js";
 
 const DECADES = 4; // of power that are shown
 const BINS = 60; // in each decade of periods
@@ -22,7 +22,7 @@ export function dataMap(moved) {
     lr: scale(map.x.values[0], map.x.values.at(-1), "log"),
     momentum: scale(map.y.values[0], map.y.values.at(-1), "depth"),
   });
-  const marker = you(fig, {
+  const marker = placeMarker(fig, {
     label: () => `you: step size ${short(here.lr)}, momentum ${short(here.momentum)}`,
     moved(across, up) {
       if (!map) return;
@@ -98,14 +98,14 @@ function drawing(map, here) {
   };
 }
 
-/** The rhythms of the recording, the periods that resonate, and the guilty one. */
+/** The rhythms of the recording, the periods that resonate, and the period that is the cause. */
 export function rhythmsFigure() {
   const fig = figure("Rhythms of these rows", {
     name: "rhythms", empty: "The spectrum comes with the check.",
   });
   return {
     ...fig,
-    show({ periods, power, power_products: products, tongues }, guilty) {
+    show({ periods, power, power_products: products, tongues }, causePeriod) {
       fig.draw(() => {
         const { ink, soft, band, red } = colours();
         const line = (values, color, name) => {
@@ -114,12 +114,12 @@ export function rhythmsFigure() {
             hoverinfo: "skip" };
         };
         const shapes = (tongues ?? []).map(([first, last]) => bandShape(first, last, band));
-        const marks = guilty ? [{
-          x: Math.log10(guilty), y: 1, xref: "x", yref: "paper", yanchor: "bottom", showarrow: false,
-          text: `${short(guilty, 3)} steps`, font: { color: red, size: 13 },
+        const marks = causePeriod ? [{
+          x: Math.log10(causePeriod), y: 1, xref: "x", yref: "paper", yanchor: "bottom", showarrow: false,
+          text: `${short(causePeriod, 3)} steps`, font: { color: red, size: 13 },
         }] : [];
         if (marks.length) {
-          shapes.push({ type: "line", xref: "x", yref: "paper", x0: guilty, x1: guilty,
+          shapes.push({ type: "line", xref: "x", yref: "paper", x0: causePeriod, x1: causePeriod,
             y0: 0, y1: 1, line: { color: red, width: 2 } });
         }
         const ends = [Math.min(...periods), Math.max(...periods)];
@@ -134,7 +134,7 @@ export function rhythmsFigure() {
         };
       });
       fig.caption(["Strong line: of the values.", products ? "Faint line: of their squares and products." : "",
-        guilty ? `Red: the rhythm that was found, ${short(guilty, 3)} steps.` : "",
+        causePeriod ? `Red: the rhythm that was found, ${short(causePeriod, 3)} steps.` : "",
         tongues?.length ? "Shaded: periods that resonate with this learner." : ""].filter(Boolean).join(" "));
     },
   };

@@ -1,6 +1,6 @@
 /** The form of a check: a file that is dropped or chosen, its columns, and the learner. */
 
-import { choice, el, fill, say, unique } from "./dom.js";
+import { choice, el, fill, setText, unique } from "./dom.js";
 
 const NUMBERS = {
   lr: { label: "Step size", value: 0.01 },
@@ -30,7 +30,7 @@ export function learnable(columns, options) {
 /**
  * Make the form.
  * @param {{chosen: Function, example: Function, changed: Function, check: Function}} given called
- *   with a file, with nothing, with words that change, and with nothing
+ *   with a file, with nothing, with parameters that change, and with nothing
  */
 export function dataForm({ chosen, example, given, changed, check }) {
   const picker = el("input", {
@@ -121,14 +121,14 @@ export function dataForm({ chosen, example, given, changed, check }) {
     if (now.length) changed({ features: now.length === able.length ? null : now.join(",") });
     else {
       box.checked = true;
-      say(errors.features, "One column at least is needed to learn from.");
+      setText(errors.features, "One column at least is needed to learn from.");
     }
   }
 
   return {
     root,
-    /** Show what is chosen: the words of the address, and the columns of the file. */
-    show(words, table) {
+    /** Show what is chosen: the parameters of the address, and the columns of the file. */
+    show(params, table) {
       const named = (table?.columns ?? []).map(({ name, kind }) => ({
         value: name, label: kind ? `${name} (${kind})` : name,
       }));
@@ -137,24 +137,24 @@ export function dataForm({ chosen, example, given, changed, check }) {
       fill(selects.group_by.select, [{ value: "", label: "one series" }, ...named]);
       for (const [name, { select }] of Object.entries(selects)) {
         const usual = name === "optimizer" ? "heavy_ball" : name === "loss" ? "squared" : "";
-        select.value = words[name] ?? usual;
+        select.value = params[name] ?? usual;
       }
       for (const [name, { input }] of Object.entries(inputs)) {
-        if (document.activeElement !== input) input.value = words[name] ?? USUAL[name];
+        if (document.activeElement !== input) input.value = params[name] ?? USUAL[name];
       }
-      dropMissing.checked = words.drop_missing === "true";
+      dropMissing.checked = params.drop_missing === "true";
       button.disabled = !table;
-      showColumns(table?.columns ?? [], words);
+      showColumns(table?.columns ?? [], params);
     },
-    file: (text) => say(file, text),
+    file: (text) => setText(file, text),
     /** Say what is wrong beside its cause: an option, the "file", or else the button "check". */
     refuse(text, cause = "check") {
       const place = cause in errors ? cause : "check";
-      say(errors[place], text);
+      setText(errors[place], text);
       if (place in inputs) inputs[place].input.toggleAttribute("aria-invalid", true);
     },
     accept() {
-      for (const line of Object.values(errors)) say(line, "");
+      for (const line of Object.values(errors)) setText(line, "");
       for (const { input } of Object.values(inputs)) input.removeAttribute("aria-invalid");
     },
   };

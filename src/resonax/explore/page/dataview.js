@@ -5,7 +5,7 @@ import { address, isDropped, listen, question, request } from "./api.js";
 import { codeBox } from "./code.js";
 import { dataMap, ordersFigure, rhythmsFigure, trainingFigure } from "./datacharts.js";
 import { USUAL, dataForm, learnable } from "./dataform.js";
-import { announce, el, mark, say } from "./dom.js";
+import { announce, el, markState, setText } from "./dom.js";
 import { headline } from "./verdict.js";
 import { pace, sentence, short } from "./words.js";
 
@@ -39,13 +39,13 @@ export function dataView(schema) {
     given: schema.data && {
       name: schema.data.name, use: () => change("data", { source: "given" }, "given", { replaceAll: true }),
     },
-    changed: (words) => change("data", { ...words, run: null }, `option ${Object.keys(words)[0]}`),
+    changed: (params) => change("data", { ...params, run: null }, `option ${Object.keys(params)[0]}`),
     check,
   });
   let file = null;
   let table = null; // columns of the source that is shown
   let tableOf = null;
-  let words = {};
+  let params = {};
   let checked = null; // what was checked last: its source and options
   let isRefused = false; // whether what is set cannot be checked
   const known = new Set(); // parts that show the answers to it
@@ -53,12 +53,12 @@ export function dataView(schema) {
   let rate = null; // in order, as it is known before the rest
   let silence = () => {};
 
-  const cures = el("section", { class: "card cures" }, el("h2", {}, "What would help"),
+  const remedyCard = el("section", { class: "card remedies" }, el("h2", {}, "What would help"),
     el("p", { class: "state" }), remedies, here, checkHere);
   const done = el("section", { class: "card" }, el("h2", {}, "What was done"), el("p", { class: "state" }),
     el("div", { class: "answer" }, facts, notes, links));
   const cause = el("div", {}, said);
-  const parts = [head, map, training, rhythms, orders].map(({ root: part }) => part).concat(cures, done, cause);
+  const parts = [head, map, training, rhythms, orders].map(({ root: part }) => part).concat(remedyCard, done, cause);
   const ofCode = question("check/code", { // without a file: it also says at once what cannot be
     parts: [code.root],
     show(found) {
@@ -79,7 +79,7 @@ export function dataView(schema) {
     el("div", { class: "panel card" }, el("h2", {}, "Your data"), form.root),
     el("div", { class: "main-map" }, map.root),
     el("div", { class: "row" }, training.root, rhythms.root),
-    el("div", { class: "beside" }, cures, orders.root, done),
+    el("div", { class: "beside" }, remedyCard, orders.root, done),
     code.root);
 
   async function takeFile(chosen) {
@@ -107,10 +107,10 @@ export function dataView(schema) {
       form.file("No file yet.");
       if (!isDropped(problem)) form.refuse(sentence(problem.message), "file");
     }
-    if (tableOf === source) update(words);
+    if (tableOf === source) update(params);
   }
 
-  /** Return the options that the words of the address mean, with those of the example. */
+  /** Return the options that the parameters of the address mean, with those of the example. */
   function optionsIn(given) {
     const { source, name, run, ...options } = given;
     const usual = Object.fromEntries(Object.entries(table?.options ?? {})
@@ -129,7 +129,7 @@ export function dataView(schema) {
 
   function check() {
     checked = null; // the same again is checked again
-    change("data", { ...words, run: 1 }, "check");
+    change("data", { ...params, run: 1 }, "check");
   }
 
   /** Return the options that a check is asked by. */
@@ -139,17 +139,17 @@ export function dataView(schema) {
   }
 
   function keyOf(options) {
-    return JSON.stringify([words.source, words.name, options]);
+    return JSON.stringify([params.source, params.name, options]);
   }
 
   async function begin() {
-    const options = optionsIn(words);
+    const options = optionsIn(params);
     const key = keyOf(options);
     if (key === checked) return;
     checked = key;
     const body = new FormData();
-    if (words.source === "file") body.append("file", file);
-    for (const [name, value] of Object.entries({ ...SOURCES[words.source], ...askedBy(options) })) {
+    if (params.source === "file") body.append("file", file);
+    for (const [name, value] of Object.entries({ ...SOURCES[params.source], ...askedBy(options) })) {
       body.append(name, value);
     }
     silence();
@@ -186,7 +186,7 @@ export function dataView(schema) {
     form.accept();
     progress.classList.remove("idle");
     bar.removeAttribute("value");
-    say(stage, "reading");
+    setText(stage, "reading");
     showState();
   }
 
@@ -196,7 +196,7 @@ export function dataView(schema) {
     }
   }
 
-  // Nobody else hears of a check: the same page loaded anew begins another one. Some browsers take
+  // No other page follows this check: the same page loaded anew begins another one. Some browsers take
   // its events away before this, and others after.
   window.addEventListener("pagehide", ({ persisted }) => { if (!persisted) cancel(); });
 
@@ -205,7 +205,7 @@ export function dataView(schema) {
     checked = null;
     progress.classList.add("idle");
     head.show("", START);
-    say(said, "");
+    setText(said, "");
     form.refuse(sentence(text), cause);
     for (const node of [remedies, notes, links, facts]) node.replaceChildren();
     for (const fig of [map, training, rhythms, orders]) fig.clear("Nothing was computed.");
@@ -215,7 +215,7 @@ export function dataView(schema) {
   function showProgress({ stage: name, fraction, seconds_left: left }) {
     if (fraction === null) bar.removeAttribute("value");
     else bar.value = fraction;
-    say(stage, left ? `${name}, about ${short(Math.ceil(left), 2)} s left` : name);
+    setText(stage, left ? `${name}, about ${short(Math.ceil(left), 2)} s left` : name);
   }
 
   /** Show what is known by now of a check. */
@@ -223,12 +223,12 @@ export function dataView(schema) {
     if (found.rate !== undefined) rate = found.rate;
     const shows = [
       [head.root, found.sentence, (text) => head.show(found.verdict, sentence(text))],
-      [cause, found.explanation, (text) => say(said, sentence(`cause: ${text}`))],
+      [cause, found.explanation, (text) => setText(said, sentence(`cause: ${text}`))],
       [map.root, found.map, map.show],
       [rhythms.root, found.spectrum, (spectrum) => rhythms.show(spectrum, found.rhythm?.period)],
       [training.root, found.trajectories, training.show],
       [orders.root, rate === null ? undefined : found.shuffled, (shuffled) => orders.show(rate, shuffled)],
-      [cures, found.remedies, showRemedies],
+      [remedyCard, found.remedies, showRemedies],
       [done, found.facts, (given) => showFacts(given, found.notes ?? [])],
     ];
     for (const [part, given, show] of shows) {
@@ -257,7 +257,7 @@ export function dataView(schema) {
 
   /** Say of every part whether it belongs to what is set now, and what the map says of this place. */
   function showState() {
-    const options = optionsIn(words);
+    const options = optionsIn(params);
     const now = keyOf(options);
     const place = { lr: Number(options.lr), momentum: Number(options.momentum ?? 0) };
     const isOther = checked !== null && now !== checked;
@@ -265,15 +265,15 @@ export function dataView(schema) {
     map.at(place);
     for (const part of parts) {
       const fits = !isOther || (isMoved && part === map.root); // a map has all places
-      if (isRefused) mark([part], "none", "No answer for these options.");
-      else if (!fits) mark([part], "other", "Of the options that were checked.");
-      else if (checked !== null && !known.has(part)) mark([part], "computing", "Computing …");
-      else mark([part]);
+      if (isRefused) markState([part], "none", "No answer for these options.");
+      else if (!fits) markState([part], "other", "Of the options that were checked.");
+      else if (checked !== null && !known.has(part)) markState([part], "computing", "Computing …");
+      else markState([part]);
     }
     checkHere.hidden = !isOther || isRefused;
-    say(checkHere, isMoved ? "Check here" : "Check these options");
+    setText(checkHere, isMoved ? "Check here" : "Check these options");
     const there = isMoved && !isRefused ? map.rate() : null;
-    say(here, there === null ? "" : `You moved to step size ${short(place.lr)}, momentum `
+    setText(here, there === null ? "" : `You moved to step size ${short(place.lr)}, momentum `
       + `${short(place.momentum)}: by the map an error ${pace(there)}.`);
   }
 
@@ -285,19 +285,19 @@ export function dataView(schema) {
   }
 
   function update(given) {
-    words = given;
-    const source = SOURCES[words.source] ? words.source : schema.data && !words.source ? "given" : null;
-    if (source && source !== words.source) words = { ...words, source };
-    if (source === "file" && (!file || file.name !== words.name)) {
+    params = given;
+    const source = SOURCES[params.source] ? params.source : schema.data && !params.source ? "given" : null;
+    if (source && source !== params.source) params = { ...params, source };
+    if (source === "file" && (!file || file.name !== params.name)) {
       form.refuse("Choose the file again: a page cannot open it by itself.", "file");
-      form.show(optionsIn(words), null);
+      form.show(optionsIn(params), null);
       return;
     }
     if (source && tableOf !== source) {
       tableOf = source;
       readColumns(source);
-    } else if (words.run && table) begin();
-    const options = optionsIn(words);
+    } else if (params.run && table) begin();
+    const options = optionsIn(params);
     form.show(options, table);
     if (table) {
       ofCode.ask({ options: askedBy(options), name: table.name, example: source === "example" });

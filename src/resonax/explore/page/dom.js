@@ -20,7 +20,7 @@ export function el(tag, given = {}, ...children) {
 }
 
 /** Replace what a node holds, unless it holds that text already. */
-export function say(node, text) {
+export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
@@ -30,14 +30,14 @@ export function say(node, text) {
  * @param {Node[]} parts
  * @param {string} state nothing if it does, "finer" if more of it comes, else "computing", "none", "other"
  */
-export function mark(parts, state = "", text = "") {
+export function markState(parts, state = "", text = "") {
   for (const part of parts) {
     if (state) part.dataset.state = state;
     else delete part.dataset.state;
     part.setAttribute("aria-busy", String(state === "computing"));
     const isOld = state !== "" && state !== "finer";
     for (const node of part.querySelectorAll(".answer")) node.inert = isOld;
-    for (const node of part.querySelectorAll(".state")) say(node, text);
+    for (const node of part.querySelectorAll(".state")) setText(node, text);
   }
 }
 
@@ -54,7 +54,7 @@ export const announce = (() => {
   let timer;
   return (text) => {
     clearTimeout(timer);
-    timer = setTimeout(() => say(document.getElementById("live"), text), 600);
+    timer = setTimeout(() => setText(document.getElementById("live"), text), 600);
   };
 })();
 

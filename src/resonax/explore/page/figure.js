@@ -1,6 +1,6 @@
 /** A figure: a title, a drawing of a size that is kept free for it, a caption, and ways to save it. */
 
-import { el, say, unique } from "./dom.js";
+import { el, setText, unique } from "./dom.js";
 import { colours, onTheme } from "./theme.js";
 
 let loading = null;
@@ -72,7 +72,7 @@ export function figure(title, { name, size = "", zoom = false, empty = "" }) {
     const Plotly = await plotly().catch(() => null);
     if (!Plotly || mine !== turn || !build) return;
     const { traces, layout } = build();
-    if (text === null) tell(traces.flatMap(({ meta }) => (typeof meta === "string" ? [meta] : [])).join(" "));
+    if (text === null) describe(traces.flatMap(({ meta }) => (typeof meta === "string" ? [meta] : [])).join(" "));
     await Plotly.react(plot, traces, layout, {
       displayModeBar: false, responsive: true, staticPlot: !zoom, doubleClick: "reset",
     });
@@ -80,9 +80,9 @@ export function figure(title, { name, size = "", zoom = false, empty = "" }) {
     root.dispatchEvent(new CustomEvent("drawn"));
   }
 
-  function tell(words) {
-    say(caption, words);
-    plot.setAttribute("aria-label", `${heading.textContent}. ${words}`);
+  function describe(description) {
+    setText(caption, description);
+    plot.setAttribute("aria-label", `${heading.textContent}. ${description}`);
   }
 
   async function save(format) {
@@ -104,18 +104,18 @@ export function figure(title, { name, size = "", zoom = false, empty = "" }) {
   return {
     root, plot, frame, heading,
     draw,
-    /** Give a caption; without one it is what the traces say of themselves in `meta`. */
-    caption(words) {
-      text = words;
-      tell(words);
+    /** Give a caption; without one it is made of the `meta` texts of the traces. */
+    caption(given) {
+      text = given;
+      describe(given);
     },
     /** Say why there is nothing to see; the note covers what was drawn before. */
     clear(why) {
       build = null;
       turn += 1;
-      say(note, why);
+      setText(note, why);
       note.hidden = false;
-      say(caption, "");
+      setText(caption, "");
     },
     close: () => drawn.delete(plot),
   };

@@ -3,7 +3,7 @@
 import { addressOf, change, current, start as startAddress, subscribe } from "./address.js";
 import { Unreachable, onConnection, request, watchServer } from "./api.js";
 import { dataView } from "./dataview.js";
-import { say } from "./dom.js";
+import { setText } from "./dom.js";
 import { plotly } from "./figure.js";
 import { mapView } from "./mapview.js";
 import { resultsView } from "./resultsview.js";
@@ -23,7 +23,7 @@ guide.show(current()); // before the server is asked, so that nothing moves down
 startTheme(document.getElementById("theme"));
 onConnection((isThere, why) => {
   banner.hidden = isThere;
-  say(banner, isThere ? "" : why === "token" ? OTHER : GONE);
+  setText(banner, isThere ? "" : why === "token" ? OTHER : GONE);
   if (isThere && views) {
     for (const view of Object.values(views)) view.leave();
     show(current());
@@ -42,7 +42,7 @@ async function begin() {
     schema = await request("schema");
   } catch (error) {
     if (error instanceof Unreachable) return setTimeout(begin, 1200);
-    return say(document.getElementById("starting"), error.message);
+    return setText(document.getElementById("starting"), error.message);
   }
   plotly().catch(() => {}); // fetched now, while the first questions are answered
   views = {};

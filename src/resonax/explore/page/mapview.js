@@ -5,7 +5,7 @@ import { question } from "./api.js";
 import { multipliersFigure, runsFigure, spectrumFigure } from "./charts.js";
 import { codeBox } from "./code.js";
 import { controls } from "./controls.js";
-import { announce, el, say } from "./dom.js";
+import { announce, el, setText } from "./dom.js";
 import { rateMap } from "./ratemap.js";
 import { axesIn, compact, criteriaOf, settingOf } from "./setting.js";
 import { criteriaTable, headline, safeButtons } from "./verdict.js";
@@ -21,9 +21,9 @@ export function mapView(schema) {
   const head = headline("");
   const error = el("p", { class: "error", role: "alert" });
   const panel = controls(schema, {
-    changed: (words, name) => change("map", words, `control ${name}`), refused: none,
+    changed: (params, name) => change("map", params, `control ${name}`), refused: none,
   });
-  const map = rateMap(schema, (words, source) => change("map", words, source), refuse, none);
+  const map = rateMap(schema, (params, source) => change("map", params, source), refuse, none);
   const criteria = criteriaTable(schema);
   const safe = safeButtons(({ name, setting, value }) => {
     change("map", { [name]: setting?.[name] ?? value }, `safe ${name}`);
@@ -70,7 +70,7 @@ export function mapView(schema) {
     none();
     const label = schema.numbers[problem.control]?.label ?? problem.control;
     const text = sentence(problem.message.replace(problem.control, label));
-    say(error, problem.control && panel.refuse(problem.control, text) ? "" : text);
+    setText(error, problem.control && panel.refuse(problem.control, text) ? "" : text);
   }
 
   function none() {
@@ -78,18 +78,18 @@ export function mapView(schema) {
   }
 
   function accept() {
-    say(error, "");
+    setText(error, "");
     panel.accept();
   }
 
   return {
     root,
     title: "Map",
-    update(words) {
-      const setting = settingOf(schema, words);
-      const axes = axesIn(schema, setting, words);
+    update(params) {
+      const setting = settingOf(schema, params);
+      const axes = axesIn(schema, setting, params);
       const possible = criteriaOf(schema, setting);
-      const criterion = possible.includes(words.criterion) ? words.criterion : possible[0];
+      const criterion = possible.includes(params.criterion) ? params.criterion : possible[0];
       panel.show(setting, axes);
       const { finest } = map.show(setting, axes, criterion, possible);
       const short = { setting: compact(schema, setting) };

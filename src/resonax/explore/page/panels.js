@@ -1,7 +1,7 @@
 /** A stored panel as a figure that can be zoomed and read point by point, and the runs of a cell. */
 
 import { isDropped, request } from "./api.js";
-import { choice, el, say } from "./dom.js";
+import { choice, el, setText } from "./dom.js";
 import { figure, look } from "./figure.js";
 import { growthTraces } from "./growth.js";
 import { colours, sequential } from "./theme.js";
@@ -42,14 +42,14 @@ export function panelFigure(panel, experiment, index) {
     try {
       const query = new URLSearchParams({ panel: name, x: i, y: j });
       const found = await request(`results/${encodeURIComponent(experiment)}/cell?${query}`);
-      say(text, sentence(found.sentence));
+      setText(text, sentence(found.sentence));
       const runs = found.runs?.length
         ? [[found.label ?? "runs", found.runs.map((each) => short(each, 3)).join(", ")]] : [];
       const rows = found.rows ?? Object.entries(found.coordinates ?? {});
       table.replaceChildren(...[...rows, ...runs].map(([word, value]) => el("div", {},
         el("dt", {}, word), el("dd", {}, shown(value)))));
     } catch (problem) {
-      if (!isDropped(problem)) say(text, sentence(problem.message));
+      if (!isDropped(problem)) setText(text, sentence(problem.message));
     }
   }
 

@@ -1,40 +1,40 @@
 /** The map of the growth rate, or of Adam's level: a coarse one first, then finer ones. */
 
 import { question } from "./api.js";
-import { choice, el, fill, say, unique } from "./dom.js";
+import { choice, el, fill, setText, unique } from "./dom.js";
 import { figure, look } from "./figure.js";
 import { barLook, growthTraces } from "./growth.js";
-import { scale, ticks, tidy, wayOfAxis } from "./scale.js";
-import { axesOf, axisWord, compact, rangeOf } from "./setting.js";
+import { scale, ticks, tidy, spacingOfAxis } from "./scale.js";
+import { axesOf, axisParam, compact, rangeOf } from "./setting.js";
 import { colours, sequential } from "./theme.js";
 import { pace, short } from "./words.js";
-import { you } from "./you.js";
+import { placeMarker } from "./marker.js";
 
 const COUNTS = { rate: [28, 100], distance: [12, 28, 49] }; // points along each axis, one after the other
 
 /**
  * Make the map.
  * @param {Object} schema of the server
- * @param {Function} moved called with words and a source when "you" or an axis changes
- * @param {Function} refuse called with what the server refuses
- * @param {Function} refused called when something is typed that cannot be
+ * @param {Function} moved called with parameters and a source when "you" or an axis changes
+ * @param {Function} refuse called with a refusal of the server
+ * @param {Function} refused called when something invalid is typed
  */
 export function rateMap(schema, moved, refuse, refused) {
   const fig = figure("Growth rate", { name: "map", size: "large" });
   const readout = el("p", { class: "readout answer" });
   let now = null; // what is set: setting, axes, criterion
   let answer = null;
-  const marker = you(fig, {
+  const marker = placeMarker(fig, {
     label: () => place(now.setting[now.axes.x.name], now.setting[now.axes.y.name]),
     moved(across, up, source) {
-      const words = {};
+      const params = {};
       for (const [name, share] of [["x", across], ["y", up]]) {
         const { axis, along, number } = parts(name);
-        words[axis.name] = tidy(along.value(share), number, axis.last - axis.first);
+        params[axis.name] = tidy(along.value(share), number, axis.last - axis.first);
       }
-      moved(words, `you ${source}`);
+      moved(params, `you ${source}`);
     },
-    looked: (shares) => say(readout, shares ? read(shares) : rests()),
+    hovered: (shares) => setText(readout, shares ? read(shares) : rests()),
   });
   const asked = question("map", {
     parts: [fig.root], refuse,
@@ -42,7 +42,7 @@ export function rateMap(schema, moved, refuse, refused) {
       answer = found;
       bar.refuse("");
       fig.draw(() => drawing(schema, found, now));
-      say(readout, rests());
+      setText(readout, rests());
     },
   });
   const bar = axisBar(schema, moved, () => now, refused);
@@ -52,7 +52,7 @@ export function rateMap(schema, moved, refuse, refused) {
   function parts(name) {
     const axis = now.axes[name];
     const number = schema.numbers[axis.name];
-    return { axis, number, along: scale(axis.first, axis.last, wayOfAxis(axis)) };
+    return { axis, number, along: scale(axis.first, axis.last, spacingOfAxis(axis)) };
   }
 
   function place(x, y) {
@@ -91,19 +91,19 @@ export function rateMap(schema, moved, refuse, refused) {
       now = { setting, axes, criterion };
       bar.show(axes, criterion, possible);
       const isLevel = criterion === "level";
-      say(fig.heading, `${isLevel ? "Predicted distance from the best weights" : "Growth rate"} over `
+      setText(fig.heading, `${isLevel ? "Predicted distance from the best weights" : "Growth rate"} over `
         + `${schema.numbers[axes.x.name].label} and ${schema.numbers[axes.y.name].label}`);
       marker.show(...["x", "y"].map((name) => {
         const { axis, along } = parts(name);
         return along.share(setting[axis.name]);
       }));
-      const setting0 = compact(schema, { // the map is the same wherever "you" are on it
+      const mapSetting = compact(schema, { // the map is the same wherever "you" are on it
         ...setting, [axes.x.name]: axes.x.first, [axes.y.name]: axes.y.first,
       });
       const rounds = COUNTS[isLevel ? "distance" : "rate"].map((count) => ({
         criterion, x: { ...axes.x, count }, y: { ...axes.y, count },
       }));
-      if (asked.ask(...rounds.map((round) => ({ setting: setting0, ...round })))) answer = null;
+      if (asked.ask(...rounds.map((round) => ({ setting: mapSetting, ...round })))) answer = null;
       return { finest: rounds.at(-1) };
     },
   };
@@ -113,7 +113,7 @@ export function rateMap(schema, moved, refuse, refused) {
 function drawing(schema, answer, now) {
   const { x, y } = answer.asked;
   const [a, b] = [x, y].map((axis) => ({ axis, number: schema.numbers[axis.name] }));
-  for (const each of [a, b]) each.along = scale(each.axis.first, each.axis.last, wayOfAxis(each.axis));
+  for (const each of [a, b]) each.along = scale(each.axis.first, each.axis.last, spacingOfAxis(each.axis));
   const [columns, rows] = [answer.x.map(a.along.place), answer.y.map(b.along.place)];
   const traces = answer.quantity === "distance" ? levelTraces(columns, rows, answer.distance)
     : growthTraces(columns, rows, answer.rate);
@@ -134,7 +134,7 @@ function drawing(schema, answer, now) {
   const axisLayout = ({ axis, number, along }) => ({
     title: `${number.label} ${number.symbol ?? ""}${number.unit && number.unit !== "1"
       ? ` (${number.unit})` : ""}`,
-    range: [along.low, along.high], showgrid: false, ...ticks(axis.first, axis.last, wayOfAxis(axis)),
+    range: [along.low, along.high], showgrid: false, ...ticks(axis.first, axis.last, spacingOfAxis(axis)),
   });
   return {
     traces,
@@ -184,26 +184,26 @@ function axisBar(schema, moved, current, refused) {
   function pick(place, name) {
     const { axes } = current();
     const other = place === "x" ? "y" : "x";
-    const words = { [place]: axisWord(rangeOf(schema, name)) };
-    if (axes[other].name === name) words[other] = axisWord(axes[place]); // they change places
-    moved(words, "axes");
+    const params = { [place]: axisParam(rangeOf(schema, name)) };
+    if (axes[other].name === name) params[other] = axisParam(axes[place]); // they change places
+    moved(params, "axes");
   }
 
   function setEnd(place, end, text) {
     const axis = { ...current().axes[place], [end]: Number(text.replace(",", ".")) };
     if (text.trim() && axis.first < axis.last) {
-      moved({ [place]: axisWord(axis) }, `${end} ${place}`);
+      moved({ [place]: axisParam(axis) }, `${end} ${place}`);
       return;
     }
     refused();
-    say(error, `${schema.numbers[axis.name].label} must run from a smaller to a larger number.`);
+    setText(error, `${schema.numbers[axis.name].label} must run from a smaller to a larger number.`);
   }
 
   return {
     root,
-    refuse: (text) => say(error, text),
+    refuse: (text) => setText(error, text),
     show(axes, criterion, possible) {
-      say(error, "");
+      setText(error, "");
       const names = axesOf(schema, current().setting)
         .map((name) => ({ value: name, label: schema.numbers[name].label }));
       for (const [shown, axis] of [[across, axes.x], [up, axes.y]]) {

@@ -3,7 +3,7 @@
 import { change } from "./address.js";
 import { address, isDropped, request } from "./api.js";
 import { codeBox } from "./code.js";
-import { el, say } from "./dom.js";
+import { el, setText } from "./dom.js";
 import { panelFigure } from "./panels.js";
 import { sentence, short } from "./words.js";
 
@@ -32,15 +32,15 @@ export function resultsView(schema) {
 
   async function open() {
     if (!schema.results) {
-      say(caption, NONE);
+      setText(caption, NONE);
       return;
     }
-    say(caption, "Loading …");
+    setText(caption, "Loading …");
     try {
       folder = await request("results");
     } catch (problem) {
-      say(caption, "");
-      if (!isDropped(problem)) say(error, sentence(problem.message));
+      setText(caption, "");
+      if (!isDropped(problem)) setText(error, sentence(problem.message));
       return;
     }
     list.replaceChildren(...folder.experiments.map((each) => el("li", {}, el("button", {
@@ -51,7 +51,7 @@ export function resultsView(schema) {
 
   async function load(name) {
     shown = name;
-    say(error, "");
+    setText(error, "");
     for (const button of list.querySelectorAll("button")) {
       if (button.dataset.experiment === name) button.setAttribute("aria-current", "true");
       else button.removeAttribute("aria-current");
@@ -61,19 +61,19 @@ export function resultsView(schema) {
     showClaims([]);
     code.show([]);
     if (!name) {
-      say(title, `Results in ${folder.name}`);
-      say(caption, "Choose an experiment to see its figures point by point.");
+      setText(title, `Results in ${folder.name}`);
+      setText(caption, "Choose an experiment to see its figures point by point.");
       showClaims(folder.claims ?? []);
-      say(error, folder.claims_damaged ? sentence(folder.claims_damaged) : "");
+      setText(error, folder.claims_damaged ? sentence(folder.claims_damaged) : "");
       return;
     }
-    say(title, folder.experiments.find((each) => each.name === name)?.title ?? name);
-    say(caption, "Loading …");
+    setText(title, folder.experiments.find((each) => each.name === name)?.title ?? name);
+    setText(caption, "Loading …");
     try {
       const found = await request(`results/${encodeURIComponent(name)}`);
       if (shown !== name) return;
-      say(title, found.title ?? name);
-      say(caption, found.caption ?? "");
+      setText(title, found.title ?? name);
+      setText(caption, found.caption ?? "");
       const path = `results/${encodeURIComponent(name)}/figure`;
       stored.replaceChildren(...(found.figure ? ["The stored figure: ",
         el("a", { href: address(`${path}.png`), target: "_blank", rel: "noopener" }, "PNG"), ", ",
@@ -83,8 +83,8 @@ export function resultsView(schema) {
       code.show([{ title: "Experiment", code: found.code }]);
     } catch (problem) {
       if (shown !== name) return;
-      say(caption, "");
-      if (!isDropped(problem)) say(error, sentence(problem.message));
+      setText(caption, "");
+      if (!isDropped(problem)) setText(error, sentence(problem.message));
       shown = null;
     }
   }

@@ -1,29 +1,29 @@
 /** How a number is laid along a slider or an axis: evenly, by its logarithm, or by 1 - value. */
 
-const WAYS = {
+const SPACINGS = {
   linear: { to: (x) => x, back: (u) => u },
   log: { to: (x) => Math.log10(x), back: (u) => 10 ** u },
   depth: { to: (x) => -Math.log10(1 - x), back: (u) => 1 - 10 ** -u }, // spreads what is near 1
 };
 
-/** Return the way in which a number of the schema is laid out. */
-export function wayOf(number) {
+/** Return how the values of a number of the schema are spaced. */
+export function spacingOf(number) {
   if (number?.depth) return "depth";
   return number?.log ? "log" : "linear";
 }
 
-/** Return the way in which the server lays the points of an axis of a map. */
-export function wayOfAxis(axis) {
+/** Return how the server spaces the points of an axis of a map. */
+export function spacingOfAxis(axis) {
   return axis.log ? "log" : "linear";
 }
 
 /**
  * Return a scale from `first` to `last`.
- * @returns {{share: Function, value: Function, place: Function}} share of the way at a value, the
+ * @returns {{share: Function, value: Function, place: Function}} share of the axis at a value, the
  *   value at a share, and the coordinate at which a figure draws a value
  */
-export function scale(first, last, way = "linear") {
-  const { to, back } = WAYS[way];
+export function scale(first, last, spacing = "linear") {
+  const { to, back } = SPACINGS[spacing];
   const [low, high] = [to(first), to(last)];
   return {
     share: (x) => Math.min(Math.max((to(x) - low) / (high - low), 0), 1),
@@ -37,8 +37,8 @@ export function scale(first, last, way = "linear") {
 /** Return a value with no more digits than its scale can tell, and whole where it must be. */
 export function tidy(value, number, span) {
   if (number?.integer) return Math.max(Math.round(value), 1);
-  if (wayOf(number) === "log") return Number(value.toPrecision(3));
-  if (wayOf(number) === "depth") {
+  if (spacingOf(number) === "log") return Number(value.toPrecision(3));
+  if (spacingOf(number) === "depth") {
     const digits = Math.max(2, Math.ceil(-Math.log10(1 - Math.min(value, 0.999999))) + 2);
     return Number(value.toFixed(digits));
   }
@@ -47,11 +47,11 @@ export function tidy(value, number, span) {
 }
 
 /** Return places and words of the ticks of an axis that is drawn in the coordinates of its scale. */
-export function ticks(first, last, way) {
-  const { to } = WAYS[way];
-  const round = way === "linear" ? even(first, last) : decades(first, last, way);
+export function ticks(first, last, spacing) {
+  const { to } = SPACINGS[spacing];
+  const round = spacing === "linear" ? even(first, last) : decades(first, last, spacing);
   // Where hardly a round number lies between the ends, plain ones stand for them.
-  const values = round.length > 1 || way !== "log" ? round
+  const values = round.length > 1 || spacing !== "log" ? round
     : [0, 0.5, 1].map((share) => Number((first * (last / first) ** share).toPrecision(3)));
   return { tickvals: values.map(to), ticktext: values.map((value) => label(value)) };
 }
@@ -67,8 +67,8 @@ function even(first, last) {
   return found;
 }
 
-function decades(first, last, way) {
-  if (way === "depth") {
+function decades(first, last, spacing) {
+  if (spacing === "depth") {
     return [0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999]
       .filter((value) => value >= first - 1e-12 && value <= last + 1e-12);
   }

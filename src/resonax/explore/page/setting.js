@@ -1,6 +1,6 @@
-/** A setting: what is trained on what, in the words of the command line, from the words of the address. */
+/** A setting: what is trained on what, by the options of the command line, from the parameters of the address. */
 
-import { wayOf } from "./scale.js";
+import { spacingOf } from "./scale.js";
 
 /** The axes of a map are written as first:last in the address. */
 const AXIS = /^([a-z0-9_]+):([^:]+):([^:]+)$/;
@@ -19,19 +19,19 @@ export function numbersOf(schema, { process, optimizer, basis }) {
   };
 }
 
-/** Return the whole setting that the words of the address describe. */
-export function settingOf(schema, words) {
+/** Return the whole setting that the parameters of the address describe. */
+export function settingOf(schema, params) {
   const named = (list, name, usual) => (schema[list].some((kind) => kind.name === name) ? name : usual);
-  const process = named("processes", words.process, schema.default.process);
-  const optimizer = named("optimizers", words.optimizer, schema.default.optimizer);
-  const features = words.basis ?? schema.default.basis ?? "linear";
+  const process = named("processes", params.process, schema.default.process);
+  const optimizer = named("optimizers", params.optimizer, schema.default.optimizer);
+  const features = params.basis ?? schema.default.basis ?? "linear";
   const basis = named("bases", features.split(":")[0], "linear");
   const setting = { process, optimizer, basis: basis === features.split(":")[0] ? features : basis };
   const { process: own, optimizer: rates, basis: shape } =
     numbersOf(schema, { process, optimizer, basis });
   for (const name of [...own, ...rates, ...shape]) {
-    const given = schema.numbers[name].flag ? { true: true, false: false }[words[name]]
-      : Number(words[name] ?? NaN);
+    const given = schema.numbers[name].flag ? { true: true, false: false }[params[name]]
+      : Number(params[name] ?? NaN);
     setting[name] = given === undefined || Number.isNaN(given) ? usual(schema, name) : given;
     if (setting[name] === null || setting[name] === undefined) delete setting[name];
   }
@@ -56,18 +56,18 @@ export function axesOf(schema, setting) {
 }
 
 /** Return the two axes of a map, each `{name, first, last, log}`. */
-export function axesIn(schema, setting, words) {
+export function axesIn(schema, setting, params) {
   const names = axesOf(schema, setting);
   const taken = [];
   for (const place of ["x", "y"]) {
     const usualAxis = schema.default_axes[place];
-    const given = AXIS.exec(words[place] ?? "");
+    const given = AXIS.exec(params[place] ?? "");
     let axis = given && { name: given[1], first: Number(given[2]), last: Number(given[3]) };
     if (!isUsable(axis, names, taken)) {
       const free = names.filter((name) => !taken.some((other) => other.name === name));
       axis = isUsable(usualAxis, names, taken) ? { ...usualAxis } : rangeOf(schema, free.find((name) => schema.numbers[name].depth) ?? free[0]);
     }
-    taken.push({ ...axis, log: wayOf(schema.numbers[axis.name]) === "log" });
+    taken.push({ ...axis, log: spacingOf(schema.numbers[axis.name]) === "log" });
   }
   return { x: taken[0], y: taken[1] };
 }
@@ -85,8 +85,8 @@ export function rangeOf(schema, name) {
   return { name, first: minimum, last: maximum };
 }
 
-/** Return an axis as a word of the address. */
-export function axisWord({ name, first, last }) {
+/** Return an axis as a parameter of the address. */
+export function axisParam({ name, first, last }) {
   return `${name}:${first}:${last}`;
 }
 

@@ -9,7 +9,7 @@ export function onTheme(listener) {
 }
 
 /** Whether the page is dark now. */
-export function isDark() {
+function isDark() {
   const chosen = document.documentElement.dataset.theme;
   return chosen ? chosen === "dark" : system.matches;
 }
@@ -45,7 +45,7 @@ export function sequential() {
 /** Let the switch of the page choose the colours, and remember the choice. */
 export function start(select) {
   select.value = document.documentElement.dataset.theme ?? "auto";
-  const tell = () => listeners.forEach((listener) => listener());
+  const notify = () => listeners.forEach((listener) => listener());
   select.addEventListener("change", () => {
     if (select.value === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = select.value;
@@ -54,7 +54,7 @@ export function start(select) {
     } catch {
       // Storage can be forbidden: the choice holds until the page is left.
     }
-    tell();
+    notify();
   });
-  system.addEventListener("change", tell);
+  system.addEventListener("change", notify);
 }

@@ -11,13 +11,13 @@ const TONGUE = {
 export const STEPS = [
   {
     name: "Swing", view: "map", point: "runs",
-    words: { ...TONGUE, process: "iid", period: null, x: "lr:0.001:0.1", y: "momentum:0.9:0.999" },
+    params: { ...TONGUE, process: "iid", period: null, x: "lr:0.001:0.1", y: "momentum:0.9:0.999" },
     text: "Momentum turns gradient descent into a pendulum: the weights swing around the best ones, "
       + "a little less far each time. Here the inputs are independent of each other: their order says nothing, "
       + "so that the runs in order cover those that are shuffled. All settle near the best weights.",
   },
   {
-    name: "Tongue", view: "map", point: "map", words: { ...TONGUE },
+    name: "Tongue", view: "map", point: "map", params: { ...TONGUE },
     text: "Now the mean of the inputs goes up and down every 22 steps, which is half the natural "
       + "period of the swing: a push at each turn, as on a playground. The marker \"you\" stands in a red "
       + "tongue of the map: there the error grows exponentially, as do the red runs under the map. The blue "
@@ -25,7 +25,7 @@ export const STEPS = [
   },
   {
     name: "Noise", view: "map", point: "verdict",
-    words: { ...TONGUE, momentum: 0.96, batch: 1, criterion: "mean_square" },
+    params: { ...TONGUE, momentum: 0.96, batch: 1, criterion: "mean_square" },
     text: "Just below the tongue the expected weights converge. But a batch of one sample is noisy, and "
       + "noise that grows with the weights shakes the pendulum too: almost every run converges, while rare ones "
       + "grow so large that the mean square diverges. So of the four criteria only mean square has the mark ▲, "
@@ -34,13 +34,13 @@ export const STEPS = [
   },
   {
     name: "Real data", view: "data", point: "verdict",
-    words: { source: "example", run: 1 },
+    params: { source: "example", run: 1 },
     text: "Recorded data have rhythms too. These are hourly temperatures of San Francisco, with a rhythm of "
       + "24 rows, the day. While they are checked the answers appear one by one: a linear model that is "
       + "trained on them in order diverges, and on the same rows shuffled it does not.",
   },
   {
-    name: "Cure", view: "map", point: "cures", words: { ...TONGUE, momentum: 0.95 },
+    name: "Remedy", view: "map", point: "remedies", params: { ...TONGUE, momentum: 0.95 },
     text: "Back at the period of 22, with a momentum of 0.95 in place of 0.97: it converges, and the card of "
       + "safe values says so. Raise the momentum to 0.97, and it offers the nearest safe ones as buttons. In a "
       + "run whose data you do not know beforehand, the guards in resonax.torch and resonax.jax look for them "
@@ -64,9 +64,9 @@ export function tour(place, button) {
   let shown = 0;
 
   function go(index) {
-    const { view, words } = STEPS[index - 1];
+    const { view, params } = STEPS[index - 1];
     window.scrollTo({ top: 0, behavior: "instant" }); // before what is told of comes into sight
-    change(view, words, `tour ${index}`, { replaceAll: true, tour: index });
+    change(view, params, `tour ${index}`, { replaceAll: true, tour: index });
     heading.focus({ preventScroll: true });
   }
 

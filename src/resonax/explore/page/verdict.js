@@ -1,6 +1,6 @@
-/** What the four criteria say of a setting, and which setting nearby is safe. */
+/** The verdict of the four criteria on a setting, and which setting nearby is safe. */
 
-import { el, say } from "./dom.js";
+import { el, setText } from "./dom.js";
 import { MARKS, sentence, short, signed } from "./words.js";
 
 const NAMES = { momentum: "momentum", lr: "step size", batch: "batch" };
@@ -14,8 +14,8 @@ export function headline(text) {
     root,
     show(verdict, said) {
       root.dataset.verdict = verdict ?? "";
-      say(mark, MARKS[verdict] ?? "");
-      say(words, said);
+      setText(mark, MARKS[verdict] ?? "");
+      setText(words, said);
     },
   };
 }
@@ -35,10 +35,10 @@ export function criteriaTable(schema) {
     show({ criteria, order_proof: order, level, notes = [] }) {
       list.hidden = !criteria.length;
       for (const found of criteria) rows.get(found.name)?.show(found);
-      say(heading, criteria.length ? "Four criteria" : "Predicted distance from the best weights");
+      setText(heading, criteria.length ? "Four criteria" : "Predicted distance from the best weights");
       distances.replaceChildren(...Object.entries(level ?? {}).map(([name, value]) => el("div", {},
         el("dt", {}, name), el("dd", {}, short(value, 3)))));
-      say(proof, [order ?? "", ...notes].filter(Boolean).map(sentence).join(" "));
+      setText(proof, [order ?? "", ...notes].filter(Boolean).map(sentence).join(" "));
     },
   };
 }
@@ -54,11 +54,11 @@ function row({ label, about }) {
     root,
     show(found) {
       root.dataset.verdict = found.verdict ?? "";
-      say(mark, MARKS[found.verdict] ?? "–");
-      say(words, sentence(found.sentence));
+      setText(mark, MARKS[found.verdict] ?? "–");
+      setText(words, sentence(found.sentence));
       const radius = found.radius === null || found.radius === undefined ? ""
         : ` · ρ ${short(found.radius)}${found.name === "mean_square" ? " of the square" : ""}`;
-      say(rate, found.rate === null ? "" : `${signed(found.rate)} per step${radius}`);
+      setText(rate, found.rate === null ? "" : `${signed(found.rate)} per step${radius}`);
     },
   };
 }
@@ -67,12 +67,12 @@ function row({ label, about }) {
 export function safeButtons(take) {
   const list = el("ul", { class: "safe" }, ...Object.keys(NAMES).map(() => el("li", {})));
   const said = el("p", { class: "said" });
-  const root = el("section", { class: "card cures" }, el("h2", {}, "Nearest safe values"),
+  const root = el("section", { class: "card remedies" }, el("h2", {}, "Nearest safe values"),
     el("p", { class: "state" }), el("div", { class: "answer" }, said, list));
   return {
     root,
     show({ changes, sentence: text }) {
-      say(said, sentence(text ?? ""));
+      setText(said, sentence(text ?? ""));
       list.replaceChildren(...changes.map((change) => el("li", {},
         change.missing ? el("p", { class: "missing" }, sentence(change.missing)) : offer(change))));
     },

@@ -1,19 +1,19 @@
-/** The marker "you": a place on a map that is clicked, dragged, or moved with the arrow keys. */
+/** The marker "you" on a map: it follows clicks, drags and the arrow keys. */
 
-import { el, say } from "./dom.js";
+import { el } from "./dom.js";
 
 const SMALL = 0.01; // shares of an axis that an arrow key moves
 const LARGE = 0.05;
 const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
 /**
- * Lay a marker over the drawing of a figure.
+ * Lay the marker over the drawing of a figure.
  * @param {Object} fig of `figure`
- * @param {{moved: Function, looked?: Function, say: Function}} given `moved(shareX, shareY)` when
- *   the marker is put somewhere, `looked(shares|null)` when the pointer is over a place, `say` what
- *   a reader of the screen is told of the place
+ * @param {{moved: Function, hovered?: Function, label: Function}} given `moved(shareX, shareY)` is called
+ *   when the marker is put somewhere, `hovered(shares|null)` when the pointer is over the map, and `label()`
+ *   returns the text for screen readers
  */
-export function you(fig, { moved, looked = () => {}, label }) {
+export function placeMarker(fig, { moved, hovered = () => {}, label }) {
   const marker = el("button", {
     type: "button", class: "you", "aria-roledescription": "marker on a map", hidden: true,
     "aria-label": "you",
@@ -45,7 +45,7 @@ export function you(fig, { moved, looked = () => {}, label }) {
       .map((share) => Math.min(Math.max(share, 0), 1));
   }
 
-  function take(event) {
+  function grab(event) {
     if (event.button !== 0) return;
     held = event.pointerType !== "touch" || event.target.closest(".you") !== null;
     if (!held) return; // a finger on the map may want to scroll: a tap comes as a click
@@ -55,15 +55,15 @@ export function you(fig, { moved, looked = () => {}, label }) {
     moved(...at(event), "drag");
   }
 
-  surface.addEventListener("pointerdown", take);
+  surface.addEventListener("pointerdown", grab);
   surface.addEventListener("pointermove", (event) => {
     if (held) moved(...at(event), "drag");
-    else if (event.pointerType === "mouse") looked(at(event));
+    else if (event.pointerType === "mouse") hovered(at(event));
   });
   for (const name of ["pointerup", "pointercancel"]) {
     surface.addEventListener(name, () => { held = false; });
   }
-  surface.addEventListener("pointerleave", () => looked(null));
+  surface.addEventListener("pointerleave", () => hovered(null));
   surface.addEventListener("click", (event) => {
     if (event.detail && event.target === surface) moved(...at(event), "drag");
   });
@@ -82,6 +82,5 @@ export function you(fig, { moved, looked = () => {}, label }) {
       put([x, y]);
     },
     hide() { marker.hidden = true; },
-    tag: (text) => say(marker.firstChild, text),
   };
 }
