@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import resonax as rx
-from resonax.checking.remedies import safe, with_changes
+from resonax.checking.remedies import safe_cells, with_changes
 from resonax.core.objects import is_deferred
 from resonax.learners import Linear, Momentum
 from resonax.recordings.recording import Recording
@@ -402,7 +402,7 @@ def test_a_daily_rhythm_is_the_order_and_plain_json():
     for more, wanted in ((1.0, [True, True]), (1.01, [False, False])):
         momentum, lr = 1 - (1 - found.safe["momentum"]) / more, more * found.safe["lr"]
         tried = with_changes(asked, [("momentum", momentum), ("lr", lr)])
-        assert safe(tried.measure()).tolist() == wanted
+        assert safe_cells(tried.measure()).tolist() == wanted
 
 
 @pytest.mark.parametrize(

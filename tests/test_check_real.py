@@ -163,7 +163,7 @@ def test_the_remedies_work(name, first):
     lr, momentum = 0.01, 0.95
     found = check(X, y, lr=lr, momentum=momentum, grid=4)
     limit = 1000 * solution(X, y)
-    soft = {remedy.name: remedy.soft for remedy in found.remedies}
+    conservative = {remedy.name: remedy.is_conservative for remedy in found.remedies}
     past = {remedy.name: remedy.just_beyond for remedy in found.remedies}
 
     asked = [
@@ -187,6 +187,6 @@ def test_the_remedies_work(name, first):
             continue
         assert size(which, value) < limit, which
         beyond = None if which == "fastest_momentum" else past[which]
-        if beyond is not None and not soft[which]:
+        if beyond is not None and not conservative[which]:
             assert size(which, beyond) > 100 * solution(X, y), which
     assert all(remedy.confirmed for remedy in found.remedies if remedy.value is not None)

@@ -133,7 +133,7 @@ def test_so_few_rows_are_not_called_safe_with_a_momentum_that_grows():
     assert heavy_ball(X, y, 0.01, 0.999, 1) < 10
     assert heavy_ball(X, y, 0.01, 0.999, 20) > 1e20
     found = rx.check(X, y, lr=0.01, momentum=0.95, grid=2)
-    assert not found.to_dict()["at_least"]["momentum"]
+    assert not found.to_dict()["is_lower_bound"]["momentum"]
     given = 0
     for name in ("momentum", "lr", "fastest_momentum"):
         value = found.safe[name]

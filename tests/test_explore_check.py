@@ -66,12 +66,16 @@ def test_a_check_is_that_of_the_library_and_of_its_code(tmp_path, monkeypatch, c
     sent: list[tuple[str, dict]] = []
     seen: list[tuple] = []
 
-    def once(series, recording, *, stage=None, tell=None, **numbers):  # the same: examined once
+    def once(
+        series, recording, *, stage=None, on_finding=None, **numbers
+    ):  # the same: examined once
         given = series, recording, tuple(sorted(numbers.items()))
         if seen:
             same(seen[0][0], given)
         found = (
-            seen[0][1] if seen else examine(series, recording, stage=stage, tell=tell, **numbers)
+            seen[0][1]
+            if seen
+            else examine(series, recording, stage=stage, on_finding=on_finding, **numbers)
         )
         seen.append((given, found))
         return found

@@ -14,11 +14,18 @@ from resonax.recordings.recording import Recording
 from resonax.rows.subject import Advance
 from resonax.spec.kinds import KINDS
 
-__all__ = ["Stage", "Tell", "build_optimizer", "choose_basis", "ignore_finding", "ignore_progress"]
+__all__ = [
+    "OnFinding",
+    "Stage",
+    "build_optimizer",
+    "choose_basis",
+    "ignore_finding",
+    "ignore_progress",
+]
 
 
 Stage = Callable[[str, int], AbstractContextManager[Advance | None]]  # of its name and steps
-Tell = Callable[[str, Any], None]  # called with what was found, and its name
+OnFinding = Callable[[str, Any], None]  # called with what was found, and its name
 
 
 def ignore_progress(name: str, steps: int) -> AbstractContextManager[None]:

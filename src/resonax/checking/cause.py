@@ -26,22 +26,22 @@ from resonax.rows.surrogates import (
 __all__ = ["SHUFFLES", "Bands", "Rhythm", "Shuffles", "find_rhythm", "shuffle", "strongest_stretch"]
 
 SHUFFLES = 15  # with the rows' own order as many as are measured together
-_CHANCE = 0.01  # significance of the test that the order matters
+_SIGNIFICANCE = 0.01  # significance of the test that the order matters
 STRETCHES = np.geomspace(0.5, 2.0, 16)
-_RANDOMISED = 8
-_MIXED = 7  # random orders beside them
-_PASSES = 8  # over short recordings, and no more than make so many steps
-_LEAST_STEPS = 2**13
+_RANDOM_PHASES = 8  # surrogates
+_RANDOM_ORDERS = 7
+_MAX_PASSES = 8  # over short recordings, and no more than make so many steps
+_MIN_STEPS = 2**13
 _STRETCH_STEPS = 2**15  # in which the cause is looked for
 _LEAST_PERIODS = 6  # that a recording must hold of a rhythm
 _BAND = 1.15  # a band reaches from its centre over this factor, and its neighbour is at its edge
-_OUTLYING = 5.0  # deviations by which a band must stand out of the others
-_LINE = 0.04  # half the width of the band that is taken out for a peak, at least four bins
-_TRIED = 2  # peaks of each kind that are taken out on their own
-_DRAWS = 4
-_SHARE = 0.75  # of what the order adds must go with a rhythm, if some growth is left
+_OUTLIER = 5.0  # deviations by which a band must stand out of the others
+_HALF_WIDTH = 0.04  # half the width of the band that is taken out for a peak, at least four bins
+_MAX_CANDIDATES = 2  # peaks of each kind that are taken out on their own
+_DRAWS_OF_EACH = 4  # random ways in which a peak is taken out
+_SHARE_OF_EXCESS = 0.75  # of what the order adds must go with a rhythm, if some growth is left
 
-_TAKES = {"values": without_rhythm, "size": without_size_rhythm}
+_WITHOUT = {"values": without_rhythm, "size": without_size_rhythm}
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def shuffle(subject: Subject, advance: Advance | None = None) -> Shuffles:
     Long recordings are sampled: each random order has as many rows as the cause is looked for in,
     and is compared with the whole in its own order. If the rows are exchangeable, their own order
     is one more random one: it lies above the others' prediction interval with probability
-    `_CHANCE`.
+    `_SIGNIFICANCE`.
     """
     rng = np.random.default_rng([subject.seed, 1])
     most = _STRETCH_STEPS * subject.batch
@@ -137,10 +137,10 @@ def shuffle(subject: Subject, advance: Advance | None = None) -> Shuffles:
 
 
 def _beyond(draws: np.ndarray) -> float:
-    """Return by how much one more draw lies above the mean of these with the chance `_CHANCE`."""
+    """Return by how much one more draw lies above their mean with the chance `_SIGNIFICANCE`."""
     # It differs from the mean of n by the spread times sqrt(1 + 1/n).
     spread = float(draws.std(ddof=1)) * math.sqrt(1 + 1 / len(draws))
-    return spread * student_quantile(len(draws) - 1, _CHANCE)
+    return spread * student_quantile(len(draws) - 1, _SIGNIFICANCE)
 
 
 def stretch_of(subject: Subject, rows: tuple[int, int]) -> Subject:
@@ -153,7 +153,7 @@ def find_rhythm(
     rows: tuple[int, int],
     advance: Advance | None = None,
 ) -> Rhythm:
-    """Take bands of periods out of the data, one after the other, and see the growth vanish.
+    """Find the rhythm that is responsible: without it the growth ends.
 
     A rhythm is named only if the spectrum has a peak there, if the growth falls without the band
     around it by far more than without others, and if it ends when exactly this peak is taken out.
@@ -162,7 +162,7 @@ def find_rhythm(
     batch = part.batch
     inputs = part.recording.inputs[: part.steps * batch]
     # Rows that are few are followed for several passes, so that the start hardly counts.
-    passes = max(1, min(_PASSES, _LEAST_STEPS // part.steps))
+    passes = max(1, min(_MAX_PASSES, _MIN_STEPS // part.steps))
 
     def rng(number: int) -> np.random.Generator:
         return np.random.default_rng([subject.seed, 2, number])
@@ -172,7 +172,7 @@ def find_rhythm(
         return part.measure_rows(repeated, advance).rate
 
     def banded(kind: str) -> np.ndarray:
-        take = _TAKES[kind]
+        take = _WITHOUT[kind]
         edges = enumerate((center * batch / _BAND, center * batch * _BAND) for center in centers)
         return measured(
             [functools.partial(take, inputs, low, high, rng(i)) for i, (low, high) in edges]
@@ -185,12 +185,12 @@ def find_rhythm(
     bands = Bands(centers, banded("values"), banded("size"))
     rates = measured(
         [
-            *[functools.partial(phase_randomised, inputs, rng(i)) for i in range(_RANDOMISED)],
-            *[functools.partial(mixed, 2000 + i) for i in range(_MIXED)],
+            *[functools.partial(phase_randomised, inputs, rng(i)) for i in range(_RANDOM_PHASES)],
+            *[functools.partial(mixed, 2000 + i) for i in range(_RANDOM_ORDERS)],
             lambda: np.asarray(inputs),
         ]
     )
-    randomised, random, own = rates[:_RANDOMISED], rates[_RANDOMISED:-1], float(rates[-1])
+    randomised, random, own = rates[:_RANDOM_PHASES], rates[_RANDOM_PHASES:-1], float(rates[-1])
     orders = [np.tile(stretched(len(inputs), factor), passes) for factor in STRETCHES]
     slow = part.measure_orders(orders, advance).rate
     rest = {"bands": bands, "randomised": randomised, "stretched": slow, "rate": own, "rows": rows}
@@ -201,18 +201,18 @@ def find_rhythm(
     # Exactly what would be named is taken out, each in several random ways.
     variants = []
     for kind, period in found:
-        wide = 1 + min(max(_LINE, 4 * period / len(inputs)), _BAND - 1)
+        wide = 1 + min(max(_HALF_WIDTH, 4 * period / len(inputs)), _BAND - 1)
         edges = period / wide, period * wide
         variants += [
-            functools.partial(_TAKES[kind], inputs, *edges, rng(1000 + draw), period)
-            for draw in range(_DRAWS)
+            functools.partial(_WITHOUT[kind], inputs, *edges, rng(1000 + draw), period)
+            for draw in range(_DRAWS_OF_EACH)
         ]
-    without = measured(variants).reshape(-1, _DRAWS)
+    without = measured(variants).reshape(-1, _DRAWS_OF_EACH)
     # The growth ends, one-sided, or all that is left of it is that of random orders.
     means, half = mean_interval(without, 1 - subject.confidence)
     above = float(sum(mean_interval(random, 1 - subject.confidence)))
     gone = means + half < 0
-    gone |= (own - means > _SHARE * excess) & (means < max(0.0, above))
+    gone |= (own - means > _SHARE_OF_EXCESS * excess) & (means < max(0.0, above))
     ends = [(rate, *name) for rate, name, end in zip(means, found, gone, strict=True) if end]
     # A rhythm of the values is one of their size as well.
     ends = [end for end in ends if end[1] == "values"] or ends
@@ -227,7 +227,7 @@ def _candidates(part: Subject, bands: Bands, own: float, excess: float) -> list[
 
     There must be a peak in the spectrum, and the growth must fall without the band around it by far
     more than without the other bands: the best of many bands always takes some growth with it.
-    Their median and median deviation are the null, and `_OUTLYING` deviations the limit.
+    Their median and median deviation are the null, and `_OUTLIER` deviations the limit.
     """
     inputs, batch = part.recording.inputs.astype(float), part.batch
     limits = bands.center[0] * batch, bands.center[-1] * batch
@@ -238,7 +238,7 @@ def _candidates(part: Subject, bands: Bands, own: float, excess: float) -> list[
     peaks["size"] = [
         peak
         for peak in peaks["size"]
-        if not np.any(np.abs(np.log(2 * peak.period / own_periods)) < _LINE)
+        if not np.any(np.abs(np.log(2 * peak.period / own_periods)) < _HALF_WIDTH)
     ]
     found = []
     for kind, rates in (("values", bands.values), ("size", bands.size)):
@@ -247,10 +247,10 @@ def _candidates(part: Subject, bands: Bands, own: float, excess: float) -> list[
         for peak in peaks[kind]:
             near = np.abs(np.log(bands.center * batch / peak.period)) < math.log(_BAND)
             lowest = float(rates[near].min()) if near.any() else own
-            if lowest < middle - _OUTLYING * spread:
+            if lowest < middle - _OUTLIER * spread:
                 found.append((lowest, -peak.power, kind, peak.period))
-    values = sorted(item for item in found if item[2] == "values")[:_TRIED]
-    sizes = sorted(item for item in found if item[2] == "size")[:_TRIED]
+    values = sorted(item for item in found if item[2] == "values")[:_MAX_CANDIDATES]
+    sizes = sorted(item for item in found if item[2] == "size")[:_MAX_CANDIDATES]
     return [(kind, float(period)) for _, _, kind, period in values + sizes]
 
 

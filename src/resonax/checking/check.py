@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from resonax.checking.arguments import (
+    OnFinding,
     Stage,
-    Tell,
     build_optimizer,
     choose_basis,
     ignore_finding,
@@ -39,7 +39,7 @@ from resonax.checking.remedies import (
     holds_exactly,
     in_every_order,
     line_cells,
-    safe,
+    safe_cells,
 )
 from resonax.checking.result import Check
 from resonax.core.errors import ArgumentError
@@ -141,34 +141,38 @@ def examine(
     grid: int,
     learner: Any = None,
     stage: Stage | None = None,
-    tell: Tell | None = None,
+    on_finding: OnFinding | None = None,
 ) -> Check:
     """Return the check of the worst of some series.
 
     ``name`` is what the optimizer is called, and ``assumed`` says that nobody gave the batch.
     """
-    stage, tell, subject = stage or ignore_progress, tell or ignore_finding, series.worst
+    stage, on_finding, subject = (
+        stage or ignore_progress,
+        on_finding or ignore_finding,
+        series.worst,
+    )
     along = subject.at(line_cells(subject))
     with stage("following the rows", subject.steps) as advance:
         passed = along.follow(along.feed(), advance)
     lines = measure(passed, subject.confidence, subject.epochs)
     with stage("multiplying the updates", 0):
         exact, on_rows, on_more = judge(subject)
-    tell("verdict", (on_rows, on_more))
+    on_finding("verdict", (on_rows, on_more))
     rows = strongest_stretch(subject, passed)
     with stage("shuffling", 0):
         shuffles = shuffle(subject)
-    tell("shuffled", shuffles.rates)
+    on_finding("shuffled", shuffles.rates)
     rhythm = None
     if on_rows.verdict == "diverges" and shuffles.low <= 0 and shuffles.above:
         with stage("looking for the rhythm", 0):
             rhythm = find_rhythm(subject, rows)
-    tell("rhythm", (rhythm.period, rhythm.kind) if rhythm else (None, None))
+    on_finding("rhythm", (rhythm.period, rhythm.kind) if rhythm else (None, None))
     cause = _cause(on_rows, shuffles, rhythm)
     with stage("looking for what would help", 3 * subject.steps) as advance:
-        own = holds_exactly(exact) and bool(safe(lines)[-1])
-        remedies = find_remedies(subject, lines, own, shuffles, rows, advance)
-    tell("remedies", remedies)
+        is_safe = holds_exactly(exact) and bool(safe_cells(lines)[-1])
+        remedies = find_remedies(subject, lines, is_safe, shuffles, rows, advance)
+    on_finding("remedies", remedies)
     dataset = functools.partial(
         check_dataset, subject, Findings(grid, shuffles, rhythm, rows), learner, stage
     )
@@ -235,7 +239,7 @@ def check(
     seed: int = 0,
     learner: Any = None,
     stage: Stage | None = None,
-    tell: Tell | None = None,
+    on_finding: OnFinding | None = None,
 ) -> Check:
     r"""Say whether a linear model trained by SGD with momentum diverges on these rows, and why.
 
@@ -298,10 +302,10 @@ def check(
         shuffled, and its curves are drawn over the prediction.
     stage
         ``stage(name, steps)`` gives a context in which progress is shown.
-    tell
-        ``tell(name, finding)`` is told what is found as soon as it is: ``verdict`` (on these rows,
-        and on more), ``shuffled`` (the growth of random orders), ``rhythm`` (its period and kind)
-        and ``remedies``.
+    on_finding
+        ``on_finding(name, finding)`` is called with each finding as soon as it is known:
+        ``verdict`` (on these rows, and on more), ``shuffled`` (the growth of random orders),
+        ``rhythm`` (its period and kind) and ``remedies``.
 
     Examples
     --------
@@ -369,5 +373,5 @@ def check(
         grid=grid,
         learner=learner,
         stage=stage,
-        tell=tell,
+        on_finding=on_finding,
     )

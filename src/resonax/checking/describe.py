@@ -169,9 +169,9 @@ def notes_of(
     return tuple(notes)
 
 
-_WIDE = 32.0  # the map reaches from the user's step size over this factor, both ways
-_POINTS = 300  # of a training curve
-_PRODUCTS = 300  # of columns, whose spectra are added
+_MAP_REACH = 32.0  # the map reaches from the user's step size over this factor, both ways
+_CURVE_POINTS = 300  # of a training curve
+_MAX_PRODUCTS = 300  # of columns, whose spectra are added
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def _map(
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return the axes of the map over momentum and step size, and the rates with their ends."""
     momenta = 1 - np.geomspace(1.0, 1e-3, grid)
-    lrs = float(subject.optimizer.lr) * np.geomspace(1 / _WIDE, _WIDE, grid)
+    lrs = float(subject.optimizer.lr) * np.geomspace(1 / _MAP_REACH, _MAP_REACH, grid)
     cells = (axis.ravel() for axis in np.meshgrid(momenta, lrs, indexing="ij"))
     everywhere = subject.at(dict(zip(("momentum", "lr"), cells, strict=True)))
     passed = everywhere.follow(everywhere.feed(), advance)
@@ -255,7 +255,7 @@ def _spectra(part: Subject) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     steps = len(rows) // part.batch
     rows = rows[: steps * part.batch].reshape(steps, part.batch, -1)
     first, second = np.triu_indices(rows.shape[2])
-    if len(first) > _PRODUCTS:  # of many columns only the squares
+    if len(first) > _MAX_PRODUCTS:  # of many columns only the squares
         first = second = np.arange(rows.shape[2])
     frequency, power = spectrum(rows.mean(axis=1))
     power_products = np.zeros_like(power)
@@ -312,7 +312,7 @@ def _curves(part: Subject, orders: dict[str, np.ndarray]) -> tuple[np.ndarray, n
     assert squares is not None
     curves = squares.T  # (orders, blocks)
     count = curves.shape[1]
-    edges = np.linspace(0, count, min(count, _POINTS) + 1).astype(int)[:-1]
+    edges = np.linspace(0, count, min(count, _CURVE_POINTS) + 1).astype(int)[:-1]
     sums = np.logaddexp.reduceat(curves, edges, axis=1)
     means = sums - np.log(np.diff(np.append(edges, count)))
     middle = (edges + np.append(edges[1:], count)) / 2 * part.steps / count

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-__all__ = ["STILL", "RowOrder", "order"]
+__all__ = ["ROUNDING", "RowOrder", "order"]
 
 
-STILL = 1e-9  # rates closer to 0 than this are rounding
+ROUNDING = 1e-9  # rates closer to 0 than this are rounding
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,7 +69,7 @@ class RowOrder(Result):
 
     def __str__(self) -> str:
         """Return what was found in words, a line each."""
-        word = "grows" if self.rate > STILL else "falls" if self.rate < -STILL else "stays"
+        word = "grows" if self.rate > ROUNDING else "falls" if self.rate < -ROUNDING else "stays"
         kind = "worst" if self.kind == "worst" else "safe"
         how = "confirmed" if self.confirmed else "not confirmed"
         # Only the search for the worst order looks for growth.
@@ -234,7 +234,7 @@ class _Search:
     def single(self) -> float:
         """The largest growth of a row that comes again and again; 0 up to rounding, or more."""
         found = float(self.updates.rates(np.arange(self.count)[:, None]).max())
-        return 0.0 if abs(found) < STILL else found
+        return 0.0 if abs(found) < ROUNDING else found
 
     def _plain(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
         shuffles = np.array([rng.permutation(self.count) for _ in range(_SHUFFLES)])
@@ -297,7 +297,7 @@ class _Search:
         with self.stage("exchanging rows", 0) as advance:
             better = climb_permutation(self.updates, found.word, rng, sign=-1.0, advance=advance)
             better = swap_rows(self.updates, better.word, rng, sign=-1.0, advance=advance)
-        if better.rate < found.rate - STILL:
+        if better.rate < found.rate - ROUNDING:
             return better, f"{best}, rows exchanged", compared
         return found, best, compared
 
@@ -334,7 +334,7 @@ class _Search:
         assert self.proof.rate is not None
         assert self.proof.curvature is not None
         bound, state = self.proof.rate, 2 * self.updates.size
-        if bound <= lower + STILL or state > _QUADRATIC:
+        if bound <= lower + ROUNDING or state > _QUADRATIC:
             return bound
         norm, _ = circle_norm(self.optimizer, self.proof.curvature)
         start = np.kron(norm, np.eye(self.updates.size))

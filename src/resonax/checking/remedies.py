@@ -5,7 +5,7 @@ ends smaller than it began, and where more of the same would not let it grow, as
 can tell. Of the safe values the one nearest to what was asked for is given: where that is safe
 itself, how far it could go. What is given has passed the exact test (`holds_exactly`), over many
 passes too, and the training of the model with it. The boundary is sharp where just beyond it the
-error certainly grows, and soft otherwise.
+error certainly grows; otherwise the value is called conservative.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from resonax.theory.order_proof import OrderProof, judge_every_order, longest_ro
 
 __all__ = [
     "Remedy",
-    "confirmed",
+    "confirm_remedies",
     "find_remedies",
     "holds_exactly",
     "in_every_order",
     "line_cells",
     "order_proof_line",
     "rounded_down",
-    "safe",
+    "safe_cells",
     "with_changes",
 ]
 
@@ -64,8 +64,8 @@ def order_proof_line(subject: Subject, lrs: np.ndarray) -> np.ndarray:
 
 
 BEYOND = 0.1  # how far past a safe value the boundary is tried
-_RETREATS = 6
-_BOUNDED = 1000.0  # times the size of the solution: a learner beyond it is not bounded
+_MAX_RETRIES = 6
+_MAX_NORM_RATIO = 1000.0  # times the size of the solution: a learner beyond it is not bounded
 # Rows over which tests go on for more passes than were asked for: of random orders, and of
 # training, which only adds the noise of the targets to a growth over passes that is known exactly.
 _MOST_ROWS, _MOST_TRAINED = 2**17, 2**15
@@ -79,7 +79,7 @@ class Remedy:
     name: str  # momentum, lr, batch, shuffle_buffer or fastest_momentum
     value: float | None  # None: no such value
     rate: float | None = None  # at the value
-    soft: bool = False  # whether the error need not grow just beyond it
+    is_conservative: bool = False  # whether the error need not grow just beyond it
     confirmed: bool | None = None  # whether the model, trained with it, stayed bounded
     needed: bool = True  # whether what was asked for is unsafe
     is_lower_bound: bool = False  # whether the search ended there, and more may be safe
@@ -122,21 +122,21 @@ def holds_exactly(found: Exact) -> bool:
     return found.log_rise < math.log(BURST) and found.never_grows
 
 
-def confirmed(
-    subject: Subject, remedies: list[Remedy], own: bool, advance: Advance | None
+def confirm_remedies(
+    subject: Subject, remedies: list[Remedy], is_safe: bool, advance: Advance | None
 ) -> tuple[Remedy, ...]:
     """Test each remedy: the growth of an error exactly, and the model trained from zero weights.
 
-    One that does not pass is made safer and tried again up to `_RETREATS` times, and is then given
-    up. Both tests cover `PASSES` passes over a short recording, training fewer over a long one;
-    ``own`` says whether what was asked for is safe, so that no remedy has to be safer.
+    One that does not pass is made safer and tried again up to `_MAX_RETRIES` times, and is then
+    given up. Both tests cover `PASSES` passes over a short recording, training fewer over a long
+    one; ``is_safe`` says whether what was asked for is safe, so that no remedy has to be safer.
     """
     passes, training = (
         max(subject.epochs, min(PASSES, most // max(subject.rows, 1)))
         for most in (_MOST_ROWS, _MOST_TRAINED)
     )
     trained = subject.recording.target is not None
-    limit = math.log(_BOUNDED * (1.0 + solution_size(subject))) if trained else math.inf
+    limit = math.log(_MAX_NORM_RATIO * (1.0 + solution_size(subject))) if trained else math.inf
 
     def bounded(tried: Subject, orders: list[np.ndarray] | None = None) -> np.ndarray:
         sizes = replace(tried, epochs=training).train(orders, advance).log_norm
@@ -182,13 +182,13 @@ def confirmed(
 
     waiting = {remedy.name: remedy for remedy in remedies if remedy.value is not None}
     passed: dict[str, Remedy] = {}
-    for _ in range(_RETREATS):
+    for _ in range(_MAX_RETRIES):
         outcome = tried(list(waiting.values())) if waiting else {}
         for name, ok in outcome.items():
             remedy = waiting.pop(name)
             if ok:
                 passed[name] = replace(remedy, confirmed=True if trained else None)
-            elif (safer := _taken_back(remedy, subject, own)).value is not None:
+            elif (safer := _made_safer(remedy, subject, is_safe)).value is not None:
                 waiting[name] = safer
     return tuple(
         passed.get(remedy.name, replace(_failed(trained), name=remedy.name))
@@ -205,10 +205,10 @@ def _failed(trained: bool) -> Remedy:
     return Remedy("", None, reason=reason)
 
 
-def _taken_back(remedy: Remedy, subject: Subject, own: bool) -> Remedy:
+def _made_safer(remedy: Remedy, subject: Subject, is_safe: bool) -> Remedy:
     """Return a safer value; what was measured at the other no longer holds.
 
-    Where what was asked for is safe itself, ``own``, it is not passed.
+    Where what was asked for ``is_safe`` itself, the value does not go past it.
     """
     value = remedy.value
     assert value is not None
@@ -221,9 +221,9 @@ def _taken_back(remedy: Remedy, subject: Subject, own: bool) -> Remedy:
         value = rounded_down(0.8 * value)
     else:
         value = rounded_down(max(1 - 1.25 * (1 - value), 0.0))
-    if own and remedy.name in ("lr", "momentum"):
+    if is_safe and remedy.name in ("lr", "momentum"):
         value = max(value or 0.0, float(getattr(subject.optimizer, remedy.name)))
-    return replace(remedy, value=value, rate=None, soft=True, is_lower_bound=False)
+    return replace(remedy, value=value, rate=None, is_conservative=True, is_lower_bound=False)
 
 
 def solution_size(subject: Subject, piece: int = 16384) -> float:
@@ -238,10 +238,10 @@ def solution_size(subject: Subject, piece: int = 16384) -> float:
     return float(np.linalg.norm(np.linalg.lstsq(subject.model.second_moment, right, rcond=1e-9)[0]))
 
 
-_WHY_OPEN = (
+_UNDECIDED_REASON = (
     "some are safe on these rows, but whether further data like this would converge is undecided"
 )
-_WHY_NONE = {
+_NO_VALUE_REASONS = {
     "momentum": "no momentum is safe with this step size: lower the step size first",
     "lr": "no step size that was tried is safe with this momentum: lower the momentum first",
 }
@@ -249,18 +249,18 @@ _LATER = 2.0  # fold: growth on as many rows more that these cannot exclude
 _MOMENTA = 1.0 - np.geomspace(1.0, 1e-3, 56)
 # Times the step size that was asked for, which is one of them.
 _LRS = np.concatenate([np.geomspace(1 / 400, 1.0, 48), np.geomspace(1.0, 40.0, 25)[1:]])
-_FINE = 32
+_OWN_LR = 47  # where 1 stands among these
+_FINE_POINTS = 32
 _MOST_ROWS = 2**17  # in which batch and buffer are looked for
-_SEEDS = 4  # orders that each buffer is tried with
 _BATCHES = sorted({round(2 ** (k / 3)) for k in range(37)})  # 1 to 4096
 
 
-def safe(found: Rates) -> np.ndarray:
+def safe_cells(found: Rates) -> np.ndarray:
     """Return which cells are safe."""
-    return settled(found) & (found.later < math.log(_LATER))
+    return safe_on_rows(found) & (found.later < math.log(_LATER))
 
 
-def settled(found: Rates) -> np.ndarray:
+def safe_on_rows(found: Rates) -> np.ndarray:
     """Return which cells are safe on these rows, whatever more of them would do."""
     return (found.rise < math.log(BURST)) & (found.total < 0)
 
@@ -285,26 +285,26 @@ def _momenta(own: float) -> np.ndarray:
 def find_remedies(
     subject: Subject,
     lines: Rates,
-    own: bool,
+    is_safe: bool,
     shuffles: Shuffles,
     rows: tuple[int, int],
     advance: Advance | None = None,
 ) -> tuple[Remedy, ...]:
     """Return every remedy, confirmed by training the model with it where there is a target.
 
-    ``lines`` are the rates of `line_cells`, and ``own`` says whether what was asked for is safe;
-    batch and buffer of a long recording are looked for where the growth is strongest, around
+    ``lines`` are the rates of `line_cells`, and ``is_safe`` says whether what was asked for is
+    safe; batch and buffer of a long recording are looked for where the growth is strongest, around
     ``rows``.
     """
-    found = _on_lines(subject, lines, own, advance)
+    found = _on_lines(subject, lines, is_safe, advance)
     part = subject
     if subject.rows > _MOST_ROWS:
         length = min(_MOST_ROWS, len(subject.recording.inputs))
         first = min(rows[0], len(subject.recording.inputs) - length)
         part = stretch_of(subject, (first, first + length))
-    found.insert(2, _batch(part, own))
-    found.insert(3, _buffer(part, own, shuffles))
-    return confirmed(subject, found, own, advance)
+    found.insert(2, _batch(part, is_safe))
+    found.insert(3, _buffer(part, is_safe, shuffles))
+    return confirm_remedies(subject, found, is_safe, advance)
 
 
 def _first_unsafe(fine: np.ndarray) -> int:
@@ -329,17 +329,20 @@ def _nearest(ok: np.ndarray, own: int) -> int | None:
 
 
 def _on_lines(
-    subject: Subject, lines: Rates, own_safe: bool, advance: Advance | None
+    subject: Subject, lines: Rates, is_safe: bool, advance: Advance | None
 ) -> list[Remedy]:
     """Search both axes once more between the neighbours that were found."""
     momentum, lr = float(subject.optimizer.momentum), float(subject.optimizer.lr)
     axes = {"momentum": _momenta(momentum), "lr": lr * _LRS}
-    count, ok, needed = len(axes["momentum"]), safe(lines), not own_safe
+    count, ok, needed = len(axes["momentum"]), safe_cells(lines), not is_safe
     good = {"momentum": ok[:count], "lr": ok[count:-1]}
-    own = {"momentum": int(np.searchsorted(axes["momentum"], momentum)), "lr": 47}
+    own = {"momentum": int(np.searchsorted(axes["momentum"], momentum)), "lr": _OWN_LR}
     for name in axes:
-        good[name][own[name]] = own_safe
-    on_rows = {"momentum": settled(lines)[:count].any(), "lr": settled(lines)[count:-1].any()}
+        good[name][own[name]] = is_safe
+    on_rows = {
+        "momentum": safe_on_rows(lines)[:count].any(),
+        "lr": safe_on_rows(lines)[count:-1].any(),
+    }
     places = {name: _nearest(good[name], own[name]) for name in axes}
     best = int(np.argmin(np.where(good["momentum"], lines.rate[:count], np.inf)))
 
@@ -348,27 +351,27 @@ def _on_lines(
         first = values[place or 0]
         last = values[min((place or 0) + 1, len(values) - 1)]
         if name == "lr":
-            return np.geomspace(first, last, _FINE)
-        return 1 - np.geomspace(1 - first, 1 - last, _FINE)
+            return np.geomspace(first, last, _FINE_POINTS)
+        return 1 - np.geomspace(1 - first, 1 - last, _FINE_POINTS)
 
     around = axes["momentum"][max(best - 1, 0)], axes["momentum"][min(best + 1, count - 1)]
     momenta, lrs = (between(name, places[name]) for name in axes)
-    fastest = np.linspace(*around, _FINE)
+    fastest = np.linspace(*around, _FINE_POINTS)
     cells = {
-        "momentum": np.concatenate([momenta, np.full(_FINE, momentum), fastest]),
-        "lr": np.concatenate([np.full(_FINE, lr), lrs, np.full(_FINE, lr)]),
+        "momentum": np.concatenate([momenta, np.full(_FINE_POINTS, momentum), fastest]),
+        "lr": np.concatenate([np.full(_FINE_POINTS, lr), lrs, np.full(_FINE_POINTS, lr)]),
     }
     fine = subject.at(cells).measure(advance)
-    by = [fine[part * _FINE : (part + 1) * _FINE] for part in range(3)]
+    by = [fine[part * _FINE_POINTS : (part + 1) * _FINE_POINTS] for part in range(3)]
     remedies = [
-        Remedy(name, None, reason=_WHY_OPEN if on_rows[axis] else _WHY_NONE[axis])
+        Remedy(name, None, reason=_UNDECIDED_REASON if on_rows[axis] else _NO_VALUE_REASONS[axis])
         for name, axis in (("momentum", "momentum"), ("lr", "lr"), ("fastest_momentum", "momentum"))
     ]
     for number, (name, values) in enumerate((("momentum", momenta), ("lr", lrs))):
         place = places[name]
         if place is None:
             continue
-        last = max(_first_unsafe(safe(by[number])) - 1, 0)
+        last = max(_first_unsafe(safe_cells(by[number])) - 1, 0)
         remedies[number] = Remedy(
             name,
             rounded_down(values[last]),
@@ -377,7 +380,7 @@ def _on_lines(
             is_lower_bound=place == len(axes[name]) - 1,
         )
     if good["momentum"][best]:
-        below = safe(by[2])
+        below = safe_cells(by[2])
         if remedies[0].value is not None and remedies[0].value >= around[0]:
             below &= fastest <= remedies[0].value
         place = int(np.argmin(np.where(below, by[2].rate, np.inf)))
@@ -396,12 +399,12 @@ def _sharpened(subject: Subject, remedies: list[Remedy], advance: Advance | None
         return remedies
     words = iter(with_changes(subject, tried).measure(advance).verdicts)
     return [
-        replace(remedy, soft=bool(next(words) != "diverges")) if value else remedy
+        replace(remedy, is_conservative=bool(next(words) != "diverges")) if value else remedy
         for remedy, value in zip(remedies, past, strict=True)
     ]
 
 
-def _batch(subject: Subject, own: bool) -> Remedy:
+def _batch(subject: Subject, is_safe: bool) -> Remedy:
     """Return the least batch that is safe: the next one above the own, or how far below it."""
 
     @functools.cache  # just beyond a small batch is one that was tried
@@ -409,11 +412,11 @@ def _batch(subject: Subject, own: bool) -> Remedy:
         return subject.with_batch(batch).measure()
 
     found, batch, unsafe = judge(subject.batch), subject.batch, 0
-    ladder = [size for size in _BATCHES if (size < batch if own else size > batch)]
-    if own:
+    ladder = [size for size in _BATCHES if (size < batch if is_safe else size > batch)]
+    if is_safe:
         for size in reversed(ladder):
             tried = judge(size)
-            if not safe(tried)[0]:
+            if not safe_cells(tried)[0]:
                 unsafe = size
                 break
             batch, found = size, tried
@@ -424,7 +427,7 @@ def _batch(subject: Subject, own: bool) -> Remedy:
                 few = f"a batch of {size:,} rows or more leaves fewer than {LEAST_STEPS} steps"
                 return Remedy("batch", None, reason=f"{few}, which are too few to judge it")
             found, batch = judge(size), size
-            if safe(found)[0]:
+            if safe_cells(found)[0]:
                 break
             unsafe = size
         else:
@@ -432,24 +435,26 @@ def _batch(subject: Subject, own: bool) -> Remedy:
     while batch - unsafe > 1 and unsafe:  # between one that is not safe and one that is
         middle = (batch + unsafe) // 2
         between = judge(middle)
-        if safe(between)[0]:
+        if safe_cells(between)[0]:
             batch, found = middle, between
         else:
             unsafe = middle
-    remedy = Remedy("batch", batch, float(found.rate[0]), needed=not own)
+    remedy = Remedy("batch", batch, float(found.rate[0]), needed=not is_safe)
     if remedy.just_beyond is None:
         return remedy
-    return replace(remedy, soft=str(judge(int(remedy.just_beyond)).verdicts[0]) != "diverges")
+    return replace(
+        remedy, is_conservative=str(judge(int(remedy.just_beyond)).verdicts[0]) != "diverges"
+    )
 
 
-def _buffer(subject: Subject, own: bool, shuffles: Shuffles) -> Remedy:
+def _buffer(subject: Subject, is_safe: bool, shuffles: Shuffles) -> Remedy:
     """Return the least shuffle buffer that is safe, and all larger ones with it.
 
-    How a buffer mixes is a matter of chance, so that its boundary is always soft: each size must
-    be safe in several orders.
+    How a buffer mixes is a matter of chance, so that the value is always conservative: each size
+    must be safe in several orders.
     """
     name, rows = "shuffle_buffer", len(subject.recording.inputs)
-    if own:
+    if is_safe:
         return Remedy(name, 1, needed=False)
     if shuffles.low > 0:
         return Remedy(name, None, reason="even shuffled rows diverge")
@@ -465,11 +470,11 @@ def _buffer(subject: Subject, own: bool, shuffles: Shuffles) -> Remedy:
         orders = [
             buffered(rows, int(size), subject.epochs, np.random.default_rng([subject.seed, 3, i]))
             for size in sizes
-            for i in range(_SEEDS)
+            for i in range(_ORDERS)
         ]
         found = subject.measure_orders(orders)
-        good = np.all(safe(found).reshape(-1, _SEEDS), axis=1)
-        return np.asarray(good), found.rate.reshape(-1, _SEEDS).max(axis=1)
+        good = np.all(safe_cells(found).reshape(-1, _ORDERS), axis=1)
+        return np.asarray(good), found.rate.reshape(-1, _ORDERS).max(axis=1)
 
     sizes = 2 ** np.arange(1, math.floor(math.log2(rows)) + 1)
     good, worst = judge(sizes)
@@ -483,4 +488,4 @@ def _buffer(subject: Subject, own: bool, shuffles: Shuffles) -> Remedy:
         count = _first_unsafe(good[::-1])
         if count:
             high, rate = int(between[-count]), float(worst[-count])
-    return Remedy(name, high, rate, soft=True)
+    return Remedy(name, high, rate, is_conservative=True)

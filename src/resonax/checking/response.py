@@ -33,7 +33,7 @@ from resonax.streams import Process, Recorded
 __all__ = ["Response", "response"]
 
 
-_DENSE = 400  # points of the fitted curve
+_FIT_POINTS = 400  # points of the fitted curve
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,7 +167,7 @@ def _dataset(poles: Poles, swept: PeriodSweep | None) -> xr.Dataset:
             "error": ("frequency", gains.error),
         }
         if poles.pair is not None:
-            dense = np.geomspace(frequency[0], frequency[-1], _DENSE)
+            dense = np.geomspace(frequency[0], frequency[-1], _FIT_POINTS)
             fitted = poles.pair.gain(dense)
             found |= {
                 "fitted_frequency": ("fitted_frequency", dense),
@@ -180,14 +180,14 @@ def _dataset(poles: Poles, swept: PeriodSweep | None) -> xr.Dataset:
 
 
 _LAW_STEPS, _LAW_NUMBERS = 2**14, 2**23  # of a law that are sampled: its rows
-_WATCHED = 32  # rows on which all copies predict
+_READOUT_ROWS = 32  # rows on which all copies predict
 _LEAST_ROWS = 16
 _MOST_NUMBERS = 2**28  # of a law that are sampled: 2 GB
 _COMPILED, _LOOPED = ResponsePlan(32, burn_in=2**14), ResponsePlan(8, burn_in=2**12)
 
 
 @contextlib.contextmanager
-def _silent(name: str, steps: int) -> Iterator[Advance]:
+def _no_progress(name: str, steps: int) -> Iterator[Advance]:
     del name, steps
     yield lambda _: None
 
@@ -306,7 +306,7 @@ def response(
             burn_in=usual.burn_in if burn_in is None else burn_in,
         )
         plan.check(batch)
-        stage = stage or _silent
+        stage = stage or _no_progress
         swept = None
         if wanted is not None:
             draw = draw_law(inputs, batch, label) if is_law else draw_rows(rows, kind)
@@ -361,6 +361,6 @@ def _readout(rows: Rows, rng: np.random.Generator) -> Readout:
         raise ArgumentError(
             f"inputs must have at least {max(_LEAST_ROWS, rows.batch)} rows, got {len(rows.inputs)}"
         )
-    chosen = rng.choice(len(rows.inputs), min(_WATCHED, len(rows.inputs)), replace=False)
+    chosen = rng.choice(len(rows.inputs), min(_READOUT_ROWS, len(rows.inputs)), replace=False)
     weights = rows.pattern[chosen]
     return Readout(rows.inputs[chosen], rows.target[chosen], weights / (weights @ weights))

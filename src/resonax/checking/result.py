@@ -110,8 +110,8 @@ class Check(Result):
             "pass_radius": self.pass_radius,
             "safe": self.safe,
             "order_proof": self.order_proof.to_dict(),
-            "at_least": {remedy.name: remedy.is_lower_bound for remedy in self.remedies},
-            "soft": {remedy.name: remedy.soft for remedy in self.remedies},
+            "is_lower_bound": {remedy.name: remedy.is_lower_bound for remedy in self.remedies},
+            "is_conservative": {remedy.name: remedy.is_conservative for remedy in self.remedies},
             "confirmed": {remedy.name: remedy.confirmed for remedy in self.remedies},
             "reasons": {one.name: one.reason for one in self.remedies if one.value is None},
             "learner_bounded": self.learner_bounded,
@@ -173,7 +173,9 @@ class Check(Result):
             if one.name in ("momentum", "lr")
         )
         is_stricter = smaller and not self.on_these_rows.is_harmful
-        return [STRICTER] * is_stricter + [CONSERVATIVE] * any(one.soft for one in self.remedies)
+        return [STRICTER] * is_stricter + [CONSERVATIVE] * any(
+            one.is_conservative for one in self.remedies
+        )
 
     def __str__(self) -> str:
         """Return verdict, cause and remedies, a line each."""
@@ -213,5 +215,7 @@ def sentence(remedy: Remedy) -> str:
     text = f"{word}: {'at least ' if remedy.is_lower_bound else ''}{remedy.value:.4g}"
     if remedy.name == "fastest_momentum" and remedy.rate is not None:
         text += f", with which the distance {pace(remedy.rate)}"
-    words = ["conservative"] * remedy.soft + ["confirmed by training"] * (remedy.confirmed is True)
+    words = ["conservative"] * remedy.is_conservative + ["confirmed by training"] * (
+        remedy.confirmed is True
+    )
     return f"{text} ({', '.join(words)})" if words else text

@@ -28,13 +28,13 @@ __all__ = [
 
 SIGNIFICANCE = 1e-3
 _WIDTHS = (1, 5, 17)  # bins that are averaged
-_LEAST_RATIO = 4.0  # of a peak over its surroundings
-_TRIED = 24  # of the highest places of each column and width
-_AROUND = 1.5  # the background reaches from the peak over this factor of frequency
-_LEAST_BINS = 40  # of the background
-_APART = 1.04  # in frequency: what is nearer belongs to the same peak
-_LEAKS = (1.5, 0.01)  # so far, and so much, a line leaks through the taper
-_ERRORS = 3.0  # of the background are allowed for
+_MIN_RATIO = 4.0  # of a peak over its surroundings
+_CANDIDATES = 24  # of the highest places of each column and width
+_SURROUNDINGS = 1.5  # the background reaches from the peak over this factor of frequency
+_MIN_BINS = 40  # of the background
+_SAME_PEAK = 1.04  # in frequency: what is nearer belongs to the same peak
+_LEAKAGE = (1.5, 0.01)  # so far, and so much, a line leaks through the taper
+_STANDARD_ERRORS = 3.0  # of the background are allowed for
 _EULER = 0.5772156649015329  # minus the mean logarithm of an exponential variable
 
 
@@ -56,7 +56,7 @@ def find_peaks(signal: np.ndarray, shortest: float, longest: float) -> list[Peak
     power = np.abs(np.fft.rfft(detrended * np.hanning(rows)[:, None], axis=0))[1:] ** 2
     frequency = np.arange(1, len(power) + 1) / rows
     searched = np.flatnonzero((frequency >= 1 / longest) & (frequency <= 1 / shortest))
-    if len(searched) < 3 or len(power) < 2 * _LEAST_BINS:
+    if len(searched) < 3 or len(power) < 2 * _MIN_BINS:
         return []
     tests = len(searched) * columns * len(_WIDTHS)
     found: list[Peak] = []
@@ -69,7 +69,7 @@ def find_peaks(signal: np.ndarray, shortest: float, longest: float) -> list[Peak
         for width in _WIDTHS:
             mean = np.convolve(column, np.ones(width) / width, "same")
             excess = (np.log(np.maximum(mean, 1e-300)) - rough)[searched]
-            for place in searched[np.argsort(-excess)[:_TRIED]]:
+            for place in searched[np.argsort(-excess)[:_CANDIDATES]]:
                 if width > 1 and place < 4 * width:  # no narrow peak any more
                     continue
                 peak = _tested(frequency, column, mean, logs, int(place), width, tests)
@@ -85,8 +85,8 @@ def find_peaks(signal: np.ndarray, shortest: float, longest: float) -> list[Peak
 def _same(weak: Peak, strong: Peak) -> bool:
     """Whether a peak is part of a stronger one, or only its leakage."""
     apart = abs(math.log(weak.period / strong.period))
-    return apart < math.log(_APART) or (
-        apart < math.log(_LEAKS[0]) and weak.power < _LEAKS[1] * strong.power
+    return apart < math.log(_SAME_PEAK) or (
+        apart < math.log(_LEAKAGE[0]) and weak.power < _LEAKAGE[1] * strong.power
     )
 
 
@@ -100,7 +100,7 @@ def _tested(
     tests: int,
 ) -> Peak | None:
     center = frequency[place]
-    reach = max(_LEAST_BINS, int(place * (_AROUND - 1)))
+    reach = max(_MIN_BINS, int(place * (_SURROUNDINGS - 1)))
     first, last = max(0, place - reach), min(len(logs), place + reach + 1)
     below, above = slice(first, max(first, place - 3 - width)), slice(place + 4 + width, last)
     side = np.log(np.concatenate([frequency[below], frequency[above]]) / center)
@@ -111,12 +111,14 @@ def _tested(
 
     def is_chance(ratio: float) -> bool:
         chance = float(scipy.special.gammaincc(freedom, freedom * ratio))
-        return ratio < _LEAST_RATIO or chance * tests > SIGNIFICANCE
+        return ratio < _MIN_RATIO or chance * tests > SIGNIFICANCE
 
     if is_chance(mean[place] / math.exp(line[0] + _EULER)):
         return None
     # The background is known up to an error, which must not make a peak.
-    ratio = mean[place] / math.exp(line[0] + _EULER + _ERRORS * _error(side, around, *line))
+    ratio = mean[place] / math.exp(
+        line[0] + _EULER + _STANDARD_ERRORS * _error(side, around, *line)
+    )
     if is_chance(ratio):
         return None
     start = max(place - width // 2, 1)  # where the peak itself is highest
@@ -145,11 +147,11 @@ def _error(place: np.ndarray, logs: np.ndarray, height: float, slope: float) -> 
     return math.sqrt(float(rest @ rest) / freedom * (1 / freedom + middle**2 / spread))
 
 
-_SHORTEST = 4.0  # steps
+_MIN_PERIOD = 4.0  # steps
 _LEAST_PERIODS = 6  # that the rows must hold
 _SEGMENT = 12  # periods over which a rhythm is taken to be in step with itself
-_MOST = 5
-_SHALLOWEST = 0.01
+_MAX_RHYTHMS = 5
+_MIN_DEPTH = 0.01
 
 
 @dataclass(frozen=True)
@@ -205,8 +207,8 @@ def find_modulations(curvature: np.ndarray) -> list[tuple[float, float]]:
     """Return period and depth of the rhythms that stand out, deepest first, at most 5."""
     steps, modes = curvature.shape[:2]
     upper = np.triu_indices(modes)
-    peaks = find_peaks(curvature[:, *upper], _SHORTEST, steps / _LEAST_PERIODS)
-    periods = [float(peak.period) for peak in peaks[: 4 * _MOST]]
+    peaks = find_peaks(curvature[:, *upper], _MIN_PERIOD, steps / _LEAST_PERIODS)
+    periods = [float(peak.period) for peak in peaks[: 4 * _MAX_RHYTHMS]]
     found = [(period, modulation_depth(curvature, period)) for period in periods]
-    found = [pair for pair in found if pair[1] > _SHALLOWEST]
-    return sorted(found, key=lambda pair: -pair[1])[:_MOST]
+    found = [pair for pair in found if pair[1] > _MIN_DEPTH]
+    return sorted(found, key=lambda pair: -pair[1])[:_MAX_RHYTHMS]

@@ -112,11 +112,11 @@ def _check(request: CheckRequest, send: Callable[[str, Any], None]) -> None:
     send("read", None)  # the file is not needed any more
     code = check_code(request.asked, request.name, request.example)
 
-    def tell(name: str, finding: Any) -> None:
+    def on_finding(name: str, finding: Any) -> None:
         send("partial", describe_finding(name, finding))
 
     asked["basis"] = functools.partial(build_basis, asked["basis"])
-    found = check(recording, stage=stage, tell=tell, **asked)
+    found = check(recording, stage=stage, on_finding=on_finding, **asked)
     send("partial", describe_check(found, request.name, code, whole=False))
     send("result", describe_check(found, request.name, code))
     send("report", render_check(found, code["command"] or ""))
