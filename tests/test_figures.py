@@ -1,4 +1,4 @@
-"""Figures: ticks that say something, colours for dark pages, foreign names, notebooks."""
+"""Figures: ticks that say something, colours for dark pages, escaped names, notebooks."""
 
 from __future__ import annotations
 

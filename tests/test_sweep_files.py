@@ -32,7 +32,7 @@ from resonax.core.errors import RANGES
 from resonax.learners import Transform
 from resonax.spec.kinds import KINDS, kinds
 from resonax.spec.sweep_checks import count_weights, parse_sweep, read_sweep
-from resonax.spec.sweeps import MOST
+from resonax.spec.sweeps import FILE_LIMITS
 from resonax.store import as_location
 from resonax.sweeps import cost
 from resonax.sweeps.build import build_training
@@ -170,7 +170,7 @@ def test_a_refusal_names_the_key_and_what_is_allowed(path, value, words):
 
 def test_files_that_are_none():
     Path("folder").mkdir()
-    Path("large.toml").write_bytes(b"#" * (MOST["bytes"] + 1))
+    Path("large.toml").write_bytes(b"#" * (FILE_LIMITS["bytes"] + 1))
     for name, words in (
         ("nowhere.toml", "nowhere.toml could not be read"),
         ("folder", "folder must be a file"),
@@ -193,7 +193,7 @@ def test_a_byte_order_mark_is_no_fault(tmp_path):
 def test_the_limits_are_documented():
     text = (Path(__file__).parents[1] / "docs" / "sweep.md").read_text(encoding="utf-8")
     table = text[text.index("| what | at most |") : text.index("The first line says")]
-    for name, most in MOST.items():
+    for name, most in FILE_LIMITS.items():
         assert f"{most:,}" in table, name
 
 
@@ -203,11 +203,11 @@ def test_the_limits_are_documented():
 @pytest.mark.parametrize(
     "table",
     [
-        {**TINY, "title": "x" * MOST["title"], "caption": "a\nb" * 1000},
-        {**TINY, "panels": [{"name": str(number)} for number in range(MOST["panels"])]},
-        {**TINY, "run": {"runs": 1, "steps": MOST["steps"], "window": 20}},
+        {**TINY, "title": "x" * FILE_LIMITS["title"], "caption": "a\nb" * 1000},
+        {**TINY, "panels": [{"name": str(number)} for number in range(FILE_LIMITS["panels"])]},
+        {**TINY, "run": {"runs": 1, "steps": FILE_LIMITS["steps"], "window": 20}},
         {**TINY, "title": r"$\frac{1}$ of [red] <b>", "panels": [{"name": r"$\frac{"}]},
-        put("axes.period", {"first": 1, "last": 9e4, "count": MOST["points"]}, TINY),
+        put("axes.period", {"first": 1, "last": 9e4, "count": FILE_LIMITS["points"]}, TINY),
         put("axes.period", {"values": [0]}, TINY),
         put("process", {"kind": "square", "dim": 23}, TINY),
         put("train", {"batch": 10**9}, TINY),

@@ -33,7 +33,7 @@ _RANDOM_ORDERS = 7
 _MAX_PASSES = 8  # over short recordings, and no more than make so many steps
 _MIN_STEPS = 2**13
 _STRETCH_STEPS = 2**15  # in which the cause is looked for
-_LEAST_PERIODS = 6  # that a recording must hold of a rhythm
+_MIN_PERIODS = 6  # that a recording must hold of a rhythm
 _BAND = 1.15  # a band reaches from its centre over this factor, and its neighbour is at its edge
 _OUTLIER = 5.0  # deviations by which a band must stand out of the others
 _HALF_WIDTH = 0.04  # half the width of the band that is taken out for a peak, at least four bins
@@ -255,7 +255,7 @@ def _candidates(part: Subject, bands: Bands, own: float, excess: float) -> list[
 
 
 def _centers(steps: int) -> np.ndarray:
-    longest = max(4.0, min(steps / _LEAST_PERIODS, 2000.0))
+    longest = max(4.0, min(steps / _MIN_PERIODS, 2000.0))
     count = max(2, math.ceil(math.log(longest / 2.2) / math.log(_BAND)) + 1)
     return 2.2 * _BAND ** np.arange(count)
 

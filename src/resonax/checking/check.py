@@ -48,7 +48,7 @@ from resonax.probing.adapters import adapt
 from resonax.recordings.recording import Recording, read_recording
 from resonax.recordings.table import listed
 from resonax.rows.answers import OnTheseRows, factor, judge
-from resonax.rows.intervals import BURST, LEAST_STEPS, measure
+from resonax.rows.intervals import BURST, MIN_STEPS, measure
 from resonax.rows.subject import Subject, prepare
 from resonax.spec.checks import check_numbers
 
@@ -364,7 +364,7 @@ def check(
         made = prepare(part, model, chosen, batch, epochs, intercept_lr=intercept_lr)
         return replace(made, confidence=confidence, seed=seed, loss=loss)
 
-    series = worst_series(recording, make, batch * max(8, math.ceil(LEAST_STEPS / epochs)))
+    series = worst_series(recording, make, batch * max(8, math.ceil(MIN_STEPS / epochs)))
     return examine(
         series,
         recording,

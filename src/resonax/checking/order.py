@@ -88,7 +88,7 @@ _SHUFFLES = 16
 _BLOCKS = (8, 32)  # rows of the blocks of a stratified order
 _BEAM_STEPS = 300
 _LONGEST_WORD = 120
-_MOST_ROWS, _MOST_WEIGHTS = 20_000, 64
+_MAX_ROWS, _MAX_WEIGHTS = 20_000, 64
 _WORD_ROWS = 1000  # that words are made of
 _BEAM_ROWS = 1000  # of a permutation that a beam search is made for
 _QUADRATIC, _QUARTIC = 16, 4  # largest state for which a norm of that degree is computed
@@ -211,15 +211,15 @@ class _Search:
         stage: Stage,
     ) -> _Search:
         count = len(recording.inputs)
-        if not 2 <= count <= _MOST_ROWS:
+        if not 2 <= count <= _MAX_ROWS:
             raise ArgumentError(
-                f"orders of 2 to {_MOST_ROWS:,} rows can be searched, and {recording.source} has "
+                f"orders of 2 to {_MAX_ROWS:,} rows can be searched, and {recording.source} has "
                 f"{count:,}: use some of them"
             )
         model = principal_axes(basis, recording.inputs, intercept_lr)
-        if model.basis.shape[1] > _MOST_WEIGHTS:
+        if model.basis.shape[1] > _MAX_WEIGHTS:
             raise ArgumentError(
-                f"orders for at most {_MOST_WEIGHTS} weights can be searched, got "
+                f"orders for at most {_MAX_WEIGHTS} weights can be searched, got "
                 f"{model.basis.shape[1]}: use fewer columns"
             )
         features = np.asarray(model.apply(recording.inputs), dtype=float)

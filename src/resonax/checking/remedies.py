@@ -21,7 +21,7 @@ from resonax.learners import Momentum
 from resonax.recordings.recording import Recording
 from resonax.rows.answers import factor
 from resonax.rows.exact import PASSES, Exact
-from resonax.rows.intervals import BURST, LEAST_STEPS, Rates
+from resonax.rows.intervals import BURST, MIN_STEPS, Rates
 from resonax.rows.logistic import BOUND
 from resonax.rows.subject import Advance, Subject
 from resonax.rows.surrogates import buffered
@@ -68,7 +68,7 @@ _MAX_RETRIES = 6
 _MAX_NORM_RATIO = 1000.0  # times the size of the solution: a learner beyond it is not bounded
 # Rows over which tests go on for more passes than were asked for: of random orders, and of
 # training, which only adds the noise of the targets to a growth over passes that is known exactly.
-_MOST_ROWS, _MOST_TRAINED = 2**17, 2**15
+_MAX_ROWS, _MAX_TRAINED = 2**17, 2**15
 _ORDERS = 4  # of each shuffle buffer
 
 
@@ -133,7 +133,7 @@ def confirm_remedies(
     """
     passes, training = (
         max(subject.epochs, min(PASSES, most // max(subject.rows, 1)))
-        for most in (_MOST_ROWS, _MOST_TRAINED)
+        for most in (_MAX_ROWS, _MAX_TRAINED)
     )
     trained = subject.recording.target is not None
     limit = math.log(_MAX_NORM_RATIO * (1.0 + solution_size(subject))) if trained else math.inf
@@ -251,7 +251,7 @@ _MOMENTA = 1.0 - np.geomspace(1.0, 1e-3, 56)
 _LRS = np.concatenate([np.geomspace(1 / 400, 1.0, 48), np.geomspace(1.0, 40.0, 25)[1:]])
 _OWN_LR = 47  # where 1 stands among these
 _FINE_POINTS = 32
-_MOST_ROWS = 2**17  # in which batch and buffer are looked for
+_MAX_ROWS = 2**17  # in which batch and buffer are looked for
 _BATCHES = sorted({round(2 ** (k / 3)) for k in range(37)})  # 1 to 4096
 
 
@@ -298,8 +298,8 @@ def find_remedies(
     """
     found = _on_lines(subject, lines, is_safe, advance)
     part = subject
-    if subject.rows > _MOST_ROWS:
-        length = min(_MOST_ROWS, len(subject.recording.inputs))
+    if subject.rows > _MAX_ROWS:
+        length = min(_MAX_ROWS, len(subject.recording.inputs))
         first = min(rows[0], len(subject.recording.inputs) - length)
         part = stretch_of(subject, (first, first + length))
     found.insert(2, _batch(part, is_safe))
@@ -424,7 +424,7 @@ def _batch(subject: Subject, is_safe: bool) -> Remedy:
         unsafe = batch
         for size in ladder:
             if not subject.has_enough_steps(size):
-                few = f"a batch of {size:,} rows or more leaves fewer than {LEAST_STEPS} steps"
+                few = f"a batch of {size:,} rows or more leaves fewer than {MIN_STEPS} steps"
                 return Remedy("batch", None, reason=f"{few}, which are too few to judge it")
             found, batch = judge(size), size
             if safe_cells(found)[0]:

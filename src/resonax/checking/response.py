@@ -181,8 +181,8 @@ def _dataset(poles: Poles, swept: PeriodSweep | None) -> xr.Dataset:
 
 _LAW_STEPS, _LAW_NUMBERS = 2**14, 2**23  # of a law that are sampled: its rows
 _READOUT_ROWS = 32  # rows on which all copies predict
-_LEAST_ROWS = 16
-_MOST_NUMBERS = 2**28  # of a law that are sampled: 2 GB
+_MIN_ROWS = 16
+_MAX_NUMBERS = 2**28  # of a law that are sampled: 2 GB
 _COMPILED, _LOOPED = ResponsePlan(32, burn_in=2**14), ResponsePlan(8, burn_in=2**12)
 
 
@@ -336,7 +336,7 @@ def _sampled(process: Process, batch: int, rng: np.random.Generator) -> np.ndarr
 
     if isinstance(process, Recorded):
         return np.asarray(process.data, float).reshape(-1, process.dim)
-    most = _MOST_NUMBERS // (_LAW_STEPS // 16 * process.dim)  # in the fewest steps
+    most = _MAX_NUMBERS // (_LAW_STEPS // 16 * process.dim)  # in the fewest steps
     if batch > most:
         raise ArgumentError(f"batch must be at most {most} for dim {process.dim}, got {batch}")
     key = jax.random.key(int(rng.integers(2**31)))
@@ -357,9 +357,9 @@ def _labeller(target: Any, noise: float) -> Callable[[np.ndarray, np.random.Gene
 
 def _readout(rows: Rows, rng: np.random.Generator) -> Readout:
     """Return rows on which all copies predict, weighted by the pattern."""
-    if len(rows.inputs) < max(_LEAST_ROWS, rows.batch):
+    if len(rows.inputs) < max(_MIN_ROWS, rows.batch):
         raise ArgumentError(
-            f"inputs must have at least {max(_LEAST_ROWS, rows.batch)} rows, got {len(rows.inputs)}"
+            f"inputs must have at least {max(_MIN_ROWS, rows.batch)} rows, got {len(rows.inputs)}"
         )
     chosen = rng.choice(len(rows.inputs), min(_READOUT_ROWS, len(rows.inputs)), replace=False)
     weights = rows.pattern[chosen]

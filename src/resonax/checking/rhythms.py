@@ -148,7 +148,7 @@ def _error(place: np.ndarray, logs: np.ndarray, height: float, slope: float) -> 
 
 
 _MIN_PERIOD = 4.0  # steps
-_LEAST_PERIODS = 6  # that the rows must hold
+_MIN_PERIODS = 6  # that the rows must hold
 _SEGMENT = 12  # periods over which a rhythm is taken to be in step with itself
 _MAX_RHYTHMS = 5
 _MIN_DEPTH = 0.01
@@ -207,7 +207,7 @@ def find_modulations(curvature: np.ndarray) -> list[tuple[float, float]]:
     """Return period and depth of the rhythms that stand out, deepest first, at most 5."""
     steps, modes = curvature.shape[:2]
     upper = np.triu_indices(modes)
-    peaks = find_peaks(curvature[:, *upper], _MIN_PERIOD, steps / _LEAST_PERIODS)
+    peaks = find_peaks(curvature[:, *upper], _MIN_PERIOD, steps / _MIN_PERIODS)
     periods = [float(peak.period) for peak in peaks[: 4 * _MAX_RHYTHMS]]
     found = [(period, modulation_depth(curvature, period)) for period in periods]
     found = [pair for pair in found if pair[1] > _MIN_DEPTH]

@@ -243,12 +243,12 @@ def _train(
 
 def _tell_time(recording: Recording, batch: int, epochs: int) -> None:
     """Say on the error stream how long it takes, where it takes long, before anything begins."""
-    from resonax.rows.intervals import MOST_ROWS
+    from resonax.rows.intervals import MAX_ROWS
 
     rows, columns = recording.inputs.shape
     steps = rows // batch * epochs
     seconds = steps * _SECONDS * (1 + columns / _COLUMNS)
-    if seconds > _LONG and rows * epochs <= MOST_ROWS:  # more are refused
+    if seconds > _LONG and rows * epochs <= MAX_ROWS:  # more are refused
         print(
             f"resonax: {steps:,} steps, which take about {say_time(seconds)}; with fewer --epochs "
             "it is faster, and what each further pass does is part of the answer",

@@ -26,7 +26,7 @@ __all__ = [
     "whole_axis",
 ]
 
-_MOST_DIGITS, _MOST_POINTS = 40, 100_000
+_MAX_DIGITS, _MAX_POINTS = 40, 100_000
 T = TypeVar("T")
 
 
@@ -88,9 +88,9 @@ def whole(name: str, text: str) -> int:
             raise ArithmeticError
     except ArithmeticError:
         raise OptionError(f"{name} must be a whole number, got {shorten(text)}") from None
-    if value.adjusted() >= _MOST_DIGITS:
+    if value.adjusted() >= _MAX_DIGITS:
         raise OptionError(
-            f"{name} must be a whole number of at most {_MOST_DIGITS} digits, got {shorten(text)}"
+            f"{name} must be a whole number of at most {_MAX_DIGITS} digits, got {shorten(text)}"
         )
     return int(value)
 
@@ -128,8 +128,8 @@ def _points(name: str, text: str) -> np.ndarray:
         raise OptionError(
             f"{name} must be a number or a range first:last:count[:log], got {shorten(text)}"
         ) from None
-    if not 1 <= count <= _MOST_POINTS:
-        raise OptionError(f"{name} must have 1 to {_MOST_POINTS} points, got {shorten(count)}")
+    if not 1 <= count <= _MAX_POINTS:
+        raise OptionError(f"{name} must have 1 to {_MAX_POINTS} points, got {shorten(count)}")
     if not (np.isfinite(first) and np.isfinite(last) and (first < last or count == 1)):
         raise OptionError(f"{name} must run from a smaller to a larger number, got {shorten(text)}")
     if len(parts) == 3:

@@ -22,7 +22,7 @@ __all__ = ["Work", "check_work", "parse_shard", "started"]
 
 _PANEL = "Work"
 _CACHE = "RESONAX_CACHE"
-_MOST = 10_000
+_MAX_JOBS = 10_000
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def check_work(work: Work) -> None:
     """Raise `ArgumentError` for what cannot be, before anything is loaded or written."""
     check_place(work.on)
     if work.workers is not None:
-        check_whole("workers", work.workers, low=1, high=_MOST)
+        check_whole("workers", work.workers, low=1, high=_MAX_JOBS)
     if work.part and not work.is_local:
         raise ArgumentError(f"shard is for a job that works by itself: leave out --on {work.on}")
 

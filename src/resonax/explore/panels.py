@@ -14,7 +14,7 @@ from resonax.sweeps.panels import select_panel
 
 __all__ = ["PanelView", "find_panels", "panel_cell", "panel_table"]
 
-_LEAST_MAP_ROWS = 12  # values of the first axis from which a panel is a map, as in the figures
+_MIN_MAP_ROWS = 12  # values of the first axis from which a panel is a map, as in the figures
 _MAX_LINES = 16  # lines of a panel, at most
 _MAX_PANELS = 60  # panels
 _RESPONSE = "log_response"
@@ -75,7 +75,7 @@ def panel_table(dataset: Any, panel: PanelView) -> dict[str, Any]:
     label = _WORDS.get(panel.variable, panel.variable.replace("_", " "))
     table: dict[str, Any] = {"name": panel.name, "title": panel.name, "label": label, "log": False}
     table["x"] = _axis(array, x)
-    if len(rest) == 1 and array.sizes[rest[0]] >= _LEAST_MAP_ROWS:
+    if len(rest) == 1 and array.sizes[rest[0]] >= _MIN_MAP_ROWS:
         return table | {"kind": "heatmap", "y": _axis(array, rest[0]), "z": array.values}
     places = _places(array, rest)
     series = [{"name": _word(array, place), "values": array.isel(place).values} for place in places]

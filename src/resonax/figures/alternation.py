@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from resonax.figures.style import GREY, INK, RED, STYLE, foreign, new_figure
+from resonax.figures.style import GREY, INK, RED, STYLE, escape_text, new_figure
 
 __all__ = ["plot_alternation"]
 
@@ -59,7 +59,7 @@ def plot_alternation(result: Alternating) -> Figure:
             axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set_xlabel("period (steps)")
         left.legend(fontsize=8, labelcolor=INK)
-        figure.suptitle(foreign(str(result)), x=0.01, ha="left", fontsize=9, wrap=True)
+        figure.suptitle(escape_text(str(result)), x=0.01, ha="left", fontsize=9, wrap=True)
     return figure
 
 

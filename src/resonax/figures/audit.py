@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from resonax.figures.style import BLUE, GREY, INK, PALE, RED, STYLE, foreign, new_figure
+from resonax.figures.style import BLUE, GREY, INK, PALE, RED, STYLE, escape_text, new_figure
 
 __all__ = ["plot_audit"]
 
@@ -29,7 +29,7 @@ def plot_audit(audit: Any) -> Figure:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
         _draw_runs(above, audit)
         _draw_batches(below, audit)
-        above.set_title(foreign(_title(audit)), fontsize=10)
+        above.set_title(escape_text(_title(audit)), fontsize=10)
     return figure
 
 

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from resonax.core.intervals import half_width
-from resonax.figures.style import STYLE, foreign, new_figure
+from resonax.figures.style import STYLE, escape_text, new_figure
 from resonax.figures.ticks import exponent_axis
 from resonax.figures.words import axis_words, panel_words, response_words, value_words
 from resonax.sweeps.panels import read_panels, select_panel
@@ -27,7 +27,7 @@ _PREDICTED = "predicted_distance"  # the variable of a prediction, if there is o
 _PREDICTED_WORDS = "predicted"
 _FEW = 40  # points of a curve up to which each has a dot
 _WHOLE = ("period", "batch", "dim")  # axes whose ticks are whole numbers
-_SPAN = 3.0  # powers of ten above which a logarithmic axis shows more
+_LOG_DECADES = 3.0  # powers of ten above which a logarithmic axis shows more
 
 
 def _interval(panel: xr.Dataset, log: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -91,7 +91,7 @@ def plot_curves(dataset: xr.Dataset) -> Figure:
             panel = select_panel(dataset, name)
             log10 = panel.log_response.values / np.log(10)
             finite = log10[np.isfinite(log10)]
-            log = bool(np.ptp(finite) > _SPAN) if finite.size else False
+            log = bool(np.ptp(finite) > _LOG_DECADES) if finite.size else False
             _draw(panel, axes, colours, log)
             lost = int(np.isposinf(panel.run_log_response.values).sum())
             words = panel_words(dataset, name) if len(names) > 1 else ""
@@ -108,7 +108,7 @@ def plot_curves(dataset: xr.Dataset) -> Figure:
             axes.grid(axis="y", color="0.9", lw=0.7)
             bands.append(("all runs", "log") if log else ("95% interval of the mean", "linear"))
         _legend(figure, grid, len(names), dataset[first], bands)
-        figure.suptitle(foreign(dataset.attrs.get("title", "")), x=0.01, ha="left", fontsize=12)
+        figure.suptitle(escape_text(dataset.attrs.get("title", "")), x=0.01, ha="left", fontsize=12)
     return figure
 
 

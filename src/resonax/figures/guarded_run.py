@@ -9,11 +9,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from resonax.figures.style import BLUE, GREY, INK, RED, STYLE, foreign, new_figure
+from resonax.figures.style import BLUE, GREY, INK, RED, STYLE, escape_text, new_figure
 
 __all__ = ["plot_guarded_run"]
 
-_NEAR = 0.05  # share of the width below which a setting has no label
+_MIN_LABEL_WIDTH = 0.05  # share of the width below which a setting has no label
 
 
 def plot_guarded_run(report: Any) -> Figure:
@@ -37,7 +37,7 @@ def plot_guarded_run(report: Any) -> Figure:
         _draw_tests(above, report)
         _draw_momentum(below, report)
         _draw_rhythm(below, report)
-        above.set_title(foreign(_title(report)), fontsize=10, pad=12)
+        above.set_title(escape_text(_title(report)), fontsize=10, pad=12)
         above.set_xlim(0, max(report.step, 1))
         handles, labels = above.get_legend_handles_labels()
         figure.legend(
@@ -93,7 +93,7 @@ def _draw_momentum(axes: Any, report: Any) -> None:
     for first, last, one in zip(edges[:-1], edges[1:], used, strict=True):
         style = "--" if one.is_mixed else "-"
         axes.plot([first, last], [one.momentum] * 2, style, color=BLUE, linewidth=2)
-        if last - first > _NEAR * edges[-1] or len(used) == 1:
+        if last - first > _MIN_LABEL_WIDTH * edges[-1] or len(used) == 1:
             axes.annotate(
                 _words(one), (first, one.momentum), (4, -4), textcoords="offset points",
                 fontsize=8, va="top",

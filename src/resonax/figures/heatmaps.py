@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from resonax.figures.style import INK, STYLE, foreign, new_figure
+from resonax.figures.style import INK, STYLE, escape_text, new_figure
 from resonax.figures.ticks import cell_borders
 from resonax.figures.words import axis_words, panel_words, response_words
 from resonax.sweeps.panels import StoredPanel, read_panels, select_panel
@@ -26,13 +26,13 @@ _RADII = (1.1, 1.25, 1.5)  # per period, beside 1
 # Lines are seen on the darkest and on the brightest cell: a stroke of the other kind lies below.
 _WHITE: Any = {"color": "white", "path_effects": [withStroke(linewidth=2.6, foreground=INK)]}
 _RED: Any = {"color": "#b2182b", "path_effects": [withStroke(linewidth=1.8, foreground="white")]}
-_OWN = {
+_BOUNDARIES = {
     "map": ("boundary of the expected update", (0, (5, 2))),
     "lyapunov": ("boundary for almost every run", (0, (1, 1.4))),
     "mean_square": ("boundary of the mean square", (0, (6, 1.5, 1, 1.5))),
 }
 _PERIODS = (20, 25, 30, 40, 60, 100, 200, 500, 1000)
-_APART = 0.07  # of the axis, between two ticks
+_TICK_SPACING = 0.07  # of the axis, between two ticks
 
 
 def _inverse(values: np.ndarray) -> bool:
@@ -64,7 +64,7 @@ def _paint(
         log_radius = (panel.flow_rate * panel.period).values[:, order]
         _contour(axes, (scaled[order], y, log_radius), np.log(_RADII), 0.8, _RED)
         _contour(axes, (scaled[order], y, log_radius), [0.0], 1.2, _WHITE)
-    for name, (_, dashes) in _OWN.items():
+    for name, (_, dashes) in _BOUNDARIES.items():
         if drawable and name in criteria:
             rate = panel[f"{name}_rate"].values[:, order]
             _contour(axes, (scaled[order], y, rate), [0.0], 1.2, {**_WHITE, "linestyle": dashes})
@@ -97,7 +97,7 @@ def _even_ticks(periods: np.ndarray) -> list[float]:
     reach, kept = 1 / low - 1 / high, []
     for period in [*_PERIODS, *([np.inf] if np.isinf(high) else [])]:
         if 0.999 * low <= period <= 1.001 * high and (
-            not kept or 1 / kept[-1] - 1 / period > _APART * reach
+            not kept or 1 / kept[-1] - 1 / period > _TICK_SPACING * reach
         ):
             kept.append(period)
     return kept
@@ -111,7 +111,7 @@ def _legend(dataset: xr.Dataset, panels: Iterable[StoredPanel]) -> list[Line2D]:
         largest = float(np.exp((dataset.flow_rate * dataset.period).max()))
         if inner := ", ".join(f"{radius:g}" for radius in _RADII if radius < largest):
             lines.append(Line2D([], [], **_RED, lw=1.0, label=f"flow: ρ = {inner}, inwards"))
-    for name, (words, dashes) in _OWN.items():
+    for name, (words, dashes) in _BOUNDARIES.items():
         if name in criteria:
             lines.append(Line2D([], [], **_WHITE, lw=1.4, ls=dashes, label=words))
     return lines
@@ -157,5 +157,5 @@ def plot_heatmaps(dataset: xr.Dataset) -> Figure:
         lines = _legend(dataset, panels.values())
         if lines:
             figure.legend(handles=lines, loc="outside lower center", ncols=2)
-        figure.suptitle(foreign(dataset.attrs.get("title", "")), x=0.01, ha="left", fontsize=12)
+        figure.suptitle(escape_text(dataset.attrs.get("title", "")), x=0.01, ha="left", fontsize=12)
     return figure

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_scale", "paint", "plot_map"]
 
-_PER = 1000  # rates are shown per this many steps: numbers a person can hold in mind
+_RATE_STEPS = 1000  # rates are shown per this many steps: numbers a person can hold in mind
 
 
 def _title(dataset: xr.Dataset) -> str:
@@ -77,7 +77,7 @@ def paint(dataset: xr.Dataset, axes: Axes, norm: Normalize | None = None) -> Any
     """
     vertical, horizontal = dataset.rate.dims
     x, y = dataset[horizontal].values, dataset[vertical].values
-    rate = dataset.rate.values * _PER
+    rate = dataset.rate.values * _RATE_STEPS
     known = np.abs(rate[np.isfinite(rate)])
     limit = (float(np.quantile(known, 0.99)) if known.size else 0.0) or 1.0
     norm = norm or Normalize(-limit, limit)
@@ -130,7 +130,7 @@ def add_scale(figure: Figure, image: Any, axes: Any, ticks: list[float] | None =
     )
     bar.ax.minorticks_off()
     bar.ax.yaxis.set_major_formatter("{x:g}")
-    bar.set_label(f"growth rate per {_PER} steps:  ← converges    diverges →")
+    bar.set_label(f"growth rate per {_RATE_STEPS} steps:  ← converges    diverges →")
     bar.outline.set_linewidth(0.5)
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import matplotlib
 from matplotlib.figure import Figure
 
-from resonax.figures.style import BLUE, GREY, INK, RED, STYLE, foreign, new_figure
+from resonax.figures.style import BLUE, GREY, INK, RED, STYLE, escape_text, new_figure
 
 __all__ = ["plot_rates"]
 
@@ -22,7 +22,7 @@ class RatesLike(Protocol):
 def plot_rates(result: RatesLike) -> Figure:
     """Return the rates of a result: red grows, blue dies away, grey is an interval that holds 0."""
     rows = list(result.intervals().items())
-    title = foreign(str(result).partition("\n")[0])
+    title = escape_text(str(result).partition("\n")[0])
     with matplotlib.rc_context(STYLE):
         figure = new_figure(7.2, 1.3 + 0.36 * max(len(rows), 1))
         axes = figure.add_subplot()
@@ -31,7 +31,7 @@ def plot_rates(result: RatesLike) -> Figure:
             color = RED if low > 0 else BLUE if high < 0 else GREY
             axes.plot([low, high], [place, place], color=color, linewidth=2.2)
             axes.plot([rate], [place], "o", color=color)
-        axes.set_yticks(range(len(rows)), [foreign(name) for name, _ in rows])
+        axes.set_yticks(range(len(rows)), [escape_text(name) for name, _ in rows])
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.margins(x=0.12)
         axes.xaxis.set_major_formatter("{x:g}")

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from resonax.figures.style import BLUE, GREY, INK, RED, STYLE, foreign, new_figure
+from resonax.figures.style import BLUE, GREY, INK, RED, STYLE, escape_text, new_figure
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -56,7 +56,7 @@ def plot_response(response: ResponseLike) -> Figure:
         below.xaxis.set_major_formatter("{x:g}")
         below.xaxis.set_minor_formatter(NullFormatter())
         below.xaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
-        above.set_title(foreign(str(response).partition("\n")[0]), fontsize=10)
+        above.set_title(escape_text(str(response).partition("\n")[0]), fontsize=10)
         if above.get_legend_handles_labels()[0]:
             above.legend(loc="lower right", fontsize=8)
     return figure

@@ -22,7 +22,7 @@ __all__ = [
     "PALE",
     "RED",
     "STYLE",
-    "foreign",
+    "escape_text",
     "new_figure",
     "png_of",
     "save_figure",
@@ -53,7 +53,7 @@ STYLE: Any = {
 
 
 # What a format would record of the moment or the machine: the same numbers give the same bytes.
-_SILENT = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
+_NO_METADATA = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
 _DPI = 160
 
 
@@ -73,12 +73,12 @@ def new_figure(width: float, height: float) -> Figure:
         return Picture(figsize=(width, height), layout="constrained")
 
 
-def foreign(text: object) -> str:
+def escape_text(text: object) -> str:
     r"""Return text that others wrote as words of a figure: no mark-up, no mathematics.
 
     Examples
     --------
-    >>> print(foreign("price in $, then in $"))
+    >>> print(escape_text("price in $, then in $"))
     price in \$, then in \$
     """
     return plain(text, limit=100).replace("$", r"\$")
@@ -104,7 +104,7 @@ def _write(figure: Figure, target: Path | io.BytesIO, kind: str) -> None:
         if kind == "png":
             _print_png(figure, target)
         else:
-            figure.savefig(target, dpi=_DPI, format=kind, metadata=_SILENT.get(kind))
+            figure.savefig(target, dpi=_DPI, format=kind, metadata=_NO_METADATA.get(kind))
 
 
 def _print_png(figure: Figure, target: Path | io.BytesIO) -> None:
@@ -112,7 +112,7 @@ def _print_png(figure: Figure, target: Path | io.BytesIO) -> None:
     canvas, dpi = figure.canvas, figure.dpi
     figure.dpi = _DPI
     try:
-        FigureCanvasAgg(figure).print_png(target, metadata=_SILENT["png"])
+        FigureCanvasAgg(figure).print_png(target, metadata=_NO_METADATA["png"])
     finally:
         figure.dpi = dpi
         figure.set_canvas(canvas)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["drawn_part", "plot_sweep"]
 
-_POINTS = 2_000  # along an axis of a map: a figure has fewer pixels
-_MANY = 12  # values of the first axis from which a sweep is drawn as a map
+_MAX_POINTS = 2_000  # along an axis of a map: a figure has fewer pixels
+_MIN_MAP_ROWS = 12  # values of the first axis from which a sweep is drawn as a map
 
 
 def drawn_part(layout: Layout) -> tuple[list[str], int | None]:
@@ -26,9 +26,9 @@ def drawn_part(layout: Layout) -> tuple[list[str], int | None]:
     the results that is bounded, however many they are.
     """
     variables = layout.variables
-    if len(layout.coords[variables["log_response"].dims[1]]) < _MANY:
+    if len(layout.coords[variables["log_response"].dims[1]]) < _MIN_MAP_ROWS:
         return list(variables), None
-    return [name for name, variable in variables.items() if "run" not in variable.dims], _POINTS
+    return [name for name, variable in variables.items() if "run" not in variable.dims], _MAX_POINTS
 
 
 def plot_sweep(dataset: xr.Dataset) -> Figure:
@@ -37,5 +37,5 @@ def plot_sweep(dataset: xr.Dataset) -> Figure:
     Responses over the second axis: a map, with the lines of the theory that was asked for, if the
     first axis has at least 12 values, else a curve for each of them.
     """
-    is_map = len(dataset[dataset.log_response.dims[1]]) >= _MANY
+    is_map = len(dataset[dataset.log_response.dims[1]]) >= _MIN_MAP_ROWS
     return plot_heatmaps(dataset) if is_map else plot_curves(dataset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resonax.core.labels import LABELS, axis_label
-from resonax.figures.style import foreign
+from resonax.figures.style import escape_text
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -17,7 +17,7 @@ __all__ = ["axis_words", "panel_words", "response_words", "value_words"]
 
 def axis_words(name: str) -> str:
     """Return what an axis is of, in our words where it is ours."""
-    return axis_label(name) if name in LABELS else foreign(name)
+    return axis_label(name) if name in LABELS else escape_text(name)
 
 
 def value_words(name: str, number: float) -> str:
@@ -30,13 +30,13 @@ def value_words(name: str, number: float) -> str:
     """
     if name == "amplitude":
         return f"v = {number**2:.3g}"  # the variance of the mean, as the paper counts
-    return f"{LABELS[name][1] if name in LABELS else foreign(name)} = {number:.4g}"
+    return f"{LABELS[name][1] if name in LABELS else escape_text(name)} = {number:.4g}"
 
 
 def panel_words(dataset: xr.Dataset, name: str) -> str:
     """Return what a figure calls a panel: its label, or its name."""
     panel = dataset.sel(panel=name)
-    return foreign(panel.label.item() if "label" in panel.coords else name)
+    return escape_text(panel.label.item() if "label" in panel.coords else name)
 
 
 def response_words(panel: StoredPanel) -> str:

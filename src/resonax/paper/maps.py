@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ar2_map", "sinusoid_map", "smaller_step"]
 
-_AGREE, _SIDE = 0.99, 0.95
-_EXACT = 1e-6  # rate per step from which a sign is not the rounding of an exact computation
+_MIN_AGREEMENT, _MIN_SIDE_SHARE = 0.99, 0.95
+_MIN_RATE = 1e-6  # rate per step from which a sign is not the rounding of an exact computation
 
 Map = tuple[str, "xr.Dataset", str]  # its words, its cells, and the criterion of its own boundary
 
@@ -75,8 +75,8 @@ def _plotted_cases(words: str, panel: xr.Dataset, error: float, decides: bool) -
     signs, logs = _signs(panel, "flow"), run_maps(panel)
     for where, kept in (("not next to it", _away(signs)), ("all cells", signs != 0)):
         for side, sign, comparison, limit in (
-            ("inside", 1, ">=", _SIDE),
-            ("outside", -1, "<=", 1 - _SIDE),
+            ("inside", 1, ">=", _MIN_SIDE_SHARE),
+            ("outside", -1, "<=", 1 - _MIN_SIDE_SHARE),
         ):
             cells = kept & (signs == sign)
             if not cells.any():
@@ -99,14 +99,17 @@ def _run_cases(
     signs = _signs(panel, criterion)
     away = _away(signs)
     rates = panel.run_rate.transpose("momentum", "period", "run").values
-    for name, kept, least in (("not next to the line", away, _AGREE), ("all", signs != 0, _SIDE)):
+    for name, kept, least in (
+        ("not next to the line", away, _MIN_AGREEMENT),
+        ("all", signs != 0, _MIN_SIDE_SHARE),
+    ):
         share, decided, cells = agreement(rates[kept], signs[kept], error)
         yield Case(
             f"{words}: decided cells that agree, {name} ({decided:,} of {cells:,} decided)",
             share.value,
             ">=",
             least,
-            decides=decides and least == _AGREE,
+            decides=decides and least == _MIN_AGREEMENT,
             interval=share.interval,
         )
     for name, sign, verb in (("inside", 1, "grow"), ("outside", -1, "fall")):
@@ -117,7 +120,7 @@ def _run_cases(
                 f"{words}: single runs that {verb} {name} the line, not next to it",
                 found.value,
                 ">=",
-                _SIDE,
+                _MIN_SIDE_SHARE,
                 decides=False,
                 interval=(max(found.low, 0.0), min(found.high, 1.0)),
             )
@@ -136,9 +139,9 @@ def judge_contour(data: Datasets) -> Claim:
         quantity="share of the cells on each side of the flow's line that do what it says",
         reason="What the paper plots is judged: the distance averaged over the last steps and the "
         "runs. Runs begin at a distance of about 1, so that above 1 is divergence and below it "
-        f"convergence. {_SIDE:.0%} of the cells on each side are to do what the line says, "
-        "without those next to it, through which the line itself passes; the share of all cells "
-        "stands beside. The interval is Student's, of the logarithm of the share, with the "
+        f"convergence. {_MIN_SIDE_SHARE:.0%} of the cells on each side are to do what the line "
+        "says, without those next to it, through which the line itself passes; the share of all "
+        "cells stands beside. The interval is Student's, of the logarithm of the share, with the "
         "variance of leaving out one run after another, each of which has a map of its own.",
         cases=(
             *(
@@ -175,9 +178,9 @@ def judge_flow_implies(data: Datasets) -> Claim:
     _, panel, _ = _paper_maps(data)[0]
     panel = panel.transpose("momentum", "period", ...)
     flow, exact = panel.flow_rate.values, panel.map_rate.values
-    grows = flow > _EXACT
-    wrong = grows & (exact < -_EXACT)
-    other = (flow < -_EXACT) & (exact > _EXACT)
+    grows = flow > _MIN_RATE
+    wrong = grows & (exact < -_MIN_RATE)
+    other = (flow < -_MIN_RATE) & (exact > _MIN_RATE)
     near = int((grows & ~_away(np.sign(flow))).sum())
     words = f"sinusoid: cells at which the flow diverges, but not SGDm (of {grows.sum():,}"
     cases = [
@@ -210,8 +213,8 @@ def judge_flow_implies(data: Datasets) -> Claim:
         claim="Where the flow diverges, SGDm is guaranteed to diverge (Sec. 3).",
         quantity="cells of the map of Fig. 2a at which the flow diverges and SGDm does not",
         reason="A guarantee has no exceptions. SGDm is its exact update of the expected weights, "
-        f"and a rate counts from {_EXACT:g} a step on, far above the error of both computations. "
-        "Both are deterministic: there is no chance in the figures.",
+        f"and a rate counts from {_MIN_RATE:g} a step on, far above the error of both "
+        "computations. Both are deterministic: there is no chance in the figures.",
         cases=tuple(cases),
         significance=0.0,
         note=note,
@@ -231,8 +234,9 @@ def judge_own_boundary(data: Datasets) -> Claim:
         "that of the expected update for the sinusoid, that of almost every run for AR(2). "
         "(This claim is ours, not the paper's.)",
         quantity="cells where simulation and the process's own boundary agree, both known",
-        reason=f"{_AGREE:.0%}, as for the flow's line. A cell is known when Student's interval of "
-        "its growth excludes 0 and its theory is not interpolated across a change of sign.",
+        reason=f"{_MIN_AGREEMENT:.0%}, as for the flow's line. A cell is known when Student's "
+        "interval of its growth excludes 0 and its theory is not interpolated across a change of "
+        "sign.",
         cases=tuple(cases),
         significance=SIGNIFICANCE,
     )

@@ -24,9 +24,9 @@ __all__ = ["SIGNALS", "Signal", "compute_spectra", "spectra"]
 # A segment holds a whole number of every period that the paper shows, so that each line, and each
 # trough of the switching mean, falls on a frequency of the estimate and does not leak.
 _SEGMENT = 1200
-_PARTS = 10  # of a path, each with its own estimate, for the intervals
+_PATH_PARTS = 10  # of a path, each with its own estimate, for the intervals
 _BLOCK = 48_000  # steps that are drawn at once, whatever the scale
-_SHOWN = 300  # steps of the path that are kept for the picture
+_KEPT_STEPS = 300  # steps of the path that are kept for the picture
 _GRID = 2**16  # frequencies that resolve the narrowest peak, that of AR(2) at 0.05, by far
 
 
@@ -130,9 +130,9 @@ def _layout() -> Layout:
     return Layout(
         coords={
             "panel": np.array([signal.name for signal in SIGNALS]),
-            "part": np.arange(_PARTS),
+            "part": np.arange(_PATH_PARTS),
             "series": np.array(["input", "mean"]),
-            "step": np.arange(_SHOWN),
+            "step": np.arange(_KEPT_STEPS),
             "frequency": np.arange(_SEGMENT // 2 + 1) / _SEGMENT,
         },
         chunks={},
@@ -165,7 +165,7 @@ def compute_spectra(seed: int, steps: int) -> dict[str, np.ndarray]:
     half = _SEGMENT // 2 + 1
     options: Any = {"window": window, "noverlap": _SEGMENT // 2, "detrend": False}
     _, density = scipy.signal.welch(paths, return_onesided=False, **options)
-    pieces = np.split(paths[..., : steps // _PARTS * _PARTS], _PARTS, axis=-1)
+    pieces = np.split(paths[..., : steps // _PATH_PARTS * _PATH_PARTS], _PATH_PARTS, axis=-1)
     parts = [scipy.signal.welch(piece, return_onesided=False, **options)[1] for piece in pieces]
     fine = [signal.process.spectrum(np.arange(_GRID // 2 + 1) / _GRID) for signal in SIGNALS]
     closed = [
@@ -173,7 +173,7 @@ def compute_spectra(seed: int, steps: int) -> dict[str, np.ndarray]:
         for found in fine
     ]
     return {
-        "path": paths[..., :_SHOWN],
+        "path": paths[..., :_KEPT_STEPS],
         "density": density[..., :half],
         "part_density": np.array(parts)[..., :half],
         "closed_form": np.array(closed),

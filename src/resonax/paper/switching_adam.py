@@ -24,7 +24,7 @@ from resonax.theory.level import levels
 __all__ = ["switching_adam"]
 
 _TOLERANCE = 0.3  # how far off a predicted distance may be, relative to the true one
-_SHARE = 0.95  # of the cells, in which it is not farther off
+_MIN_SHARE = 0.95  # of the cells, in which it is not farther off
 _LEVEL_SECONDS = 0.01  # that the prediction of a cell takes
 
 
@@ -74,7 +74,7 @@ def judge_level(data: Datasets) -> Claim:
         predicted = panel.predicted_distance.transpose("beta1", "period").values
         share = close_share(runs, predicted, _TOLERANCE, SIGNIFICANCE)
         words = f"{name}: cells whose predicted distance is within 30% of the simulated mean"
-        cases.append(Case(words, share.value, ">=", _SHARE, place == 0, share.interval))
+        cases.append(Case(words, share.value, ">=", _MIN_SHARE, place == 0, share.interval))
     return Claim(
         id="adam-level",
         claim="Theory predicts how far from the solution Adam stays on a mean that switches: "

@@ -47,13 +47,13 @@ def _place(momentum: float, period: float) -> str:
 
 
 RESONANT = tuple(_place(*place) for place in _RESONANT)
-_FINER = 4  # points of the zoomed period for each point of the momentum: the tongues are narrow
+_PERIODS_PER_MOMENTUM = 4  # points of the zoomed axes: the tongues are narrow
 
 
 def _axes(points: int) -> dict[str, np.ndarray]:
     return {
         "momentum": np.linspace(*_ZOOM["momentum"], points),
-        "period": np.linspace(*_ZOOM["period"], points * _FINER),
+        "period": np.linspace(*_ZOOM["period"], points * _PERIODS_PER_MOMENTUM),
         "wide_momentum": np.linspace(*_WIDE["momentum"], points),
         "wide_period": np.linspace(*_WIDE["period"], points),
     }
@@ -240,6 +240,6 @@ def theory_maps(scale: str) -> Experiment:
         draw=drawn_by("resonax.figures.theory_maps:plot_theory_maps"),
         judges=(Judge(judge_best_momentum),),
         paper="Appendix, numerical stability",
-        cells=len(LR) * points**2 * (1 + _FINER),
+        cells=len(LR) * points**2 * (1 + _PERIODS_PER_MOMENTUM),
         seconds=points**2 * 1.5e-3 + _EXPONENT_SECONDS,
     )

@@ -37,7 +37,7 @@ _PHASES = 32  # random ones of which those with the lowest crest are taken
 _BLOCK = 1024  # steps that are drawn at once, and no more than have so many numbers
 _NUMBERS = 2**24
 _ALIKE = 1.5  # ratio of curvatures up to which modes respond together
-_MOST = 6  # modes that are measured together
+_MAX_MODES = 6  # modes that are measured together
 _NONE = 1e-9  # relative to the largest: such a curvature is none
 
 Advance = Callable[[int], None]
@@ -98,7 +98,7 @@ def choose_mode(
     apart = np.abs(np.log(values[order] / values[own]))
     near = np.flatnonzero(apart < np.log(_ALIKE))
     near = near[np.lexsort((order[near] != own, apart[near]))]  # its own first
-    chosen = order[near[:_MOST]]
+    chosen = order[near[:_MAX_MODES]]
     modes = features @ vectors[:, chosen] / np.sqrt(values[chosen])
     return Mode(modes[:, 0], modes, 2 * float(values[own]))
 

@@ -24,11 +24,11 @@ __all__ = ["HIGHEST_DAMPING", "LONGEST", "Poles", "ResponsePlan", "measure_poles
 HIGHEST_DAMPING = 0.9
 LONGEST = 2**14  # steps of a period of the excitation
 _FIRST, _SHORTEST = 2**10, 2**6
-_MOST_LEARNED = 2**33  # rows of all copies, above which it would take hours
+_MAX_LEARNED = 2**33  # rows of all copies, above which it would take hours
 _PERIODS_SEEN = 8  # natural periods, and times of decay, that one of the excitation must hold
 _FAR, _NEAR = 100.0, 0.01  # error of a learner that has diverged, and of one that has none
-_MOST_GROWTH = 10.0  # of the response from period to period
-_MOST_NONLINEAR = 0.1
+_MAX_GROWTH = 10.0  # of the response from period to period
+_MAX_NONLINEAR = 0.1
 _WIDEST = 3.0  # factor between the ends of an interval and the number
 _UNEXPLAINED = 0.02  # of the power of the response, and so many times what noise explains
 _TIMES_NOISE = 4.0
@@ -59,7 +59,7 @@ class ResponsePlan:
             if self.length & (self.length - 1):
                 raise ArgumentError(f"length must be a power of 2, got {self.length}")
         length = self.length or _FIRST
-        most = _MOST_LEARNED // ((self.periods + 1) * length)
+        most = _MAX_LEARNED // ((self.periods + 1) * length)
         if self.realisations * batch > most:
             raise ArgumentError(
                 f"realisations x batch must be at most {most} for {self.periods} periods of "
@@ -115,12 +115,12 @@ def measure_poles(
 
 def _unsteady(gains: Gains) -> str | None:
     """Return why there is no response to fit a pole pair to, if so."""
-    if not gains.is_finite or gains.growth > _MOST_GROWTH:
+    if not gains.is_finite or gains.growth > _MAX_GROWTH:
         return (
             "the response to the labels grows without bound: the learner is unstable on these "
             "rows, and an unstable learner has no frequency response"
         )
-    if gains.nonlinearity > _MOST_NONLINEAR:
+    if gains.nonlinearity > _MAX_NONLINEAR:
         return (
             "the learner is not linear in its labels: with twice the amplitude the response "
             f"changes by {gains.nonlinearity:.0%}; give a smaller excitation, or a shorter "

@@ -18,7 +18,7 @@ from resonax.recordings.table import listed
 __all__ = ["BLOCK", "Classes", "Moments", "RowStore"]
 
 BLOCK = 2**20  # numbers that are worked on at a time
-_MOST_CLASSES = 9  # that are counted and named
+_MAX_CLASSES = 9  # that are counted and named
 
 
 class RowStore:
@@ -114,22 +114,22 @@ class Classes:
         import pandas as pd
 
         indices: list[int] = []
-        codes, found = pd.factorize(column) if len(self.values) <= _MOST_CLASSES else ([], [])
-        for value in found[: _MOST_CLASSES + 1]:
+        codes, found = pd.factorize(column) if len(self.values) <= _MAX_CLASSES else ([], [])
+        for value in found[: _MAX_CLASSES + 1]:
             key = value.strip() if isinstance(value, str) else value
             if key not in self.values:
                 self.values.append(key)
             indices.append(self.values.index(key))
-        if len(self.values) > _MOST_CLASSES:
+        if len(self.values) > _MAX_CLASSES:
             return np.zeros(len(column))
         return np.where(np.asarray(codes) < 0, np.nan, np.append(indices, 0.0)[codes])
 
     def names(self, target: str | None) -> tuple[str, ...]:
         """Return what 0 and 1 stand for; `DataError` unless there are two values."""
         if len(self.values) != 2:
-            many = len(self.values) > _MOST_CLASSES
+            many = len(self.values) > _MAX_CLASSES
             shown = listed([plain(value, 20) for value in self.values], 4)
-            count = f"more than {_MOST_CLASSES}" if many else len(self.values)
+            count = f"more than {_MAX_CLASSES}" if many else len(self.values)
             what = f"the target {target!r} has {count} values ({shown}), and the logistic loss"
             if len(self.values) < 2:
                 raise DataError(f"the target {target!r} is constant: there is nothing to learn")

@@ -18,7 +18,7 @@ from resonax.recordings.table import Table, listed, unknown
 
 __all__ = ["LARGE_AS_IS", "BadValues", "Choice", "choose", "collect_bad", "numbers", "raise_bad"]
 
-_MOST_COLUMNS = 2000  # to learn from
+_MAX_COLUMNS = 2000  # to learn from
 LARGE_AS_IS = 1e6  # what a recorded process accepts
 _REMEDIES = {
     "missing values": "fill them, or leave these rows out with `drop_missing`",
@@ -92,10 +92,10 @@ def choose(
         several = isinstance(features, Iterable) and not isinstance(features, str)
         given = list(features) if several else [features]
         names = [_pick("feature", name, table) for name in given]
-    if len(names) > _MOST_COLUMNS:
+    if len(names) > _MAX_COLUMNS:
         raise DataError(
             f"{table.source} has {len(names):,} columns to learn from, and at most "
-            f"{_MOST_COLUMNS:,} can be: name some with `features`"
+            f"{_MAX_COLUMNS:,} can be: name some with `features`"
         )
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)

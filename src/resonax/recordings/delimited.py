@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from resonax.core.errors import ArgumentError, DataError, ResonaxError, is_number
 from resonax.core.labels import plain
-from resonax.recordings.table import MOST_PACKED, PIECE, SMALL_ENOUGH, Table, reading
+from resonax.recordings.table import MAX_PACKED, PIECE, SMALL_ENOUGH, Table, reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +50,7 @@ class _CheckedBytes(io.RawIOBase):
         self.file = cast(IO[bytes], (gzip.open if packed else open)(path, "rb"))
         self.name, self.count, self.line_length = plain(path.name), 0, 0
         size = path.stat().st_size
-        self.most = max(MOST_PACKED * size, SMALL_ENOUGH) if packed else None
+        self.most = max(MAX_PACKED * size, SMALL_ENOUGH) if packed else None
         self.refused: DataError | None = None
 
     def readable(self) -> bool:
@@ -68,7 +68,7 @@ class _CheckedBytes(io.RawIOBase):
         elif self.line_length > _LONGEST_LINE:
             trouble = f"has a line of more than {_LONGEST_LINE:,} characters: it is no table"
         elif self.most is not None and self.count > self.most:
-            trouble = f"unpacks to more than {MOST_PACKED} times its size: unpack it first"
+            trouble = f"unpacks to more than {MAX_PACKED} times its size: unpack it first"
         if trouble:
             self.refused = DataError(f"{self.name} {trouble}")
             raise self.refused

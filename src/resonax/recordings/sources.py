@@ -12,7 +12,7 @@ import numpy as np
 from resonax.core.errors import ArgumentError, DataError
 from resonax.core.labels import plain
 from resonax.recordings.delimited import open_csv
-from resonax.recordings.table import MOST_PACKED, PIECE, SMALL_ENOUGH, Table, listed, reading
+from resonax.recordings.table import MAX_PACKED, PIECE, SMALL_ENOUGH, Table, listed, reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,9 +151,9 @@ def _npz(path: Path) -> Table:
     # numpy leaves a damaged file open unless the file is opened for it
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
         size = sum(info.file_size for info in archive.zip.infolist())
-        if size > max(MOST_PACKED * path.stat().st_size, SMALL_ENOUGH):
+        if size > max(MAX_PACKED * path.stat().st_size, SMALL_ENOUGH):
             raise DataError(
-                f"{source} unpacks to more than {MOST_PACKED} times its size: save it as .npy"
+                f"{source} unpacks to more than {MAX_PACKED} times its size: save it as .npy"
             )
         loaded = {name: archive[name] for name in archive.files}
     # whatever else lies in an archive is given as bytes

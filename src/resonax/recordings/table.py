@@ -17,10 +17,10 @@ from resonax.core.labels import plain
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MOST_PACKED", "PIECE", "SMALL_ENOUGH", "Table", "listed", "reading", "unknown"]
+__all__ = ["MAX_PACKED", "PIECE", "SMALL_ENOUGH", "Table", "listed", "reading", "unknown"]
 
 # Deflate packs up to 1032 times; tables of numbers are packed less than this.
-MOST_PACKED, SMALL_ENOUGH = 200, 2**28
+MAX_PACKED, SMALL_ENOUGH = 200, 2**28
 PIECE = 2**21  # numbers in a piece: 16 MiB, of which a parser needs a few times as much
 
 

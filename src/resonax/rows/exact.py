@@ -34,7 +34,7 @@ __all__ = ["PASSES", "STILL", "Exact", "follow_rows"]
 PASSES = 20  # over which an error must not grow for a setting to be called safe
 # A log radius up to this counts as 0: weights that are never updated have radius 1, up to rounding.
 STILL = 1e-6
-_MOST_WORK = 1e10  # steps x weights^2 up to which differences start from every weight
+_MAX_WORK = 1e10  # steps x weights^2 up to which differences start from every weight
 _FEW_STARTS = 8  # number of random starts otherwise
 
 
@@ -108,7 +108,7 @@ def follow_rows(
     pass is not computed.
     """
     size, coefficients = feed.size, coefficients_of(optimizer, rules)
-    is_complete = feed.steps * epochs * size**2 <= _MOST_WORK
+    is_complete = feed.steps * epochs * size**2 <= _MAX_WORK
     if is_complete:
         starts = np.eye(size)
         # Differences with a velocity alone complete the matrix of a pass.

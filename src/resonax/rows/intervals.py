@@ -13,8 +13,8 @@ from resonax.core.intervals import batch_means, tail_of
 
 __all__ = [
     "BURST",
-    "LEAST_STEPS",
-    "MOST_ROWS",
+    "MAX_ROWS",
+    "MIN_STEPS",
     "SEGMENTS",
     "TRANSIENT",
     "Pass",
@@ -24,8 +24,8 @@ __all__ = [
     "measure",
 ]
 
-MOST_ROWS = 2**25  # of all epochs together; more would take many hours
-LEAST_STEPS = 64  # fewer cannot be cut into eight meaningful parts
+MAX_ROWS = 2**25  # of all epochs together; more would take many hours
+MIN_STEPS = 64  # fewer cannot be cut into eight meaningful parts
 # The norm of a product of n matrices is e^(rate n) times a bounded factor, which depends on the
 # direction of the start and on the phase at the end. So n steps determine the rate up to this / n.
 TRANSIENT = math.log(1000.0)

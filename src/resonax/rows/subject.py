@@ -13,7 +13,7 @@ from resonax.learners import Features, Momentum
 from resonax.recordings.recording import Recording
 from resonax.rows.exact import Exact, follow_rows
 from resonax.rows.feed import Feed, Principal, feed_of, principal_axes
-from resonax.rows.intervals import LEAST_STEPS, MOST_ROWS, Pass, Rates, concatenate, measure
+from resonax.rows.intervals import MAX_ROWS, MIN_STEPS, Pass, Rates, concatenate, measure
 from resonax.rows.logistic import BOUND, follow_rows_logistic, run_pass_logistic
 from resonax.rows.recursion import WeightRules, is_small, run_pass
 from resonax.streams import Recorded
@@ -23,8 +23,8 @@ __all__ = ["Advance", "Order", "Subject", "prepare"]
 Advance = Callable[[int], None]
 Order = np.ndarray  # indices of rows, one for each row that is trained on
 
-_MOST_WEIGHTS = 2000
-_MOST_PADDED = 64  # weights up to which padding batches by zeros is faster than to compile again
+_MAX_WEIGHTS = 2000
+_MAX_PADDED = 64  # weights up to which padding batches by zeros is faster than to compile again
 _SEQUENCES = 16  # sequences of rows in one pass, filled up so that all passes share a compiled loop
 
 
@@ -215,12 +215,12 @@ class Subject(Problem):
 
     def with_batch(self, batch: int) -> Subject:
         """Return the subject with another batch; small models share a compiled loop for all."""
-        is_small_model = self.model.size(self.recording.inputs.shape[1]) <= _MOST_PADDED
+        is_small_model = self.model.size(self.recording.inputs.shape[1]) <= _MAX_PADDED
         return replace(self, batch=batch, is_padded=is_small_model)
 
     def has_enough_steps(self, batch: int) -> bool:
         """Return whether batches of this size leave enough steps to judge."""
-        return self.rows // batch >= LEAST_STEPS
+        return self.rows // batch >= MIN_STEPS
 
 
 def _fill_up(sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -239,7 +239,7 @@ def prepare(
 ) -> Subject:
     """Return a problem on the rows of a recording; raise `ArgumentError` if they are too few."""
     rows = len(recording.inputs)
-    need = LEAST_STEPS * batch
+    need = MIN_STEPS * batch
     if rows * epochs < need:
         raise ArgumentError(
             f"{recording.source} has {rows} rows, and a batch of {batch} needs at least {need}: "
@@ -249,13 +249,13 @@ def prepare(
         raise ArgumentError(
             f"batch must be at most an eighth of the {rows} rows of {recording.source}, got {batch}"
         )
-    if epochs > 1 and rows * epochs > MOST_ROWS:
+    if epochs > 1 and rows * epochs > MAX_ROWS:
         raise ArgumentError(
-            f"epochs must be at most {max(1, MOST_ROWS // rows)} for the {rows} rows of "
+            f"epochs must be at most {max(1, MAX_ROWS // rows)} for the {rows} rows of "
             f"{recording.source}, got {epochs}"
         )
     size = features.size(recording.inputs.shape[1])
-    if size > _MOST_WEIGHTS:
-        raise ArgumentError(f"at most {_MOST_WEIGHTS} weights can be followed, got {size}")
+    if size > _MAX_WEIGHTS:
+        raise ArgumentError(f"at most {_MAX_WEIGHTS} weights can be followed, got {size}")
     model = principal_axes(features, recording.inputs, intercept_lr)
     return Subject(optimizer, model, batch, recording=recording, epochs=epochs)

@@ -21,16 +21,16 @@ from resonax.simulation.batches import BLOCK
 from resonax.simulation.cells import Grid, Loop, Training, cell_at
 from resonax.simulation.linear import begin_linear, log_distance, step_linear
 from resonax.simulation.network import run_networks
-from resonax.simulation.random_numbers import LEAST_FREEDOM, path_keys
+from resonax.simulation.random_numbers import MIN_FREEDOM, path_keys
 from resonax.simulation.schedule import Advance, run_windows
-from resonax.spec.sweep_checks import MOST_INPUTS, MOST_WEIGHTS
+from resonax.spec.sweep_checks import MAX_INPUTS, MAX_WEIGHTS
 from resonax.streams import Recorded
 
 __all__ = ["STATISTICS", "Responses", "simulate", "summarise"]
 
 # The number of paths is filled up to a multiple of this by copies of the last one. Vectorised code
 # rounds the last few numbers of an array, which do not fill a vector, another way.
-_MULTIPLE = 64
+_PATHS_MULTIPLE = 64
 
 
 class Responses(NamedTuple):
@@ -209,11 +209,11 @@ def _check(request: _Request) -> None:
     if isinstance(training.model, Network):
         if "batch" in shared:
             raise ArgumentError("batch must be in columns for a network")
-        most = MOST_INPUTS // training.process.dim
+        most = MAX_INPUTS // training.process.dim
         check_whole("batch", int(request.largest("batch")), low=1, high=most)
-    elif training.size > MOST_WEIGHTS:
+    elif training.size > MAX_WEIGHTS:
         raise ArgumentError(
-            f"the model must have at most {MOST_WEIGHTS} weights, got {training.size}"
+            f"the model must have at most {MAX_WEIGHTS} weights, got {training.size}"
         )
 
 
@@ -227,7 +227,7 @@ def _loop(request: _Request, ordered: bool, share_paths: bool) -> Loop:
     statistics = isinstance(training.model, Linear) and not isinstance(training.process, Recorded)
     statistics = statistics and "dim" not in values and "batch" not in request.shared and not mixed
     statistics = statistics and training.omitted is None
-    scatter = statistics and rows - training.process.dim >= LEAST_FREEDOM
+    scatter = statistics and rows - training.process.dim >= MIN_FREEDOM
     # Cells that share H need no more products for H e than for F'(F e).
     gram = share_paths and not law_varies and "batch" not in request.shared
     gram = gram and not isinstance(training.model, Network)
@@ -253,7 +253,7 @@ def _run(
     """Run cells that one compiled loop serves."""
     training, columns, shared, runs, steps, window, _ = request
     paths = len(keys)
-    filled = np.minimum(np.arange(-(-paths // _MULTIPLE) * _MULTIPLE), paths - 1)
+    filled = np.minimum(np.arange(-(-paths // _PATHS_MULTIPLE) * _PATHS_MULTIPLE), paths - 1)
     real = jax.dtypes.canonicalize_dtype(float)
     grid = Grid(
         *jax.device_put(

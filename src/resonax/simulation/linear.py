@@ -37,7 +37,7 @@ from resonax.simulation.random_numbers import Purpose, normals, uniforms
 
 __all__ = ["LinearState", "begin_linear", "gradient", "log_distance", "step_linear"]
 
-_RANGE = 20  # errors are kept within 2^-20..2^20 from block to block
+_MAX_EXPONENT = 20  # errors are kept within 2^-20..2^20 from block to block
 
 
 class LinearState(NamedTuple):
@@ -71,7 +71,7 @@ def _largest(weights: tuple[Array, ...]) -> Array:
 def _rescale(state: LinearState) -> LinearState:
     """Bring errors that left their range back to about 1, and remember by how much."""
     _, power = jnp.frexp(_largest(state.weights))
-    power = jnp.where(jnp.abs(power) > _RANGE, power, 0)
+    power = jnp.where(jnp.abs(power) > _MAX_EXPONENT, power, 0)
 
     def scaled(leaf: Array) -> Array:
         return jnp.ldexp(leaf, -power) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf

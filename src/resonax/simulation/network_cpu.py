@@ -27,8 +27,8 @@ from resonax.simulation.network_batches import Batch, Laws, draw_batches, draw_t
 
 __all__ = ["CompiledNetworks", "has_numba", "why_not"]
 
-_TOGETHER = 16  # networks that are trained side by side; grids have a multiple of it
-_MOST = 64  # units of a layer: the products of larger matrices are as fast by jax
+_LANES = 16  # networks that are trained side by side; grids have a multiple of it
+_MAX_UNITS = 64  # units of a layer: the products of larger matrices are as fast by jax
 _ADAM = {"b1": 0.9, "b2": 0.999, "eps": 1e-8, "eps_root": 0.0}  # as optax has them
 
 
@@ -47,8 +47,8 @@ def why_not(training: Training, grid: Grid) -> str | None:
         return 'numba is not installed: `pip install "resonax[fast]"`'
     if not (isinstance(training.optimizer, Momentum) or _is_adam(training.optimizer)):
         return "only SGD with momentum and Adam are written for it"
-    if max(training.process.dim, *model.hidden, 1) > _MOST:
-        return f"layers of more than {_MOST} units are left to jax"
+    if max(training.process.dim, *model.hidden, 1) > _MAX_UNITS:
+        return f"layers of more than {_MAX_UNITS} units are left to jax"
     return None
 
 
@@ -105,8 +105,8 @@ def _draw(
 
     def arranged(leaf: Array) -> Array:
         each = jnp.broadcast_to(leaf, (len(leaf), *cells, *leaf.shape[3:]))
-        count = cells[0] * cells[1] // _TOGETHER
-        groups = each.reshape(len(leaf), count, _TOGETHER, *leaf.shape[3:])
+        count = cells[0] * cells[1] // _LANES
+        groups = each.reshape(len(leaf), count, _LANES, *leaf.shape[3:])
         return groups.transpose(1, 0, *range(groups.ndim - 1, 2, -1), 2)
 
     process, batches = draw_batches(training, grid, loop, laws, process, first)
@@ -132,8 +132,8 @@ class CompiledNetworks:
         groups, count, _ = self._weights.shape
         is_momentum = isinstance(training.optimizer, Momentum)
         kept = count if is_momentum else 2 * count + 2
-        self._memory = np.zeros((groups, kept, _TOGETHER), self._weights.dtype)
-        self._total = np.zeros((groups, 1, _TOGETHER), self._weights.dtype)
+        self._memory = np.zeros((groups, kept, _LANES), self._weights.dtype)
+        self._total = np.zeros((groups, 1, _LANES), self._weights.dtype)
         move = network_loops.move_by_momentum if is_momentum else network_loops.move_by_adam
         self._train = functools.partial(network_loops.train, move)
 
@@ -168,5 +168,5 @@ class CompiledNetworks:
 
 def _in_groups(array: Array) -> np.ndarray:
     """Return (cells of a path, paths, n) as (groups, n, networks of a group)."""
-    flat = np.asarray(array).reshape(-1, _TOGETHER, array.shape[-1])
+    flat = np.asarray(array).reshape(-1, _LANES, array.shape[-1])
     return np.ascontiguousarray(flat.swapaxes(1, 2))

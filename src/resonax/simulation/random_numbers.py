@@ -19,9 +19,9 @@ from numpy.polynomial import Chebyshev
 
 from resonax.core.algebra import double_precision
 
-__all__ = ["LEAST_FREEDOM", "Purpose", "chi", "normals", "path_keys", "uniforms"]
+__all__ = ["MIN_FREEDOM", "Purpose", "chi", "normals", "path_keys", "uniforms"]
 
-LEAST_FREEDOM = 9  # least degrees of freedom of `chi`
+MIN_FREEDOM = 9  # least degrees of freedom of `chi`
 _MAX_NORMAL = 5.5  # above all normal numbers that jax draws in 32 bits
 
 

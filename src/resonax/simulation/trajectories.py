@@ -23,8 +23,8 @@ from resonax.streams import Iid, Recorded, shuffled
 __all__ = ["Trajectories", "trajectories"]
 
 _POINTS = 200
-_ROWS = (64, 256, 4096)  # inputs drawn for a step: few compiled functions serve every batch
-_MULTIPLE = 4  # the number of runs is filled up to a multiple of this
+_ROW_COUNTS = (64, 256, 4096)  # inputs drawn for a step: few compiled functions serve every batch
+_RUNS_MULTIPLE = 4  # the number of runs is filled up to a multiple of this
 
 
 class Trajectories(NamedTuple):
@@ -65,13 +65,13 @@ def trajectories(
     check_whole("runs", runs, low=1, high=10**4)
     check_whole("steps", steps, low=1, high=10**7)
     check_whole("seed", seed, low=0, high=2**63 - 1)
-    check_whole("batch", int(training.batch), low=1, high=_ROWS[-1])
+    check_whole("batch", int(training.batch), low=1, high=_ROW_COUNTS[-1])
     if not isinstance(training.model, Features) or isinstance(training.process, Recorded):
         raise ArgumentError("trajectories are of linear models on inputs that are drawn")
     stride = -(-steps // _POINTS)
     kept = steps // stride + 1
-    rows = next(size for size in _ROWS if training.batch <= size)
-    keys = -(-runs // _MULTIPLE) * _MULTIPLE
+    rows = next(size for size in _ROW_COUNTS if training.batch <= size)
+    keys = -(-runs // _RUNS_MULTIPLE) * _RUNS_MULTIPLE
 
     def follow(in_order: bool) -> np.ndarray:
         return _follow(training, seed, keys, rows, stride, in_order)[:runs, :kept]

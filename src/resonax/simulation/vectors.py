@@ -22,7 +22,7 @@ from numba.extending import intrinsic, models, overload, register_model
 __all__ = ["LANES", "flush", "gate", "load", "relu", "root", "splat", "store"]
 
 LANES = 16
-_TINY = 2.0**-120
+_SMALLEST = 2.0**-120
 _intrinsic: Any = intrinsic  # whose first argument numba gives
 _FUSED = ("contract", "nsz")  # a product and a sum may be rounded once
 
@@ -143,7 +143,7 @@ def _write_gate(builder: Any, x: Any, by: Any) -> Any:
 
 
 def _write_flush(builder: Any, x: Any) -> Any:
-    low, high = (ir.Constant(x.type, [side * _TINY] * LANES) for side in (-1, 1))
+    low, high = (ir.Constant(x.type, [side * _SMALLEST] * LANES) for side in (-1, 1))
     is_above = builder.fcmp_ordered(">", x, low)
     is_tiny = builder.and_(is_above, builder.fcmp_ordered("<", x, high))
     return builder.select(is_tiny, _zero(x), x)

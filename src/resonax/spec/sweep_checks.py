@@ -19,7 +19,7 @@ from resonax.core.errors import ArgumentError, shorten, suggest
 from resonax.spec.kinds import KINDS, Kind, check_kind, find_kind, kinds
 from resonax.spec.models import NameFormat, first_mistake, read
 from resonax.spec.settings import SIGNALLED
-from resonax.spec.sweeps import COSTLY, MOST, PERIODIC, Panel, Run, Sweep, Train
+from resonax.spec.sweeps import COSTLY, FILE_LIMITS, PERIODIC, Panel, Run, Sweep, Train
 
 __all__ = [
     "Cell",
@@ -32,10 +32,10 @@ __all__ = [
     "rows_drawn",
 ]
 
-MOST_WEIGHTS = 24  # of a linear model
-MOST_UNROLLED = 1024  # features of a batch whose rows are drawn one by one: the loop lists them
-MOST_INPUTS = 2**18  # of a network in one step, in all coordinates: each has its slot
-MOST_BATCHES = 32  # on the second axis: each is compiled on its own
+MAX_WEIGHTS = 24  # of a linear model
+MAX_UNROLLED = 1024  # features of a batch whose rows are drawn one by one: the loop lists them
+MAX_INPUTS = 2**18  # of a network in one step, in all coordinates: each has its slot
+MAX_BATCHES = 32  # on the second axis: each is compiled on its own
 TRAIN_AXES = ("batch", "noise", "start", "drift")  # numbers of the table train that may be axes
 
 
@@ -231,17 +231,17 @@ def _check_size(sweep: Sweep, cell: Cell, points: Mapping[str, np.ndarray]) -> N
             raise ArgumentError("axes.dim cannot vary for a network")
         if sweep.share and first == "batch":
             raise ArgumentError("axes must name batch last for a network")
-        if batch * dim > MOST_INPUTS:
+        if batch * dim > MAX_INPUTS:
             raise ArgumentError(
-                f"train.batch must be at most {MOST_INPUTS // dim} for a network of {dim} inputs, "
+                f"train.batch must be at most {MAX_INPUTS // dim} for a network of {dim} inputs, "
                 f"got {batch}"
             )
     else:
         if "dim" in points and cell.model.get("kind", "linear") != "linear":
             raise ArgumentError("axes.dim can vary for the linear model only")
         weights = count_weights(cell.model, dim)
-        if weights > MOST_WEIGHTS:
-            raise ArgumentError(f"model must have at most {MOST_WEIGHTS} weights, got {weights}")
+        if weights > MAX_WEIGHTS:
+            raise ArgumentError(f"model must have at most {MAX_WEIGHTS} weights, got {weights}")
         for name in ("frequencies", "centers"):
             if name in cell.model and len(cell.model[name][0]) != dim:
                 raise ArgumentError(
@@ -249,16 +249,16 @@ def _check_size(sweep: Sweep, cell: Cell, points: Mapping[str, np.ndarray]) -> N
                     f"got {len(cell.model[name][0])}"
                 )
         rows = rows_drawn(sweep, cell, points)
-        if rows * weights > MOST_UNROLLED:
+        if rows * weights > MAX_UNROLLED:
             raise ArgumentError(
-                f"train.batch must be at most {MOST_UNROLLED // weights} where its rows are drawn "
+                f"train.batch must be at most {MAX_UNROLLED // weights} where its rows are drawn "
                 f"one by one and the model has {weights} weights, got {batch}"
             )
     if "batch" in points and not (sweep.share and first == "batch"):
         kinds = len(points["batch"])
-        if kinds > MOST_BATCHES:
+        if kinds > MAX_BATCHES:
             raise ArgumentError(
-                f"axes.batch must have at most {MOST_BATCHES} values where it is the second axis, "
+                f"axes.batch must have at most {MAX_BATCHES} values where it is the second axis, "
                 f"got {kinds}"
             )
 
@@ -293,13 +293,13 @@ def _check_theory(sweep: Sweep, cell: Cell, points: Mapping[str, np.ndarray]) ->
 
 def _check_depth(table: Any) -> None:
     """Raise `ArgumentError` where tables or lists are nested without end."""
-    level = [table]
-    for _ in range(MOST["depth"]):
-        inner = [part.values() if isinstance(part, Mapping) else part for part in level]
-        level = [entry for part in inner for entry in part if isinstance(entry, Mapping | list)]
-        if not level:
+    entries = [table]
+    for _ in range(FILE_LIMITS["depth"]):
+        inner = [part.values() if isinstance(part, Mapping) else part for part in entries]
+        entries = [entry for part in inner for entry in part if isinstance(entry, Mapping | list)]
+        if not entries:
             return
-    raise ArgumentError(f"tables and lists must be nested at most {MOST['depth']} deep")
+    raise ArgumentError(f"tables and lists must be nested at most {FILE_LIMITS['depth']} deep")
 
 
 def _replaced(table: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -369,16 +369,16 @@ def read_sweep(path: Path, *, scale: str = "paper") -> Sweep:
     try:
         if path.exists() and not path.is_file():
             raise ArgumentError(f"{path} must be a file, a TOML file that describes a sweep")
-        if path.stat().st_size > MOST["bytes"]:
+        if path.stat().st_size > FILE_LIMITS["bytes"]:
             raise ArgumentError(
-                f"{path} must have at most {MOST['bytes']} bytes, got {path.stat().st_size}"
+                f"{path} must have at most {FILE_LIMITS['bytes']} bytes, got {path.stat().st_size}"
             )
         table = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise ArgumentError(f"{path} could not be read: {error.strerror}") from None
     except RecursionError:
         raise ArgumentError(
-            f"{path}: tables and lists must be nested at most {MOST['depth']} deep"
+            f"{path}: tables and lists must be nested at most {FILE_LIMITS['depth']} deep"
         ) from None
     except ArgumentError:
         raise

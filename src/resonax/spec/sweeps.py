@@ -15,10 +15,10 @@ from pydantic import AfterValidator, Field, Strict, model_validator
 
 from resonax.spec.models import Spec
 
-__all__ = ["COSTLY", "MOST", "PERIODIC", "Axis", "Panel", "Run", "Sweep", "Train", "merge"]
+__all__ = ["COSTLY", "FILE_LIMITS", "PERIODIC", "Axis", "Panel", "Run", "Sweep", "Train", "merge"]
 
 # What a file may hold at most; docs/sweep.md has the table.
-MOST = {
+FILE_LIMITS = {
     "bytes": 1_000_000,
     "depth": 8,  # tables within tables
     "title": 200,  # characters
@@ -50,9 +50,9 @@ def _plain(most: int, lines: bool = False) -> AfterValidator:
     return AfterValidator(check)
 
 
-_Title = Annotated[str, _plain(MOST["title"])]
-_Name = Annotated[str, _plain(MOST["name"])]
-_Prose = Annotated[str, _plain(MOST["prose"], lines=True)]
+_Title = Annotated[str, _plain(FILE_LIMITS["title"])]
+_Name = Annotated[str, _plain(FILE_LIMITS["name"])]
+_Prose = Annotated[str, _plain(FILE_LIMITS["prose"], lines=True)]
 
 
 def _moderate(number: int | float) -> int | float:
@@ -87,11 +87,12 @@ class Axis(Spec):
     """
 
     values: (
-        Annotated[tuple[_Number, ...], Strict(False), Field(max_length=MOST["points"])] | None
+        Annotated[tuple[_Number, ...], Strict(False), Field(max_length=FILE_LIMITS["points"])]
+        | None
     ) = None
     first: _Number | None = None
     last: _Number | None = None
-    count: int | None = Field(default=None, ge=1, le=MOST["points"])
+    count: int | None = Field(default=None, ge=1, le=FILE_LIMITS["points"])
     spacing: Literal["linear", "log", "inverse"] = "linear"
     root: bool = False  # the points are the square roots: a standard deviation given as a variance
 
@@ -149,8 +150,8 @@ class Train(Spec):
 class Run(Spec):
     """How long and how often: the response is the mean over the last ``window`` steps."""
 
-    runs: int = Field(default=10, ge=1, le=MOST["runs"])
-    steps: int = Field(default=10_000, ge=40, multiple_of=40, le=MOST["steps"])
+    runs: int = Field(default=10, ge=1, le=FILE_LIMITS["runs"])
+    steps: int = Field(default=10_000, ge=40, multiple_of=40, le=FILE_LIMITS["steps"])
     window: int = Field(default=500, ge=20, multiple_of=20)
 
     @model_validator(mode="after")
@@ -196,8 +197,10 @@ class Theory(Spec):
     def _bounds(self) -> Theory:
         if len(set(self.criteria)) < len(self.criteria):
             raise ValueError("must name each criterion once")
-        if not all(2 <= count <= MOST["theory points"] for count in self.points):
-            raise ValueError(f"must have 2 to {MOST['theory points']} points along each axis")
+        if not all(2 <= count <= FILE_LIMITS["theory points"] for count in self.points):
+            raise ValueError(
+                f"must have 2 to {FILE_LIMITS['theory points']} points along each axis"
+            )
         return self
 
 
@@ -218,9 +221,9 @@ class Sweep(Spec):
     axes: dict[str, Axis]
     share: bool = True  # cells along the first axis share their random numbers
     # Points of the second axis in a task; as many as make a task of a moderate size if None.
-    chunk: int | None = Field(default=None, ge=1, le=MOST["points"])
+    chunk: int | None = Field(default=None, ge=1, le=FILE_LIMITS["points"])
     panels: Annotated[
-        tuple[Panel, ...], Strict(False), Field(min_length=1, max_length=MOST["panels"])
+        tuple[Panel, ...], Strict(False), Field(min_length=1, max_length=FILE_LIMITS["panels"])
     ] = (Panel(name="all"),)
     theory: Theory | None = None
     smoke: _Table = {}

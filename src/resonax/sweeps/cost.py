@@ -16,7 +16,7 @@ import numpy as np
 
 from resonax.core.errors import ArgumentError
 from resonax.spec.sweep_checks import count_weights, resolve, rows_drawn
-from resonax.spec.sweeps import COSTLY, MOST, Sweep
+from resonax.spec.sweeps import COSTLY, FILE_LIMITS, Sweep
 from resonax.sweeps.panels import applies
 
 __all__ = [
@@ -33,9 +33,9 @@ __all__ = [
 
 GB = 10**9
 ASK_SECONDS, ASK_BYTES = 600.0, 4 * GB  # above these the user is asked
-MOST_SECONDS, MOST_BYTES = 30 * 86_400.0, 256 * GB  # above these a sweep is refused
+MAX_SECONDS, MAX_BYTES = 30 * 86_400.0, 256 * GB  # above these a sweep is refused
 LARGE = f"{ASK_SECONDS / 60:g} minutes or {ASK_BYTES / GB:g} GB"
-MOST_SINGLE = 1_000_000  # steps in 32 bits; beyond, the phase of a short period is inaccurate
+MAX_SINGLE = 1_000_000  # steps in 32 bits; beyond, the phase of a short period is inaccurate
 
 LIBRARIES = GB // 2  # memory of the libraries before anything is computed
 _DRAWN = GB // 2  # largest part of the results that is loaded to draw a figure
@@ -137,7 +137,7 @@ def described_chunk(sweep: Sweep) -> int:
     """
     points = task_points(sweep)
     is_whole = points == len([*sweep.points().values()][1])
-    return sweep.chunk or (MOST["points"] if is_whole else points)
+    return sweep.chunk or (FILE_LIMITS["points"] if is_whole else points)
 
 
 class _PanelCost(NamedTuple):
@@ -245,20 +245,20 @@ def check_cost(
 ) -> Cost:
     """Return the cost of a sweep; raise `ArgumentError` if it is too high."""
     found = estimate_cost(sweep, double=double, streams=streams)
-    if found.steps > MOST_SINGLE and not double:
+    if found.steps > MAX_SINGLE and not double:
         raise ArgumentError(
-            f"run.steps must be at most {MOST_SINGLE:,} in 32 bits, got {found.steps:,}: "
+            f"run.steps must be at most {MAX_SINGLE:,} in 32 bits, got {found.steps:,}: "
             "add `double`"
         )
-    available = min(memory() or MOST_BYTES, MOST_BYTES)
+    available = min(memory() or MAX_BYTES, MAX_BYTES)
     if found.bytes > available:
         raise ArgumentError(
             f"{found}, and there are {available / GB:.2g} GB: use a smaller chunk or model, or "
             "fewer runs, points or samples"
         )
-    if found.seconds > MOST_SECONDS * workers:
+    if found.seconds > MAX_SECONDS * workers:
         raise ArgumentError(
-            f"{found}, and {describe_time(MOST_SECONDS)} of a worker are the most: use fewer "
+            f"{found}, and {describe_time(MAX_SECONDS)} of a worker are the most: use fewer "
             "points, runs or steps"
         )
     return found

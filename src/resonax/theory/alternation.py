@@ -45,9 +45,9 @@ __all__ = [
 ]
 
 _DOUBLINGS = 14  # of periods: so long an orbit is followed
-_FLAT = 1e-7  # rate below which a direction is flat, and has no time to grow
-_LEAST = 0.01  # of the second moment at hand, below which it is not let fall
-_AT_ONCE = 16  # steps at most for which the second moment is held
+_NO_GROWTH = 1e-7  # rate below which a direction is flat, and has no time to grow
+_MIN_SQUARE = 0.01  # of the second moment at hand, below which it is not let fall
+_MAX_HELD_STEPS = 16  # steps at most for which the second moment is held
 
 
 def canonical(optimizer: Any) -> tuple[Momentum, Adaptive | None]:
@@ -199,7 +199,7 @@ def _advance(motion: _Motion, moment: np.ndarray, steps: int) -> tuple[np.ndarra
     return power @ moment @ power.T + spread, total
 
 
-def _spread(matrix: np.ndarray, noise: np.ndarray) -> np.ndarray:
+def _stationary_covariance(matrix: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Return the covariance that noise leaves of a motion that is repeated."""
     for _ in range(_DOUBLINGS):
         noise = noise + matrix @ noise @ matrix.T
@@ -207,13 +207,13 @@ def _spread(matrix: np.ndarray, noise: np.ndarray) -> np.ndarray:
     return (noise + noise.T) / 2
 
 
-def _at_rest(rule: Momentum, reduced: Reduced, mean: np.ndarray) -> np.ndarray:
+def _mixed_moments(rule: Momentum, reduced: Reduced, mean: np.ndarray) -> np.ndarray:
     """Return the second moments of (z, v, 1) of a run on mixed phases."""
     noise = np.tensordot(reduced.shares, reduced.noise, 1)
     size = len(mean)
     motion = _motion(rule, mean, np.zeros(size), noise, np.eye(size))
     moment = np.zeros_like(motion.matrix)
-    moment[:-1, :-1] = _spread(motion.matrix[:-1, :-1], motion.noise[:-1, :-1])
+    moment[:-1, :-1] = _stationary_covariance(motion.matrix[:-1, :-1], motion.noise[:-1, :-1])
     moment[-1, -1] = 1.0
     return moment
 
@@ -254,7 +254,7 @@ def driven_orbit(rule: Momentum, reduced: Reduced, *, is_averaged: bool = False)
     size, means = reduced.size, reduced.means
     mean = np.tensordot(reduced.shares, means, 1)
     curvatures = np.broadcast_to(mean, means.shape) if is_averaged else means
-    if max(growth(rule, curvatures, reduced.steps), growth(rule, mean[None], (1,))) > _FLAT:
+    if max(growth(rule, curvatures, reduced.steps), growth(rule, mean[None], (1,))) > _NO_GROWTH:
         return Driven(math.inf, ())
     motions = [
         _motion(rule, curvature, force, noise, np.eye(size))
@@ -268,12 +268,12 @@ def driven_orbit(rule: Momentum, reduced: Reduced, *, is_averaged: bool = False)
     for _ in range(_DOUBLINGS):
         many = many @ many
     moment = np.outer(many[:, -1], many[:, -1])
-    moment[:-1, :-1] += _spread(matrix[:-1, :-1], noise[:-1, :-1])
+    moment[:-1, :-1] += _stationary_covariance(matrix[:-1, :-1], noise[:-1, :-1])
     sums = np.zeros_like(moment)
     for motion, count in zip(motions, reduced.steps, strict=True):
         moment, total = _advance(motion, moment, count)
         sums += total
-    rest = _at_rest(rule, reduced, mean)
+    rest = _mixed_moments(rule, reduced, mean)
     difference = sums / sum(reduced.steps) - rest
     modes = _modes(rule, mean, difference[:size, :size])
     return Driven(_cost(reduced, mean, difference), modes)
@@ -327,14 +327,14 @@ def settle(
         return Driven(math.inf, ())
     slopes: Any = sum(float(share) * of for share, of in zip(shares, gradients, strict=True))
     forces = [gradient - slopes for gradient in gradients]
-    at_rest = _at_rest(rule, reduced, mean)
+    at_rest = _mixed_moments(rule, reduced, mean)
     moment, now, metric = at_rest, square, metric_of(form, square)
     rest_squares = [
         _squares(space.products[place], None, slopes, at_rest, size) for place in range(len(means))
     ]
     mass, done, counted = np.eye(size), 0, 0
     sums = np.zeros_like(moment)
-    for pieces in _stretches(steps, length, min(form.memory / 2, _AT_ONCE)):
+    for pieces in _stretches(steps, length, min(form.memory / 2, _MAX_HELD_STEPS)):
         fresh: Any = 0.0
         taken = 0
         for place, count in pieces:
@@ -352,7 +352,7 @@ def settle(
                 sums, counted = sums + total, counted + count
         done += taken
         kept = form.beta2**taken
-        now = kept * now + (1 - kept) * (square + fresh / taken).clip(_LEAST * square)
+        now = kept * now + (1 - kept) * (square + fresh / taken).clip(_MIN_SQUARE * square)
         metric = metric_of(form, now)
         known = space.directions
         lighter, mass = mass, np.asarray((known * metric) @ known.T, float)

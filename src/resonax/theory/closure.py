@@ -36,14 +36,14 @@ from resonax.theory.second_moment import (
 
 __all__ = ["Solutions", "plan", "solve"]
 
-_MOST_SINGLE = 8  # weights without any symmetry: their second moment has 136 coordinates
-_RADII = 10  # quadrature nodes for the length of a normal vector
-_PRODUCT = {1: 16, 2: 10, 3: 6}  # nodes along each coordinate where no symmetry helps
-_SWINGS = 5
-_HALVINGS = 18
+_MAX_SINGLE = 8  # weights without any symmetry: their second moment has 136 coordinates
+_RADIAL_NODES = 10  # quadrature nodes for the length of a normal vector
+_NODES_BY_DIM = {1: 16, 2: 10, 3: 6}  # nodes along each coordinate where no symmetry helps
+_SWING_NODES = 5
+_BISECTIONS = 18
 _CHUNK = 128
-_REACH = 16.0  # how far above the order-proof steps the search begins
-_LEAST_NOISE = 1e-6  # of lr^2: what stands for no noise at all
+_SCAN_FACTOR = 16.0  # how far above the order-proof steps the search begins
+_MIN_NOISE = 1e-6  # of lr^2: what stands for no noise at all
 
 
 def plan(problem: Problem) -> Plan:
@@ -70,9 +70,9 @@ def plan(problem: Problem) -> Plan:
 
 
 def _plain(size: int) -> Symmetry:
-    if size > _MOST_SINGLE:
+    if size > _MAX_SINGLE:
         raise ArgumentError(
-            f"the level takes at most {_MOST_SINGLE} weights, unless the inputs have one variance "
+            f"the level takes at most {_MAX_SINGLE} weights, unless the inputs have one variance "
             f"and move along one axis, got {size}"
         )
     return Symmetry(tuple(range(size)))
@@ -90,7 +90,7 @@ def _axis(process: object) -> int | None:
 
 def _with_swing(process: Switching, states: np.ndarray, weights: np.ndarray) -> tuple:
     """Return the nodes with those of the variance, where it moves."""
-    count = _SWINGS if float(process.swing) else 1
+    count = _SWING_NODES if float(process.swing) else 1
     nodes, shares = hermite_nodes(count)
     every = [(*state, node) for state in states.tolist() for node in nodes.tolist()]
     return tuple(every), tuple(np.outer(weights, shares).ravel().tolist())
@@ -99,19 +99,19 @@ def _with_swing(process: Switching, states: np.ndarray, weights: np.ndarray) -> 
 def _radial_nodes(process: Switching) -> tuple:
     """Return the nodes of a law that may be turned: lengths along the first axis."""
     half = process.dim / 2
-    nodes, weights = scipy.special.roots_genlaguerre(_RADII, half - 1)
-    states = np.zeros((_RADII, process.dim))
+    nodes, weights = scipy.special.roots_genlaguerre(_RADIAL_NODES, half - 1)
+    states = np.zeros((_RADIAL_NODES, process.dim))
     states[:, 0] = np.sqrt(2 * nodes)  # a squared length has the law of chi square
     return _with_swing(process, states, weights / weights.sum())
 
 
 def _product_nodes(process: Switching) -> tuple:
-    if process.dim not in _PRODUCT:
+    if process.dim not in _NODES_BY_DIM:
         raise ArgumentError(
-            f"the level of switching with a variance for each input takes at most {max(_PRODUCT)} "
-            f"inputs, got {process.dim}: give one variance for all"
+            "the level of switching with a variance for each input takes at most "
+            f"{max(_NODES_BY_DIM)} inputs, got {process.dim}: give one variance for all"
         )
-    nodes, weights = hermite_nodes(_PRODUCT[process.dim])
+    nodes, weights = hermite_nodes(_NODES_BY_DIM[process.dim])
     grid = np.stack(np.meshgrid(*[nodes] * process.dim, indexing="ij"), -1)
     share = np.prod(np.stack(np.meshgrid(*[weights] * process.dim, indexing="ij"), -1), -1)
     return _with_swing(process, grid.reshape(-1, process.dim), share.ravel())
@@ -134,7 +134,7 @@ class _Root(NamedTuple):
 def _at(problem: Problem, values: Values) -> Problem:
     """Return the problem of a cell; without any noise, with too little of it to matter."""
     one = problem.at(values)
-    least = _LEAST_NOISE * jnp.asarray(adaptive_form(one.optimizer).lr) ** 2
+    least = _MIN_NOISE * jnp.asarray(adaptive_form(one.optimizer).lr) ** 2
     noise: Any = jnp.maximum(one.noise, least)
     return replace(one, noise=noise)
 
@@ -181,7 +181,14 @@ def _range(problem: Problem, given: Plan, points: int, second: Array) -> Array:
     least = 4 * problem.noise * problem.gradient_scale**2 / problem.batch * second
     means = jnp.zeros(given.symmetry.groups.max() + 1).at[given.symmetry.groups].add(least)
     low = jnp.log(means / np.bincount(given.symmetry.groups)).mean() - 0.2
-    safe = _REACH * 2 * problem.gradient_scale * second.sum() * form.gain / (1 - form.momentum) ** 2
+    safe = (
+        _SCAN_FACTOR
+        * 2
+        * problem.gradient_scale
+        * second.sum()
+        * form.gain
+        / (1 - form.momentum) ** 2
+    )
     return jnp.linspace(jnp.maximum(2 * jnp.log(safe), low + 3.0), low, points)
 
 
@@ -238,7 +245,7 @@ def _refine(
         moment = jnp.zeros(len(Coordinates.of(given.symmetry).cycle_basis))
         none = Rest(moment, jnp.zeros_like(shape), jnp.zeros((), bool))
         start = (*ends, (shape, jnp.asarray(jnp.inf), none))
-        high, low, (shape, gap, rest) = jax.lax.fori_loop(0, _HALVINGS, halve, start)
+        high, low, (shape, gap, rest) = jax.lax.fori_loop(0, _BISECTIONS, halve, start)
         place = 0.5 * (high + low)
         square = jnp.exp(place + shape)[groups]
         frozen = _freeze(one, adaptive_form(one.optimizer), square)

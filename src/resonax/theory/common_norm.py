@@ -25,15 +25,15 @@ __all__ = ["Matrices", "growth_in", "lifted_norm", "quadratic_bound", "symmetric
 
 Matrices = Callable[[np.ndarray], np.ndarray]  # places -> (k, size, size)
 
-_PIECE = 4096  # matrices looked at together
-_SPREAD = 24  # matrices, far from each other, that the search begins with
-_TIGHT = 4  # matrices that join them at a time
+_CHUNK = 4096  # matrices looked at together
+_STARTS = 24  # matrices, far from each other, that the search begins with
+_ADDED = 4  # matrices that join them at a time
 _ROUNDS = 3
-_STEPS = 40  # of the centers
-_NEWTON = 10  # steps to a center at most, which need not be met exactly
-_ROOM = 1.01  # the first gamma over what the start needs, which is on the border of it
-_MORE = 0.05  # what gamma keeps above what P needs, of the distance to the one before
-_ENOUGH = 1e-3  # relative gap of the log of gamma at which the search ends
+_CENTER_STEPS = 40  # of the centers
+_NEWTON_STEPS = 10  # steps to a center at most, which need not be met exactly
+_START_FACTOR = 1.01  # the first gamma over what the start needs, which is on the border of it
+_KEPT_SLACK = 0.05  # what gamma keeps above what P needs, of the distance to the one before
+_TOLERANCE = 1e-3  # relative gap of the log of gamma at which the search ends
 
 
 def symmetric_power(degree: int, size: int) -> np.ndarray:
@@ -96,28 +96,28 @@ def quadratic_bound(
         Of the symmetric power.
     """
     norm = start / np.trace(start) * len(start)
-    best, best_norm, places = math.inf, norm, _spread(matrices, count, _SPREAD)
+    best, best_norm, places = math.inf, norm, _spread(matrices, count, _STARTS)
     for turn in range(_ROUNDS + 1):
         needs = np.concatenate(
             [
-                growth_in(norm, lifted(matrices(np.arange(at, min(at + _PIECE, count))), degree))
-                for at in range(0, count, _PIECE)
+                growth_in(norm, lifted(matrices(np.arange(at, min(at + _CHUNK, count))), degree))
+                for at in range(0, count, _CHUNK)
             ]
         )
         if needs.max() < best:
             best, best_norm = float(needs.max()), norm
         if turn:
-            if math.log(best) <= math.log(needs[places].max()) * (1 + _ENOUGH) + 1e-9:
+            if math.log(best) <= math.log(needs[places].max()) * (1 + _TOLERANCE) + 1e-9:
                 break
             worst = np.argsort(needs)[::-1]
-            places = np.concatenate([places, worst[~np.isin(worst, places)][:_TIGHT]])
+            places = np.concatenate([places, worst[~np.isin(worst, places)][:_ADDED]])
         norm = _centers(lifted(matrices(places), degree), norm)
     return math.log(best) / (2 * degree), best_norm
 
 
 def _spread(matrices: Matrices, count: int, most: int) -> np.ndarray:
     """Return places of matrices that are far from each other: each next one is the farthest."""
-    some = np.unique(np.linspace(0, count - 1, min(count, _PIECE)).astype(int))
+    some = np.unique(np.linspace(0, count - 1, min(count, _CHUNK)).astype(int))
     flat = matrices(some).reshape(len(some), -1)
     chosen = [int(np.argmax(np.sum((flat - flat.mean(axis=0)) ** 2, axis=1)))]
     near = np.full(len(some), np.inf)
@@ -139,13 +139,13 @@ def _centers(matrices: np.ndarray, norm: np.ndarray) -> np.ndarray:
     """Return the norm in which the largest of some matrices is least."""
     basis = _basis(len(norm))
     moved = np.swapaxes(matrices, 1, 2)[:, None] @ basis @ matrices[:, None]
-    gamma = float(growth_in(norm, matrices).max()) * _ROOM
-    for _ in range(_STEPS):
+    gamma = float(growth_in(norm, matrices).max()) * _START_FACTOR
+    for _ in range(_CENTER_STEPS):
         norm = _center(matrices, norm, gamma, basis, moved)
         need = float(growth_in(norm, matrices).max())
-        if math.log(gamma / need) < _ENOUGH * abs(math.log(need)) + 1e-10:
+        if math.log(gamma / need) < _TOLERANCE * abs(math.log(need)) + 1e-10:
             break
-        gamma = need + _MORE * max(gamma - need, 0.0)
+        gamma = need + _KEPT_SLACK * max(gamma - need, 0.0)
     return norm
 
 
@@ -162,7 +162,7 @@ def _center(
     # (k, i, a l): one product of matrices for each slack, whatever the number of directions
     directions = np.concatenate([gamma * basis - moved, basis[None]])
     directions = np.ascontiguousarray(np.swapaxes(directions, 1, 2)).reshape(-1, size, count * size)
-    for _ in range(_NEWTON):
+    for _ in range(_NEWTON_STEPS):
         inverse = np.linalg.inv(slacks(norm))
         scaled = (inverse @ directions).reshape(-1, size, count, size)
         slope = np.einsum("kiai->a", scaled)

@@ -30,13 +30,14 @@ from resonax.streams import Recorded
 
 __all__ = ["Escape", "drift", "find_escape"]
 
-_STARTS = 16  # random directions, besides the axes of the mean curvature
-_STEPS = np.append(np.geomspace(1.0, 0.02, 40), np.full(80, 0.02))  # by which a direction turns,
-_SCALES = 0.5, 0.05  # times these: the finer ones find what only few directions lead to
-_LEAST = 1e-5  # growth in units of the step size, above what rounding leaves
-_ASIDE = 0.02  # of the growth: how far F may point aside of a direction that is at rest
-_FLAT = 1e-9  # of the largest curvature: a direction in which the rows say nothing
-_LONGEST = 20_000  # steps of a period that is searched
+_RANDOM_STARTS = 16  # random directions, besides the axes of the mean curvature
+# Steps by which a direction turns, times each scale: finer ones find what few directions lead to.
+_TURN_STEPS = np.append(np.geomspace(1.0, 0.02, 40), np.full(80, 0.02))
+_STEP_SCALES = 0.5, 0.05
+_MIN_GROWTH = 1e-5  # growth in units of the step size, above what rounding leaves
+_MAX_DEVIATION = 0.02  # of the growth: how far F may point aside of a direction that is at rest
+_MIN_CURVATURE = 1e-9  # of the largest curvature: a direction in which the rows say nothing
+_MAX_PERIOD = 20_000  # steps of a period that is searched
 
 
 class Escape(NamedTuple):
@@ -74,7 +75,7 @@ def _turn(form: Adaptive, curvature: Array, towards: Array, scale: Array) -> tup
         after = towards - step * _drift(form, curvature, towards)
         return after / jnp.linalg.norm(after, axis=1, keepdims=True), None
 
-    towards = jax.lax.scan(turn, towards, scale * _STEPS)[0]
+    towards = jax.lax.scan(turn, towards, scale * _TURN_STEPS)[0]
     return towards, _drift(form, curvature, towards)
 
 
@@ -124,20 +125,20 @@ def find_escape(problem: Problem) -> Escape | None:
     0.0019 [0.58, 0.58, 0.58]
     """
     form, process = adaptive_form(problem.optimizer), problem.process
-    if form.keeps_largest or not isinstance(process, Recorded) or process.steps > _LONGEST:
+    if form.keeps_largest or not isinstance(process, Recorded) or process.steps > _MAX_PERIOD:
         return None
     curvature = _curvature(problem)
     values, vectors = np.linalg.eigh(curvature.mean(axis=0))
-    if not values[0] > _FLAT * values[-1]:
+    if not values[0] > _MIN_CURVATURE * values[-1]:
         return None
-    drawn = np.random.default_rng(0).normal(size=(_STARTS, len(values)))
+    drawn = np.random.default_rng(0).normal(size=(_RANDOM_STARTS, len(values)))
     towards = np.concatenate([vectors.T, drawn / np.linalg.norm(drawn, axis=1, keepdims=True)])
     plain = replace(form, lr=1.0, weight_decay=0.0)  # neither matters to the direction
-    towards = np.concatenate([vectors.T, _turn(plain, curvature, towards, _SCALES[0])[0]])
-    towards, moved = map(np.asarray, _turn(plain, curvature, towards, _SCALES[1]))
+    towards = np.concatenate([vectors.T, _turn(plain, curvature, towards, _STEP_SCALES[0])[0]])
+    towards, moved = map(np.asarray, _turn(plain, curvature, towards, _STEP_SCALES[1]))
     growth = -np.sum(towards * moved, axis=1)
     aside = np.linalg.norm(moved + growth[:, None] * towards, axis=1)
-    growth[(growth < _LEAST) | (aside > _ASIDE * growth)] = 0.0
+    growth[(growth < _MIN_GROWTH) | (aside > _MAX_DEVIATION * growth)] = 0.0
     fastest = int(np.argmax(growth))
     if not growth[fastest]:
         return None

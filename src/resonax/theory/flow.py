@@ -55,12 +55,12 @@ _HALVINGS = 8
 _STIFFNESS = 6.0  # logarithm by which a solution may grow or fall in one segment
 _MAX_SEGMENTS, _MAX_OF_MANY = 2**17, 2**13  # of a single cell, and of each cell of a map
 _PROBES = 16  # phases at which the stiffness is looked at
-_ROWS = 256  # cells whose stiffness is looked at together
+_STIFFNESS_CHUNK = 256  # cells whose stiffness is looked at together
 
-_BLOCK = 8192  # cells of an interpolated map whose eigenvalues are taken at once
-_LEAST_ROWS = 32  # of a map that is interpolated
-_MARGIN = 20  # nodes beyond the two for each turn of the phase
-_RANGE = 60.0  # beyond this logarithm of a matrix no interpolant is accurate for the small ones
+_EIGENVALUE_CHUNK = 8192  # cells of an interpolated map whose eigenvalues are taken at once
+_MIN_ROWS = 32  # of a map that is interpolated
+_EXTRA_NODES = 20  # nodes beyond the two for each turn of the phase
+_MAX_LOG = 60.0  # beyond this logarithm of a matrix no interpolant is accurate for the small ones
 
 
 @functools.cache
@@ -163,7 +163,7 @@ def _stiffness(setting: Setting, values: dict[str, Array]) -> Array:
 def stiffness(setting: Setting, values: Values) -> np.ndarray:
     """Return a bound of the logarithmic growth of the flow over one period, for each cell."""
     need = np.empty(len(next(iter(values.values()))))
-    for index, count in chunks(need, _ROWS if len(need) > 1 else 1):
+    for index, count in chunks(need, _STIFFNESS_CHUNK if len(need) > 1 else 1):
         need[index[:count]] = np.asarray(_stiffness(setting, take(values, index)))[:count]
     return need
 
@@ -266,7 +266,7 @@ def _integrated(setting: Setting, names: Iterable[str], nodes: tuple[np.ndarray,
     def matrices(values: dict[str, np.ndarray], counts: np.ndarray) -> np.ndarray:
         matrix, exponent = flow_monodromy(setting, values, counts)
         log_scale = exponent * math.log(2.0) + _friction(setting, values)
-        return matrix * np.exp(np.clip(log_scale, -_RANGE, _RANGE))[:, None, None]
+        return matrix * np.exp(np.clip(log_scale, -_MAX_LOG, _MAX_LOG))[:, None, None]
 
     counts = segment_counts(setting, stiffness(setting, values))
     found = over_cells(matrices, values, counts, size)
@@ -292,7 +292,7 @@ def _resolved(setting: Setting, axes: Mapping[str, np.ndarray], budget: int) -> 
     """Return nodes that resolve the map, or None where direct integration is cheaper."""
     first, second = axes.values()
     grid = _integrated(setting, axes, (_nodes(first, 8), _nodes(second, 16)))
-    if not np.abs(grid.matrices).max() <= np.exp(_RANGE) / 10:  # nor NaN
+    if not np.abs(grid.matrices).max() <= np.exp(_MAX_LOG) / 10:  # nor NaN
         return None
     for axis in (0, 1):
         error = np.inf
@@ -320,7 +320,7 @@ def flow_grid_rates(
     values = dict(zip(axes, (first.ravel(), second.ravel()), strict=True))
     corners = _corners(setting, axes)
     # A phase needs two points a turn, and so half as many Chebyshev points as its logarithm.
-    is_small = shape[0] < _LEAST_ROWS or corners.max() / 2 + _MARGIN >= shape[1]
+    is_small = shape[0] < _MIN_ROWS or corners.max() / 2 + _EXTRA_NODES >= shape[1]
     is_wild = not is_integrable(corners).all()
     grid = None if is_small or is_wild else _resolved(setting, axes, budget=first.size // 4)
     if grid is None:
@@ -337,7 +337,7 @@ def _grid_logs(grid: _Grid, axes: Mapping[str, np.ndarray], advance: Advance | N
         _matrix(nodes, array) for nodes, array in zip(grid.nodes, axes.values(), strict=True)
     )
     logs = np.empty(shape)
-    rows = max(1, _BLOCK // shape[1])
+    rows = max(1, _EIGENVALUE_CHUNK // shape[1])
     for start in range(0, shape[0], rows):
         block = slice(start, start + rows)
         # Rows times the nodes of the first axis, then columns times those of the second.

@@ -45,7 +45,7 @@ __all__ = ["Branch", "Level", "check_adaptive", "check_level", "level", "levels"
 # error grow without bound (docs/adam-divergence.md).
 PERIODS_IN_MEMORY = 3.0
 _POINTS, _MAP_POINTS = 96, 32  # along the logarithm of v
-_LONGEST, _PERIODS = 1024, 50  # of the curve over periods
+_MAX_PERIOD, _CURVE_PERIODS = 1024, 50  # of the curve over periods
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def _notes(form: Adaptive, branches: tuple[Branch, ...]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _refused(problem: Problem, form: Adaptive, period: float) -> Level | None:
+def _without_level(problem: Problem, form: Adaptive, period: float) -> Level | None:
     """Return the answer where there is no level: the error grows, or nothing is known."""
     none = Level(None, None, None, None, None, (), (), (), verdict="undecided")
     least = 1 - 1 / (PERIODS_IN_MEMORY * period)
@@ -267,7 +267,7 @@ def level(problem: Problem, advance: Advance | None = None) -> Level | Orbit:
     form = check_adaptive(problem)
     problem = replace(problem, process=problem.process.grouped(int(problem.batch)))
     given = plan(problem)  # which refuses what has none, before anything is computed
-    if refused := _refused(problem, form, _cycle(problem)):
+    if refused := _without_level(problem, form, _cycle(problem)):
         return refused
     values = _cells(problem, form)
     found = solve(problem, values, points=_POINTS, is_all=True, advance=advance)
@@ -309,7 +309,7 @@ def _cells(problem: Problem, form: Adaptive) -> dict[str, np.ndarray]:
     if "period" not in process.axes:
         return {"lr": np.array([float(form.lr)])}
     least = 1 if isinstance(process, Switching) else 2
-    longest = max(min(form.memory / PERIODS_IN_MEMORY, _LONGEST), 4 * least)
-    others = np.unique(np.geomspace(least, longest, _PERIODS).round())
+    longest = max(min(form.memory / PERIODS_IN_MEMORY, _MAX_PERIOD), 4 * least)
+    others = np.unique(np.geomspace(least, longest, _CURVE_PERIODS).round())
     periods = np.append(_cycle(problem), others)
     return {"lr": np.full(len(periods), float(form.lr)), "period": periods}

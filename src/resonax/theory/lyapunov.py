@@ -53,7 +53,7 @@ __all__ = [
 RESOLUTION = 1e-7  # no interval is claimed to be narrower than this, on either side
 MAP_PATHS, MAP_STEPS = 32, 2048  # for each cell of a map
 _CHUNK, _RECORDED_CHUNK = 512, 1024  # cells that are followed together
-_LEAST_STEPS, _MAX_STEPS = 4096, 2**17
+_MIN_STEPS, _MAX_STEPS = 4096, 2**17
 _DOUBLINGS = 30
 _MAX_DRAWS = 2**33  # paths x steps x weights^2, above which a call would take hours
 _MAX_KEPT, _MAX_TOGETHER = 2**28, 3 * 2**28  # paths x steps of a cell, of many: 16 bytes or more
@@ -178,7 +178,7 @@ def _interval(samples: np.ndarray, confidence: float, drift: float = 0.0) -> Int
     return Interval(mean, mean - half, mean + half)
 
 
-def _room(steps: int) -> int:
+def _compiled_steps(steps: int) -> int:
     """Return for how many steps code is compiled: up to a power of two, and the start before."""
     return 3 * 2 ** math.ceil(math.log2(steps)) // 2
 
@@ -206,7 +206,7 @@ def _sampled(
         setting,
         values,
         _slowest(setting, values, np.array([cycles[period] for period in periods])),
-        np.pad(each, ((0, 0), (0, 0), (0, _room(steps) - each.shape[-1]))),
+        np.pad(each, ((0, 0), (0, 0), (0, _compiled_steps(steps) - each.shape[-1]))),
         jax.vmap(lambda key: jax.random.split(key, 3))(keys),
         batch=batch,
     )
@@ -254,7 +254,7 @@ def check_reach(
     setting: Setting, paths: int, steps: int | None, confidence: float, seed: int
 ) -> None:
     """Refuse what `lyapunov` could not follow, before anything is computed."""
-    least = _LEAST_STEPS if steps is None else steps
+    least = _MIN_STEPS if steps is None else steps
     _check_sampling(setting, paths, least, confidence, seed)
     _whole_cycles(setting, {}, paths, least)
     _check_batch(setting, int(setting.batch))
@@ -331,7 +331,7 @@ def lyapunov_rates(
     for batch in np.unique(batches):
         members = np.flatnonzero(batches == batch)
         one = setting.at({"batch": int(batch)}).grouped
-        size = max(1, min(_CHUNK, _MAX_TOGETHER // (paths * _room(steps))))
+        size = max(1, min(_CHUNK, _MAX_TOGETHER // (paths * _compiled_steps(steps))))
         size = _RECORDED_CHUNK if isinstance(one.process, Recorded) else size
         for index, real in chunks(members * 0, min(size, len(members))):
             cell = members[index]
@@ -357,7 +357,7 @@ def _natural_steps(setting: Setting) -> int:
     opt = setting.optimizer
     trace = float(_mean_trace(setting)) / setting.size
     swing = 2 * np.pi / np.sqrt(max(float(opt.alpha) * trace, 1e-12))
-    need = max(_LEAST_STEPS, 16 * swing, 8 / (1 - float(opt.momentum)))
+    need = max(_MIN_STEPS, 16 * swing, 8 / (1 - float(opt.momentum)))
     return int(min(need, _MAX_STEPS))
 
 

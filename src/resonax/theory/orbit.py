@@ -20,9 +20,10 @@ from resonax.theory.settling import Settled, in_random_order, settle
 __all__ = ["Orbit", "find_orbit", "orbit_distances", "raised_band"]
 
 RAISED = 1.5  # times the level of the shuffled inputs, from which a period belongs to the band
-_PERIODS, _RANDOM_PERIODS = 40, 12  # of the curve over periods; of ar2, where each takes longer
-_LONGEST = 1024
-_CURVE_WEIGHTS = 6  # of more weights the setting alone is computed
+# Periods of the curve; fewer for ar2, where each takes longer.
+_CURVE_PERIODS, _AR2_CURVE_PERIODS = 40, 12
+_MAX_PERIOD = 1024
+_MAX_CURVE_WEIGHTS = 6  # of more weights the setting alone is computed
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,7 +130,7 @@ def orbit_distances(setting: Setting, values: Values, advance: Advance | None = 
 
 def _periods(setting: Setting) -> np.ndarray:
     """Return periods to compare: up to four times that in which the slowest weight swings."""
-    if "period" not in setting.process.axes or setting.size > _CURVE_WEIGHTS:
+    if "period" not in setting.process.axes or setting.size > _MAX_CURVE_WEIGHTS:
         return np.zeros(0)
     with np.errstate(divide="ignore"):
         curvature = np.linalg.eigvalsh(_curvature(setting))
@@ -137,8 +138,8 @@ def _periods(setting: Setting) -> np.ndarray:
     least = 1 if isinstance(setting.process, Switching) else 2
     if isinstance(setting.process, Sinusoid):
         least = 3  # one of period 2 is always 0
-    count = _RANDOM_PERIODS if isinstance(setting.process, AR2) else _PERIODS
-    return np.unique(np.geomspace(least, np.clip(4 * slowest, 64, _LONGEST), count).round())
+    count = _AR2_CURVE_PERIODS if isinstance(setting.process, AR2) else _CURVE_PERIODS
+    return np.unique(np.geomspace(least, np.clip(4 * slowest, 64, _MAX_PERIOD), count).round())
 
 
 @double_precision

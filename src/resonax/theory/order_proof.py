@@ -64,11 +64,11 @@ __all__ = [
     "order_proof",
 ]
 
-_LARGEST = 1e12  # curvature
-_ROOM = 1e-4  # of a rate, above the least one: there the equation of the norm is regular
+_MAX_CURVATURE = 1e12  # curvature
+_RATE_MARGIN = 1e-4  # of a rate, above the least one: there the equation of the norm is regular
 
-_PIECE = 16384  # rows at a time
-_WAVE = 1025  # values of a wave between -1 and 1, both included
+_CHUNK = 16384  # rows at a time
+_WAVE_VALUES = 1025  # values of a wave between -1 and 1, both included
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,7 +129,7 @@ def judge_every_order(
     A bias with a step size of its own and without momentum adds a coordinate with another
     :math:`G`; the criterion is that of each coordinate, and the norms add up.
     """
-    check_number("curvature", curvature, low=0, high=_LARGEST, open_low=True)
+    check_number("curvature", curvature, low=0, high=_MAX_CURVATURE, open_low=True)
     rho, cosine = worst_rate(optimizer, curvature)
     grows = rho > 1.0
     period = math.pi / math.acos(cosine) if grows and cosine < 1 else None
@@ -173,7 +173,7 @@ def circle_norm(optimizer: Momentum, curvature: float) -> tuple[np.ndarray, floa
     >>> bool(np.linalg.eigvalsh(norm).min() > 0), round(rate, 3)
     (True, 0.066)
     """
-    rho = worst_rate(optimizer, curvature)[0] * (1 + _ROOM)
+    rho = worst_rate(optimizer, curvature)[0] * (1 + _RATE_MARGIN)
     gain = optimizer.kappa * optimizer.alpha + optimizer.beta
     alpha, momentum, decay = optimizer.alpha, optimizer.momentum, optimizer.weight_decay
     own = np.array([[1 - gain * decay, optimizer.kappa * momentum], [-alpha * decay, momentum]])
@@ -203,7 +203,7 @@ def curvature_bound(problem: Problem) -> float | None:
     if isinstance(process, Recorded):
         longest = longest_row(model, np.asarray(process.data).reshape(-1, process.dim))
     elif isinstance(process, Wave) and not np.any(np.asarray(process.variance)):
-        mean, _ = jax.vmap(process._moments)(jnp.linspace(-1.0, 1.0, _WAVE))
+        mean, _ = jax.vmap(process._moments)(jnp.linspace(-1.0, 1.0, _WAVE_VALUES))
         longest = longest_row(model, np.asarray(mean))
     return None if longest is None else 2 * float(problem.gradient_scale) * longest
 
@@ -211,8 +211,8 @@ def curvature_bound(problem: Problem) -> float | None:
 def longest_row(model: Features, inputs: np.ndarray) -> float:
     """Return the largest squared length of the features of inputs."""
     largest = 0.0
-    for start in range(0, len(inputs), _PIECE):
-        rows = np.asarray(model.apply(inputs[start : start + _PIECE]), dtype=float)  # pyrefly: ignore[bad-argument-type]
+    for start in range(0, len(inputs), _CHUNK):
+        rows = np.asarray(model.apply(inputs[start : start + _CHUNK]), dtype=float)  # pyrefly: ignore[bad-argument-type]
         largest = max(largest, float(np.max(np.sum(rows * rows, axis=1))))
     return largest
 

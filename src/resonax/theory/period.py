@@ -43,8 +43,8 @@ __all__ = [
 _MAX_TURNS = 64
 _MAX_STEPS = 4096
 _TOLERANCE = 2e-4
-_FEW, _BLOCK = 8, 64  # steps of a block, and cells of a block of many
-_NUMBERS = 2**20  # in the matrices of a block: larger matrices come in smaller blocks
+_SMALL_BLOCK, _BLOCK = 8, 64  # steps of a block, and cells of a block of many
+_MAX_NUMBERS = 2**20  # in the matrices of a block: larger matrices come in smaller blocks
 
 _LOWER = "lower the period, the lr or the inputs, or use the map criterion"
 # The flag of a cell is the place of its reason; names as in CF's ``flag_meanings``.
@@ -215,13 +215,13 @@ def product(
 def padded(steps: np.ndarray) -> np.ndarray:
     """Return steps, (cells, steps), filled up to one of the few shapes that are compiled."""
     count = steps.shape[1]
-    whole = next(length for length in (_FEW, _BLOCK) if count <= length)
+    whole = next(length for length in (_SMALL_BLOCK, _BLOCK) if count <= length)
     return np.pad(steps, ((0, 0), (0, whole - count)), mode="edge")
 
 
 def _block(size: int) -> int:
     """Return how many matrices of a cell are held at once."""
-    return 2 ** int(np.clip(math.log2(_NUMBERS / size**2), 0, math.log2(_BLOCK)))
+    return 2 ** int(np.clip(math.log2(_MAX_NUMBERS / size**2), 0, math.log2(_BLOCK)))
 
 
 def over_cells(
@@ -244,7 +244,7 @@ def over_cells(
     """
     together = 1
     if len(counts) > 1:
-        together = int(np.clip(_NUMBERS // (_block(size) * size**2), 1, _BLOCK))
+        together = int(np.clip(_MAX_NUMBERS // (_block(size) * size**2), 1, _BLOCK))
 
     @double_precision  # as seen by the thread that calls it
     @on_the_cpu

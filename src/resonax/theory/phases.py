@@ -40,7 +40,7 @@ __all__ = ["Alternation", "alternation", "alternation_map"]
 
 _LOG = logging.getLogger("resonax")
 MARGIN = 1e-5  # rates below it are no growth: curvatures of networks come with rounding errors
-_MOVE, _SHARE = 2e-4, 0.05  # of a rate, below which it has settled
+_SETTLED_CHANGE, _SETTLED_SHARE = 2e-4, 0.05  # of a rate, below which it has settled
 _SIZES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _BISECTIONS = 7
 MOMENTA = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
@@ -155,7 +155,7 @@ def _enlarge(
             return space, found, True
         if before is not None and space.reduced.size >= 24:
             moved = np.abs(found - before)
-            if (moved <= np.maximum(_MOVE, _SHARE * np.abs(found))).all():
+            if (moved <= np.maximum(_SETTLED_CHANGE, _SETTLED_SHARE * np.abs(found))).all():
                 return space, found, True
         before = found
     assert space is not None

@@ -29,14 +29,14 @@ __all__ = [
 # Momenta from 0 to 1 - 1e-5, dense near 1, where the tongues are.
 _MOMENTA = 1.0 - np.geomspace(1.0, 1e-5, 241)
 _POINTS = 241
-_EVEN = 1000  # momenta from 0 to 1 besides, for the one that converges fastest
-_DIPS, _FINE, _ROUNDS = 8, 33, 5
+_EVEN_MOMENTA = 1000  # momenta from 0 to 1 besides, for the one that converges fastest
+_MAX_DIPS, _FINE_POINTS, _ROUNDS = 8, 33, 5
 
-_LINE = 64  # along each line
-_SAMPLED = 16  # where each point is a simulation
-_LEAST_FRICTION = 1e-4  # how near to 1 momentum is tried
-_LRS = 1e-4, 10.0  # times the step size
-_BATCHES = 2**16
+_LINE_POINTS = 64  # along each line
+_SAMPLED_LINE_POINTS = 16  # where each point is a simulation
+_MIN_FRICTION = 1e-4  # how near to 1 momentum is tried
+_LR_FACTORS = 1e-4, 10.0  # times the step size
+_MAX_BATCH = 2**16
 
 
 class Best(NamedTuple):
@@ -114,7 +114,7 @@ def best_momentum(setting: Setting, criterion: str = "map") -> Best:
     >>> best_momentum(Setting(Sinusoid(period=60), heavy_ball(lr=0.1, momentum=0.9)))
     Best(momentum=0.392..., rate=-0.467...)
     """
-    grid = np.union1d(_MOMENTA, np.linspace(0.0, 1.0, _EVEN, endpoint=False))
+    grid = np.union1d(_MOMENTA, np.linspace(0.0, 1.0, _EVEN_MOMENTA, endpoint=False))
     found = rates(setting, {"momentum": grid}, criterion)
     if np.isnan(found).all():
         _check_known(setting, {"momentum": grid}, criterion, found)
@@ -123,10 +123,10 @@ def best_momentum(setting: Setting, criterion: str = "map") -> Best:
     padded = np.concatenate([[np.inf], found, [np.inf]])
     is_dip = (found <= padded[:-2]) & (found <= padded[2:]) & (found < np.inf)
     dips = np.flatnonzero(is_dip)
-    dips = dips[np.argsort(found[dips], kind="stable")[:_DIPS]]
+    dips = dips[np.argsort(found[dips], kind="stable")[:_MAX_DIPS]]
     low, high = grid[np.maximum(dips - 1, 0)], grid[np.minimum(dips + 1, len(grid) - 1)]
     for _ in range(_ROUNDS):  # each narrows all dips by 16
-        lines = np.linspace(low, high, _FINE, axis=1)
+        lines = np.linspace(low, high, _FINE_POINTS, axis=1)
         fine = rates(setting, {"momentum": lines.ravel()}, criterion).reshape(lines.shape)
         fine = np.where(np.isnan(fine), np.inf, fine)
         least = fine.argmin(axis=1)
@@ -208,9 +208,9 @@ def _lines(setting: Setting, names: tuple[str, ...], count: int) -> dict[str, np
     """Return the values that are tried of each number, its own among them."""
     own = _own(setting)
     every = {
-        "momentum": 1 - np.geomspace(1.0, _LEAST_FRICTION, count - 1),
-        "lr": np.minimum(own["lr"] * np.geomspace(*_LRS, count - 1), 1e6),
-        "batch": np.round(np.geomspace(1, max(_BATCHES, own["batch"]), count - 1)),
+        "momentum": 1 - np.geomspace(1.0, _MIN_FRICTION, count - 1),
+        "lr": np.minimum(own["lr"] * np.geomspace(*_LR_FACTORS, count - 1), 1e6),
+        "batch": np.round(np.geomspace(1, max(_MAX_BATCH, own["batch"]), count - 1)),
     }
     return {name: np.sort(np.append(every[name], own[name])) for name in names}
 
@@ -263,7 +263,7 @@ def nearest_safe(setting: Setting, advance: Advance | None = None) -> Nearest:
     names = tuple(
         name for name, on in (("momentum", has_momentum), ("lr", True), ("batch", exact)) if on
     )
-    count = _LINE if exact else _SAMPLED
+    count = _LINE_POINTS if exact else _SAMPLED_LINE_POINTS
     lines = _lines(setting, names, count)
     own = _own(setting)
     safe = _judge(setting, lines, criterion, advance)

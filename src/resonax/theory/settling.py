@@ -38,16 +38,16 @@ from resonax.theory.period import (
 )
 from resonax.theory.second_moment import Frame, Symmetry, law_of, step_of
 
-__all__ = ["MOST_WEIGHTS", "Settled", "in_random_order", "settle"]
+__all__ = ["MAX_WEIGHTS", "Settled", "in_random_order", "settle"]
 
-MOST_WEIGHTS = 12
-_NODES = {1: 48, 2: 14, 3: 8}  # of a normal vector, along each coordinate
-_SWINGS = 7
+MAX_WEIGHTS = 12
+_NODES_BY_DIM = {1: 48, 2: 14, 3: 8}  # of a normal vector, along each coordinate
+_SWING_NODES = 7
 _DEGREES = (4, 6, 8, 10, 12, 14)  # of the polynomials for AR(2)
-_SETTLED = 1e-2  # relative change of squares and losses from degree to degree
-_MOST_UNKNOWNS = 2500
-_MOST_VALUES = 500  # unknowns of which all eigenvalues are computed
-_SUMS = 3  # loss, squared distance and squared error are summed over a cycle, and the mean error
+_TOLERANCE = 1e-2  # relative change of squares and losses from degree to degree
+_MAX_UNKNOWNS = 2500
+_MAX_VALUES = 500  # unknowns of which all eigenvalues are computed
+_SCALAR_SUMS = 3  # loss, squared distance and squared error, besides the sum of the error
 
 
 class Settled(NamedTuple):
@@ -66,7 +66,7 @@ def _frame(setting: Setting) -> Frame:
     return Frame.of(Symmetry(tuple(range(setting.size))), is_driven=True)
 
 
-def _whole(setting: Setting, moments: Moments, spread: float) -> Array:
+def _step_with_sums(setting: Setting, moments: Moments, spread: float) -> Array:
     """Return a step on (coordinates, mean, 1, sums): what it does, and what it adds to the sums."""
     frame, discrete, size = _frame(setting), Map(setting), setting.size
     law = law_of(setting, frame, moments)
@@ -81,25 +81,27 @@ def _whole(setting: Setting, moments: Moments, spread: float) -> Array:
 
 
 @jax.jit
-def _wholes(setting: Setting, values: dict[str, Array], steps: Array, *, spread: float) -> Array:
+def _steps_with_sums(
+    setting: Setting, values: dict[str, Array], steps: Array, *, spread: float
+) -> Array:
     """Return the matrices of some steps of all cells, (cells, steps, n, n)."""
 
     def one(values: dict[str, Array], step: Array) -> Array:
         cell = setting.at(values)
-        return _whole(cell, cell.process.moments(step), spread)
+        return _step_with_sums(cell, cell.process.moments(step), spread)
 
     return jax.vmap(jax.vmap(one, (None, 0)))(values, steps)
 
 
 @jax.jit
-def _wholes_given(
+def _steps_given_states(
     setting: Setting, values: dict[str, Array], states: Array, *, spread: float
 ) -> Array:
     """Return the matrices of a step at each state of a random process, (cells, states, n, n)."""
 
     def one(values: dict[str, Array], state: Array) -> Array:
         cell = setting.at(values)
-        return _whole(cell, cell.process.given(state), spread)  # pyrefly: ignore[missing-attribute]
+        return _step_with_sums(cell, cell.process.given(state), spread)  # pyrefly: ignore[missing-attribute]
 
     return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(values, states)
 
@@ -155,7 +157,7 @@ class _Sums(NamedTuple):
 
 def _fixed_point(cycle: np.ndarray, steps: np.ndarray, size: int) -> _Sums:
     """Return the fixed point of the matrices of a cycle on (coordinates, mean, 1, sums)."""
-    count = cycle.shape[1] - _SUMS - size
+    count = cycle.shape[1] - _SCALAR_SUMS - size
     inner = cycle[:, : count - 1, : count - 1]
     finite = np.asarray(np.isfinite(cycle).all(axis=(1, 2)))
     inner = np.where(finite[:, None, None], inner, 0.0)
@@ -192,7 +194,7 @@ def _answer(noisy: _Sums, still: _Sums, forms: np.ndarray, is_settled: np.ndarra
 
 def _columns(setting: Setting) -> int:
     """Return the rows of a matrix on (coordinates, mean, 1, sums)."""
-    return len(_frame(setting).basis) + _SUMS + setting.size
+    return len(_frame(setting).basis) + _SCALAR_SUMS + setting.size
 
 
 def _periodic(setting: Setting, values: Values, advance: Advance | None) -> Settled:
@@ -207,7 +209,7 @@ def _periodic(setting: Setting, values: Values, advance: Advance | None) -> Sett
         *,
         spread: float,
     ) -> np.ndarray:
-        found = _wholes(setting, values, padded(steps), spread=spread)
+        found = _steps_with_sums(setting, values, padded(steps), spread=spread)
         return np.asarray(found)[:, : steps.shape[1]]
 
     def cycle(values: dict[str, np.ndarray], counts: np.ndarray) -> np.ndarray:
@@ -227,12 +229,12 @@ def _periodic(setting: Setting, values: Values, advance: Advance | None) -> Sett
 
 def _nodes(process: Switching, share: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """Return states of a switching process and their weights, fewer of them by a share."""
-    if process.dim not in _NODES:
+    if process.dim not in _NODES_BY_DIM:
         raise ArgumentError(
-            f"the level of switching takes at most {max(_NODES)} inputs, got {process.dim}"
+            f"the level of switching takes at most {max(_NODES_BY_DIM)} inputs, got {process.dim}"
         )
-    along = [hermite_nodes(round(share * _NODES[process.dim]))] * process.dim
-    along.append(hermite_nodes(_SWINGS if float(process.swing) else 1))
+    along = [hermite_nodes(round(share * _NODES_BY_DIM[process.dim]))] * process.dim
+    along.append(hermite_nodes(_SWING_NODES if float(process.swing) else 1))
     states = np.array(list(itertools.product(*(nodes for nodes, _ in along))))
     weights = np.array([math.prod(some) for some in itertools.product(*(w for _, w in along))])
     return states, weights
@@ -254,7 +256,7 @@ def _switching(setting: Setting, values: Values, advance: Advance | None) -> Set
         states, weights = _nodes(setting.process, share)  # pyrefly: ignore[bad-argument-type]
         sums = []
         for spread in (1.0, 0.0):
-            steps = np.asarray(_wholes_given(setting, laws, states, spread=spread))
+            steps = np.asarray(_steps_given_states(setting, laws, states, spread=spread))
             cycles = np.stack(
                 [
                     _cycle_of_blocks(steps[law], weights, period, count)
@@ -274,7 +276,7 @@ def _switching(setting: Setting, values: Values, advance: Advance | None) -> Set
 def _agree(one: Settled, other: Settled) -> np.ndarray:
     """Return whether two answers are the same, to within what is called settled."""
     same = [
-        np.isclose(getattr(one, name), getattr(other, name), rtol=_SETTLED, atol=1e-300)
+        np.isclose(getattr(one, name), getattr(other, name), rtol=_TOLERANCE, atol=1e-300)
         for name in ("square", "lag", "orbit")
     ]
     return np.all(same, axis=0)
@@ -344,9 +346,9 @@ def _of_chain(setting: Setting, most: int, spread: float) -> tuple[_Sums, np.nda
     process: Any = setting.process
     nodes, weights = hermite_nodes(_DEGREES[-1] + 12)
     own = {"noise": np.array([float(setting.noise)])}
-    wholes = np.asarray(_wholes_given(setting, own, nodes, spread=spread))[0]
-    count = wholes.shape[-1] - _SUMS - setting.size
-    steps, adds = wholes[:, :count, :count], wholes[:, count:, :count]
+    matrices = np.asarray(_steps_given_states(setting, own, nodes, spread=spread))[0]
+    count = matrices.shape[-1] - _SCALAR_SUMS - setting.size
+    steps, adds = matrices[:, :count, :count], matrices[:, count:, :count]
     chain, along = _chain(process, most), _polynomials(nodes, most)
     first, second = chain.degrees.T
     # What a step does, between the polynomials of z alone; those of the rest stay as they are.
@@ -361,7 +363,7 @@ def _of_chain(setting: Setting, most: int, spread: float) -> tuple[_Sums, np.nda
     state[ones[0]] = 1.0
     inner = whole[np.ix_(free, free)]
     rate = np.full(1, np.nan)
-    if len(free) <= _MOST_VALUES:
+    if len(free) <= _MAX_VALUES:
         rate[0] = math.log(np.abs(np.linalg.eigvals(inner)).max()) / 2
     state[free] = np.linalg.solve(np.eye(len(free)) - inner, whole[free, ones[0]])
     state = state.reshape(len(first), count)
@@ -389,7 +391,7 @@ def _by_degrees(setting: Setting) -> Settled:
     rows = len(_frame(setting).basis)
     last = None
     for most in _DEGREES:
-        if (most + 1) * (most + 2) // 2 * rows > _MOST_UNKNOWNS and last is not None:
+        if (most + 1) * (most + 2) // 2 * rows > _MAX_UNKNOWNS and last is not None:
             break
         (noisy, forms), (still, _) = (_of_chain(setting, most, spread) for spread in (1.0, 0.0))
         now = _answer(noisy, still, forms[None], np.ones(1, dtype=bool))
@@ -418,9 +420,9 @@ def settle(setting: Setting, values: Values, advance: Advance | None = None) -> 
     advance
         Called with the number of cells just finished.
     """
-    if setting.size > MOST_WEIGHTS:
+    if setting.size > MAX_WEIGHTS:
         raise ArgumentError(
-            f"a level takes at most {MOST_WEIGHTS} weights, got {setting.size}: simulate it"
+            f"a level takes at most {MAX_WEIGHTS} weights, got {setting.size}: simulate it"
         )
     values = {name: np.asarray(array, dtype=float) for name, array in values.items()}
     if isinstance(setting.process, Switching):

@@ -30,8 +30,8 @@ __all__ = [
     "subspaces",
 ]
 
-_STARTS = 4  # differences of gradients at which the space starts, at most
-_SAME = 1e-4  # of its length, below which a direction is one of those there are
+_MAX_STARTS = 4  # differences of gradients at which the space starts, at most
+_MIN_NEW_LENGTH = 1e-4  # of its length, below which a direction is one of those there are
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ def subspaces(
     products = np.empty((len(phases), most if keep_products else 0, weights), kind)
     shares = np.array([phase.steps for phase in phases]) / sum(phase.steps for phase in phases)
     means = np.stack([np.mean(phase.gradients, 0, dtype=kind) for phase in phases])
-    starts = list((means - np.tensordot(shares, means, 1))[:-1][:_STARTS] / divisor)
+    starts = list((means - np.tensordot(shares, means, 1))[:-1][:_MAX_STARTS] / divisor)
     starts.append(random.standard_normal(weights) / np.sqrt(divisor))
     recent: list[np.ndarray] = []  # products of the phases with directions not yet followed
     curvature = [np.zeros((0, most, most)) for _ in phases]
@@ -253,7 +253,7 @@ def subspaces(
         for _ in range(3):  # what rounding leaves of the first time is removed
             candidate = candidate - (known @ (divisor * candidate)) @ known
             rest = np.sqrt(candidate @ (divisor * candidate))
-            if rest < _SAME:
+            if rest < _MIN_NEW_LENGTH:
                 return None
             candidate /= rest
             if rest > 0.7:

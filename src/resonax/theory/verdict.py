@@ -32,7 +32,7 @@ from resonax.theory.period import Advance, Values, check_values, own_values
 
 __all__ = ["Growth", "MeanSquare", "Verdict", "check_criterion", "rates", "verdict"]
 
-_DRAWS = 2048  # batches for the chance that one exceeds the curvature that is tolerated
+_EXCEEDANCE_DRAWS = 2048  # batches for the chance that one exceeds the curvature that is tolerated
 MARGIN = 1e-7  # rates closer to 0 than this are called marginal
 
 
@@ -202,7 +202,7 @@ def _exact_rates(setting: Setting) -> tuple[dict[str, float], list[str]]:
 @on_the_cpu
 def _prove_and_judge(setting: Setting) -> tuple[OrderProof, dict[str, float], list[str]]:
     """Return what no order can break, and what `_exact_rates` returns where the law repeats."""
-    proof = order_proof(setting, draws=_DRAWS)
+    proof = order_proof(setting, draws=_EXCEEDANCE_DRAWS)
     if not setting.grouped.process.periodic:
         return proof, {}, []
     found, notes = _exact_rates(setting)
@@ -237,7 +237,7 @@ def verdict(
     check_problem(setting, Setting)
     if isinstance(setting.process, Recorded) and not setting.process.repeat:
         on_rows, more = judge_recording(setting, confidence, seed)
-        proof = order_proof(setting, draws=_DRAWS)
+        proof = order_proof(setting, draws=_EXCEEDANCE_DRAWS)
         return Verdict(on_rows.verdict, None, None, None, more, proof, on_these_rows=on_rows)
     check_reach(setting, paths, steps, confidence, seed)
     with ThreadPoolExecutor(1) as beside:  # what compiles longest has a thread of its own
