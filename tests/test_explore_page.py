@@ -440,7 +440,7 @@ def test_the_tour_tells_the_story_in_five_steps(visit: Visit):
         assert page.locator(f"{BEYOND} .pointed").count() == 1
         page.wait_for_function(IN_SIGHT)
         page.click("#tour .primary")
-    assert told == ["Swing", "Tongue", "Noise", "Real data", "Cure"]
+    assert told == ["Swing", "Tongue", "Noise", "Real data", "Remedy"]
     assert page.is_hidden("#tour")
     page.go_back()
     page.wait_for_selector("#tour h2:has-text('5 of 5')")

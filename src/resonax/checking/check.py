@@ -1,7 +1,6 @@
-"""Will momentum blow up on these data? The check of a recording, before training.
+"""The check of a recording: whether momentum diverges on these data, and what would help.
 
-The verdict, its cause, what would help and the data of the pictures are looked for one after the
-other.
+Verdict, cause, remedies and the data of the pictures are computed one after the other.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ __all__ = ["Series", "check", "examine", "worst_series"]
 
 @dataclass(frozen=True)
 class Series:
-    """The series where an error grows most, the others, and what there is to say of them."""
+    """The series where an error grows most, the others, and notes on them."""
 
     worst: Subject
     name: str | None = None  # None: there is only one
@@ -121,7 +120,7 @@ def worst_series(recording: Recording, make: Callable[[Recording], Subject], lea
     count = sum(log > 0 for log in growth)
     notes = [
         f"Each of {len(long):,} series is a run of its own, and in {count:,} of them the distance "
-        f"from the best weights ends larger than it was. All that is said is of {name}, where it "
+        f"from the best weights ends larger than it was. All results are those of {name}, where it "
         f"grows most, {factor(growth[place])}-fold."
     ]
     if len(long) < len(parts):
@@ -145,7 +144,7 @@ def examine(
 ) -> Check:
     """Return the check of the worst of some series.
 
-    ``name`` is what the optimizer is called, and ``assumed`` says that nobody gave the batch.
+    ``name`` is what the optimizer is called, and ``assumed`` says that no batch was given.
     """
     stage, on_finding, subject = (
         stage or ignore_progress,

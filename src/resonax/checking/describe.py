@@ -43,7 +43,7 @@ _LOSSES = {
 def model_of(subject: Subject, name: str, assumed: bool) -> str:
     """Return what is judged: the model, how it is trained, and how many rows make a step.
 
-    ``assumed`` says that nobody gave the batch.
+    ``assumed`` says that no batch was given.
     """
     optimizer, features = subject.optimizer, subject.model.features
     columns = subject.recording.inputs.shape[1]
@@ -69,7 +69,7 @@ def _count(number: int, word: str) -> str:
 
 
 def ask_for_batch(remedies: Sequence[Remedy]) -> str:
-    """Return the sentence that asks for the batch that nobody gave."""
+    """Return the sentence that asks for the batch, which was not given."""
     found = next(remedy for remedy in remedies if remedy.name == "batch")
     text = "No batch was given, and another can have another verdict"
     if found.needed and found.value is not None:
@@ -78,7 +78,7 @@ def ask_for_batch(remedies: Sequence[Remedy]) -> str:
 
 
 def settings_of(subject: Subject, name: str) -> dict[str, Any]:
-    """Return what was asked for."""
+    """Return the settings of a check by name."""
     optimizer, features = subject.optimizer, subject.model.features
     return {
         "lr": float(optimizer.lr),
@@ -98,7 +98,7 @@ def settings_of(subject: Subject, name: str) -> dict[str, Any]:
 
 
 def facts_of(subject: Subject) -> tuple[tuple[str, str], ...]:
-    """Return what was read and what was done to it, as name and text."""
+    """Return the facts on the rows and their preprocessing, as name and text."""
     recording = subject.recording
     rows, columns = recording.inputs.shape
     names = ", ".join(recording.names[:8]) + (", ..." if columns > 8 else "")
@@ -191,7 +191,7 @@ def check_dataset(subject: Subject, found: Findings, learner: Any, stage: Stage)
     with stage("drawing the map", subject.steps) as advance:
         axes, rates = _map(subject, found.grid, advance)
     with stage("drawing", 0):
-        data, coordinates, attributes = _beside_the_map(subject, found, learner)
+        data, coordinates, attributes = _other_pictures(subject, found, learner)
     data |= {name: (("momentum", "lr"), values) for name, values in rates.items()}
     data["order_proof"] = ("lr", order_proof_line(subject, axes["lr"]))
     return xr.Dataset(data, axes | coordinates, attributes)
@@ -211,7 +211,7 @@ def _map(
     return {"momentum": momenta, "lr": lrs}, rates
 
 
-def _beside_the_map(
+def _other_pictures(
     subject: Subject, found: Findings, learner: Any
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Return the variables, coordinates and attributes of the other pictures."""

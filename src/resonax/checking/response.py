@@ -69,7 +69,7 @@ class Response(Result):
         swept: PeriodSweep | None,
         curvature: float | None,
     ) -> Response:
-        """Return the result of a measurement, held against the rhythms of the data."""
+        """Return the result of a measurement, compared with the rhythms of the data."""
         pair = None if poles.reason else poles.pair
         at, depths, needed = (), (), [None] * len(rhythms)
         numbers: list[float | None] = [None] * 7
@@ -103,7 +103,7 @@ class Response(Result):
 
     @property
     def sentence(self) -> str:
-        """The data held against the learner, in one sentence."""
+        """The comparison of the data with the learner, in one sentence."""
         rhythm = self.rhythms[0] if self.rhythms else None
         data = "no rhythm of the curvature was found in your data"
         if rhythm is not None:
@@ -225,8 +225,9 @@ def response(
     Parameters
     ----------
     learner
-        Anything that `replay` takes, it stays as it is; or an optimizer (`heavy_ball`, `adam`, any
-        of optax), which then trains a linear model. Pure learners written with jax are compiled.
+        Anything that `replay` takes, which is not changed; or an optimizer (`heavy_ball`, `adam`,
+        any of optax), which then trains a linear model. Pure learners written with jax are
+        compiled.
     inputs
         The rows, (rows, d), or a process, of which rows are sampled.
     target
@@ -236,7 +237,7 @@ def response(
         Rows of one step.
     model
         Features of the linear model that an optimizer trains; inputs and a bias by default. For a
-        given learner they only serve to tell its curvatures apart.
+        given learner they only serve to separate its curvatures.
     mode
         Along which curvature the labels are moved: 0 for the largest, 1 for the next, and so on;
         weights, one for each feature; or a function of the inputs.
@@ -244,8 +245,8 @@ def response(
         Whether the rows are drawn at random, which measures the learner apart from the order of its
         data; False for their own order.
     sweep
-        Periods at which copies also learn rows in a rhythm, held against random order: those of the
-        process with that period, or the given rows arranged by ``kind``.
+        Periods at which copies also learn rows in a rhythm, compared with random order: those of
+        the process with that period, or the given rows arranged by ``kind``.
     kind
         sinusoid or switching, how a sweep arranges given rows.
     noise

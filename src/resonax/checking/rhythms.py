@@ -156,7 +156,7 @@ _MIN_DEPTH = 0.01
 
 @dataclass(frozen=True)
 class Modulation:
-    """A rhythm of the curvature, held against what a learner needs to resonate with it."""
+    """A rhythm of the curvature, and the depth from which on a learner resonates with it."""
 
     period: float  # in steps
     depth: float  # amplitude of its first harmonic, relative to the mean curvature

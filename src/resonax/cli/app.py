@@ -26,7 +26,7 @@ from resonax.cli.status import status_command
 from resonax.cli.statuses import STATUSES, Status
 from resonax.cli.work import Work
 from resonax.core.errors import ResonaxError
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 from resonax.paper.catalogue import EXPERIMENTS
 from resonax.run.interrupts import SENTENCE
 
@@ -172,7 +172,7 @@ def main() -> None:
         raise SystemExit(Status.DEFECT) from None
     if sentence:
         with contextlib.suppress(OSError):  # nobody listens
-            print(f"resonax: {plain(' '.join(sentence.split()), 1000)}", file=sys.stderr)
+            print(f"resonax: {printable(' '.join(sentence.split()), 1000)}", file=sys.stderr)
     if status:
         raise SystemExit(status)
 
@@ -215,7 +215,7 @@ def _answer(error: Exception) -> tuple[int, str]:
     """Return the exit status of an error, and what to say of it; raise it if it is a defect."""
     if isinstance(error, ResonaxError):
         for line in getattr(error, "failures", ()):  # of tasks, while all others are done
-            print(plain(str(line), 1000), file=sys.stderr)
+            print(printable(str(line), 1000), file=sys.stderr)
         status = Status.TASKS_FAILED if hasattr(error, "failures") else Status.BAD_INPUT
         return status, _as_options(str(error))
     if isinstance(error, MemoryError) or str(error).startswith("RESOURCE_EXHAUSTED"):  # of jax

@@ -18,7 +18,7 @@ from resonax.cli.parsers import number, whole
 from resonax.cli.show import check_path, show_line
 from resonax.cli.statuses import Status
 from resonax.core.errors import ArgumentError, ResonaxError, shorten
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 
 if TYPE_CHECKING:
     from resonax.guards.audit import Audit
@@ -97,8 +97,8 @@ def _make(name: str) -> Any:
         file, line, text = last.filename, last.lineno, str(error)
         if isinstance(error, SyntaxError):
             file, line, text = error.filename, error.lineno, error.msg
-        what = plain(f"{type(error).__name__}: {text}")
-        raise ArgumentError(f"{name} fails in {plain(file)}, line {line}: {what}") from None
+        what = printable(f"{type(error).__name__}: {text}")
+        raise ArgumentError(f"{name} fails in {printable(file)}, line {line}: {what}") from None
 
 
 def _load(name: str) -> Any:
@@ -167,7 +167,7 @@ def _show(found: Audit, written: list[Path], console: Console) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in found.details():
-        table.add_row(Text(name), Text(plain(text, 10_000)))
+        table.add_row(Text(name), Text(printable(text, 10_000)))
     console.print(table)
     if written:
         show_line(f"written: {', '.join(str(path) for path in written)}", console)

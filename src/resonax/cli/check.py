@@ -30,7 +30,7 @@ from resonax.cli.parsers import number, option_name, whole
 from resonax.cli.show import progress, say_time, show_line
 from resonax.cli.statuses import Status
 from resonax.core.errors import ArgumentError
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 from resonax.data.example import EXAMPLE
 from resonax.spec.checks import check_options
 
@@ -123,7 +123,9 @@ def check_command(
     """
     if example:
         if data is not None:
-            raise ArgumentError(f"--example brings its own data: leave out {plain(data)}, or it")
+            raise ArgumentError(
+                f"--example brings its own data: leave out {printable(data)}, or it"
+            )
         data, horizon = EXAMPLE.path, horizon or 1
         reading = replace(reading, target=reading.target or "temp", order_by="date")
         usual = None if learner.optimizer == "sgd" else 0.95
@@ -309,7 +311,7 @@ def _show(found: Check, written: list[Path], console: Console) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in rows:
-        table.add_row(Text(name), Text(plain(text, 10_000)))
+        table.add_row(Text(name), Text(printable(text, 10_000)))
     console.print(table)
     if written:
         show_line(f"written: {', '.join(str(path) for path in written)}", console)

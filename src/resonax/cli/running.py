@@ -75,7 +75,7 @@ def _clear(out: Path) -> None:
 
 @contextlib.contextmanager
 def progress_bars() -> Iterator[Callable[[str, float], None]]:
-    """Give a function that is told the share of an experiment just finished, and shows it."""
+    """Give a function that shows progress, called with the share of an experiment just finished."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description:<20}"),

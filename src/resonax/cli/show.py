@@ -20,7 +20,7 @@ from rich.progress import (
 from rich.table import Table
 
 from resonax.core.errors import ArgumentError
-from resonax.core.labels import CRITERIA, plain
+from resonax.core.labels import CRITERIA, printable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -168,7 +168,7 @@ def _show_levels(distance: xr.DataArray, console: Console) -> None:
 
 def show_line(text: str, console: Console) -> None:
     """Print a line as it is: names of files are neither mark-up nor commands to the terminal."""
-    console.print(plain(text, 10_000), soft_wrap=True, markup=False, highlight=False)
+    console.print(printable(text, 10_000), soft_wrap=True, markup=False, highlight=False)
 
 
 def say_time(seconds: float) -> str:

@@ -1,11 +1,11 @@
-"""One word for one thing: what each name means; and how names that others gave are shown."""
+"""Labels of numbers and criteria, for figures and messages; and foreign text made printable."""
 
 from __future__ import annotations
 
 import functools
 from importlib.metadata import PackageNotFoundError, version
 
-__all__ = ["CRITERIA", "LABELS", "axis_label", "plain", "versions"]
+__all__ = ["CRITERIA", "LABELS", "axis_label", "printable", "versions"]
 
 # name: (meaning, symbol, unit)
 LABELS: dict[str, tuple[str, str, str]] = {
@@ -52,18 +52,18 @@ def axis_label(name: str) -> str:
     return words if unit == "1" else f"{words} ({unit})"
 
 
-def plain(text: object, limit: int = 200) -> str:
-    r"""Return foreign text, such as a file's or a column's name, as what can be shown anywhere.
+def printable(text: object, limit: int = 200) -> str:
+    r"""Return foreign text, such as the name of a file or a column, in printable characters.
 
-    Characters without a picture of their own (controls, marks that turn the direction of writing,
-    line breaks, halves of surrogate pairs) become the escapes that Python's `repr` writes, and of
-    a long text the middle is left out. What is mark-up to one medium alone is escaped there.
+    Others (controls, marks that turn the direction of writing, line breaks, halves of surrogate
+    pairs) become the escapes that Python's `repr` writes, and of a long text the middle is left
+    out. The mark-up of HTML, rich or matplotlib is escaped where these are written.
 
     Examples
     --------
-    >>> print(plain("speed\x1b[31m"), plain("a\u202eb"), plain("größe"))
+    >>> print(printable("speed\x1b[31m"), printable("a\u202eb"), printable("größe"))
     speed\x1b[31m a\u202eb größe
-    >>> plain("x" * 1000, limit=9)
+    >>> printable("x" * 1000, limit=9)
     'xxxx…xxxx'
     """
     raw = str(text)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 __all__ = ["render"]
 
-_LONGEST = 4000  # characters of one piece of text: no name can fill a page
+_MAX_CHARACTERS = 4000  # characters of one piece of text: no name can fill a page
 
 
 @cache
@@ -21,7 +21,7 @@ def _environment() -> Environment:
     from markupsafe import Markup
 
     def finalize(value: Any) -> Any:
-        return value if isinstance(value, Markup | int) else plain(value, _LONGEST)
+        return value if isinstance(value, Markup | int) else printable(value, _MAX_CHARACTERS)
 
     return Environment(
         loader=PackageLoader("resonax"),
@@ -34,7 +34,7 @@ def _environment() -> Environment:
 
 
 def render(template: str, **values: Any) -> str:
-    r"""Return a template with values filled in: no mark-up in them counts, nothing is hidden.
+    r"""Return a template with values filled in, in which mark-up is escaped.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 from resonax.core.markup import render
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def format_short(value: Any, *, is_quoted: bool = False) -> str:
         return f"{{{', '.join(items)}}}"
     if isinstance(value, float):
         return f"{value:.4g}"
-    text = plain(value)
+    text = printable(value)
     return repr(text) if is_quoted and isinstance(value, str) else text
 
 

@@ -10,7 +10,7 @@ __all__ = ["EXAMPLE", "Example"]
 
 @dataclass(frozen=True)
 class Example:
-    """A file, what it holds, and whose it is."""
+    """A data file with its title and licence."""
 
     path: Path
     title: str

@@ -1,4 +1,4 @@
-"""From the parts of a setting that was options for to the setting itself."""
+"""From the parts of a setting, as `resonax.spec` checked them, to the setting itself."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ class Flow:
               -\alpha\eta^{-1} H(t) & -(1-\mu)\eta^{-1/2} I \end{pmatrix}
 
     For heavy ball (:math:`\kappa=1, \beta=0, \alpha=\eta`) this is the paper's equation. Nesterov's
-    method keeps the term of order :math:`\sqrt\eta` that tells it from heavy ball. The map is the
-    split Euler step of length :math:`\sqrt\eta` of this flow (Prop. 2).
+    method keeps the term of order :math:`\sqrt\eta` by which it differs from heavy ball. The map is
+    the split Euler step of length :math:`\sqrt\eta` of this flow (Prop. 2).
     """
 
     setting: Setting

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 from resonax.explore.errors import explain_unreadable
 from resonax.recordings.dates import as_numbers, read_dates
 from resonax.recordings.sources import open_table
@@ -37,7 +37,7 @@ def describe_columns(
     more = f", of which {_MAX_COLUMNS} are shown" if len(table.columns) > _MAX_COLUMNS else ""
     numeric = sum(column["numeric"] for column in columns)
     return {
-        "name": plain(Path(path).name),
+        "name": printable(Path(path).name),
         "columns": columns,
         "rows": rows,
         "sentence": f"{rows:,} rows of {len(table.columns)} columns{more}, {numeric} of numbers.",
@@ -62,5 +62,5 @@ def _column(name: str, values: Any) -> dict[str, Any]:
         "name": name,
         "kind": kind,
         "numeric": kind == "number",
-        "example": plain(known.iloc[0], 40),
+        "example": printable(known.iloc[0], 40),
     }

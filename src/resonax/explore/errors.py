@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from resonax.core.errors import ArgumentError, DataError, ResonaxError
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 from resonax.explore.schema import NAMES, OPTIONS
 
 __all__ = ["RequestError", "Superseded", "describe_error", "explain_unreadable"]
@@ -44,7 +44,7 @@ def explain_unreadable(name: str) -> Iterator[None]:
     except (ResonaxError, MemoryError):
         raise
     except Exception as error:
-        text = f"{plain(name)} cannot be read: save it again, as what its name says"
+        text = f"{printable(name)} cannot be read: save it again, as what its name says"
         raise DataError(text) from error
 
 
@@ -63,7 +63,7 @@ def describe_error(error: BaseException) -> tuple[int, dict[str, str]]:
     if not isinstance(error, ResonaxError):
         return 500, {"error": "The server failed at this request, which is a defect of resonax."}
     text = re.sub(r"`(\w+)`", r"\1", " ".join(str(error).split()))
-    answer = {"error": f"{plain(text, 1000).rstrip('.')}."}
+    answer = {"error": f"{printable(text, 1000).rstrip('.')}."}
     first = text.partition(" ")[0]
     if first in NAMES | OPTIONS:
         answer["name"] = first

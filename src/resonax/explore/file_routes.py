@@ -16,7 +16,7 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from resonax.core.errors import ArgumentError
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 from resonax.data.example import EXAMPLE
 from resonax.explore.check_worker import CheckRequest
 from resonax.explore.code import EXAMPLE_OPTIONS, check_code
@@ -57,7 +57,7 @@ def data_routes(site: Site) -> list[Route]:
                 raise
             folder = _jobs(request).new_folder()
             path = await _save(upload, folder)
-            check_request = CheckRequest(path, plain(path.name), asked)
+            check_request = CheckRequest(path, printable(path.name), asked)
         elif example and not given:
             folder = None
             usual = {name: str(value) for name, value in EXAMPLE_OPTIONS.items()}
@@ -65,7 +65,7 @@ def data_routes(site: Site) -> list[Route]:
             check_request = CheckRequest(EXAMPLE.path, EXAMPLE.path.name, asked, example=True)
         else:
             folder, path = None, _given_file(site)
-            check_request = CheckRequest(path, plain(path.name), parse_options(fields))
+            check_request = CheckRequest(path, printable(path.name), parse_options(fields))
         job = _jobs(request).start(check_request, client_id(request), folder)
         return JSONResponse({"job": job.id}, 202)
 
@@ -145,7 +145,7 @@ def _sorted(form: FormData) -> tuple[dict[str, str], UploadFile | None]:
     for name, value in form.multi_items():
         if isinstance(value, str):
             if name in fields:
-                raise RequestError(f"The field {plain(name, 60)} is given twice.")
+                raise RequestError(f"The field {printable(name, 60)} is given twice.")
             fields[name] = value
         elif name != "file":
             raise RequestError("The file must be sent as the field file.")

@@ -128,7 +128,7 @@ def _run(site: Site, listener: socket.socket) -> None:
 
 
 def build_server(site: Site) -> uvicorn.Server:
-    """Return the server of a site, which listens where it is told to."""
+    """Return the server of a site, which listens on the sockets it is run with."""
     import uvicorn
 
     from resonax.explore.app import build_app

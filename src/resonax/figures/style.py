@@ -11,7 +11,7 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 from resonax.store import Location, replacing
 
 __all__ = [
@@ -81,7 +81,7 @@ def escape_text(text: object) -> str:
     >>> print(escape_text("price in $, then in $"))
     price in \$, then in \$
     """
-    return plain(text, limit=100).replace("$", r"\$")
+    return printable(text, limit=100).replace("$", r"\$")
 
 
 def png_of(figure: Figure) -> bytes:

@@ -32,7 +32,7 @@ def drawn_part(layout: Layout) -> tuple[list[str], int | None]:
 
 
 def plot_sweep(dataset: xr.Dataset) -> Figure:
-    """Return the figure of a sweep, of those that `run_sweep` and `open_store` return.
+    """Return the figure of a dataset that `run_sweep` or `open_store` returned.
 
     Responses over the second axis: a map, with the lines of the theory that was asked for, if the
     first axis has at least 12 values, else a curve for each of them.

@@ -1,4 +1,4 @@
-"""Words of the figures of sweeps: names of panels and axes, some of them other people's."""
+"""Names of panels and axes in the figures of sweeps, some of which users gave."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["axis_words", "panel_words", "response_words", "value_words"]
 
 
 def axis_words(name: str) -> str:
-    """Return what an axis is of, in our words where it is ours."""
+    """Return the label of an axis: ours where we have one, else its name."""
     return axis_label(name) if name in LABELS else escape_text(name)
 
 

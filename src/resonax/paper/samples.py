@@ -268,9 +268,9 @@ def judge_peaks(data: Datasets) -> Claim:
         claim="Each curve of Fig. 3 has three peaks, whatever the number of samples.",
         quantity="peaks of the root mean square distance over the period, bounded ones too",
         reason="The paper calls some of the peaks vanishingly small; of ten runs these cannot be "
-        "told from chance. So the distance is that of theory: the exact root mean square after the "
-        "run's steps where it grows, and its level where it does not. A peak rises by at least "
-        f"{_VISIBLE - 1:.0%} above the valleys beside it; a fourth does not contradict the claim. "
+        "distinguished from chance. So the distance is that of theory: the exact root mean square "
+        "after the run's steps where it grows, and its level where it does not. A peak rises by at "
+        f"least {_VISIBLE - 1:.0%} above the valleys beside it; a fourth does not contradict the claim. "
         "The mean has norm 1/2 in the paper's table and norm 1 in its text: the claim is judged "
         "for both, under the summed loss.",
         cases=(*cases, *others),

@@ -12,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from resonax.core.errors import DataError
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 from resonax.recordings.table import listed
 
 __all__ = ["BLOCK", "Classes", "Moments", "RowStore"]
@@ -128,13 +128,13 @@ class Classes:
         """Return what 0 and 1 stand for; `DataError` unless there are two values."""
         if len(self.values) != 2:
             many = len(self.values) > _MAX_CLASSES
-            shown = listed([plain(value, 20) for value in self.values], 4)
+            shown = listed([printable(value, 20) for value in self.values], 4)
             count = f"more than {_MAX_CLASSES}" if many else len(self.values)
             what = f"the target {target!r} has {count} values ({shown}), and the logistic loss"
             if len(self.values) < 2:
                 raise DataError(f"the target {target!r} is constant: there is nothing to learn")
             raise DataError(f"{what} learns two: make it a column that says whether it is one")
-        return tuple(plain(value, 40) for value in self._sorted())
+        return tuple(printable(value, 40) for value in self._sorted())
 
     def as_zeros_and_ones(self, indices: np.ndarray) -> np.ndarray:
         """Return 1 for the later of two values in order, and 0 for the other."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from resonax.core.errors import DataError
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 from resonax.recordings.columns import Choice
 from resonax.recordings.dates import read_times, uneven_steps
 from resonax.recordings.table import listed
@@ -119,4 +119,4 @@ def _series(column: Any, order: np.ndarray) -> tuple[np.ndarray, list[str]]:
             f"column {column.name!r} has {len(names):,} values in {len(order):,} rows, "
             "which makes no series of them: group by another"
         )
-    return codes, [plain(name, 40) for name in names]
+    return codes, [printable(name, 40) for name in names]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from resonax.core.errors import ArgumentError, DataError
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 from resonax.recordings.dates import as_numbers, read_dates
 from resonax.recordings.table import Table, listed, unknown
 
@@ -111,7 +111,7 @@ def _pick(kind: str, given: Any, table: Table) -> str:
     """Return the name of the column that is meant by a name, or by an index in an array."""
     if isinstance(given, bool) or not isinstance(given, str | Integral):
         raise ArgumentError(f"{kind} must be the name of a column, got {given!r}")
-    for name in (str(given), plain(given)):
+    for name in (str(given), printable(given)):
         if name in table.columns:
             return name
     with contextlib.suppress(ValueError, IndexError):
@@ -179,7 +179,7 @@ def numbers(piece: Any, choice: Choice, before: int) -> np.ndarray:
             odd[name] = "holds dates"
         elif len(wrong) and converted.notna().any():
             word = column.iloc[wrong[0]]
-            odd[name] = f"holds text in row {before + wrong[0] + 1} ('{plain(word, 40)}')"
+            odd[name] = f"holds text in row {before + wrong[0] + 1} ('{printable(word, 40)}')"
         elif len(wrong):
             kind = type(column.iloc[wrong[0]]).__name__
             odd[name] = "is text" if kind == "str" else f"holds values of type {kind}"

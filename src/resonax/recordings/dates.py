@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from resonax.core.errors import DataError, is_number
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 
 __all__ = ["as_numbers", "read_dates", "read_times", "uneven_steps"]
 
@@ -103,7 +103,7 @@ def _microseconds(column: Any) -> np.ndarray:
 def _unreadable_value(column: Any, read: Any, name: str, kind: str) -> DataError:
     """Return the error for the first value that could not be read."""
     row = int(np.flatnonzero(read.isna())[0])
-    word = plain(column.iloc[row], 40)
+    word = printable(column.iloc[row], 40)
     return DataError(f"column {name!r} holds no {kind} in row {row + 1} ('{word}'): correct it")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from resonax.core.errors import ArgumentError, DataError, ResonaxError, is_number
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 from resonax.recordings.table import MAX_PACKED, PIECE, SMALL_ENOUGH, Table, reading
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class _CheckedBytes(io.RawIOBase):
     def __init__(self, path: Path) -> None:
         packed = path.suffix.lower() == ".gz"
         self.file = cast(IO[bytes], (gzip.open if packed else open)(path, "rb"))
-        self.name, self.count, self.line_length = plain(path.name), 0, 0
+        self.name, self.count, self.line_length = printable(path.name), 0, 0
         size = path.stat().st_size
         self.most = max(MAX_PACKED * size, SMALL_ENOUGH) if packed else None
         self.refused: DataError | None = None
@@ -132,7 +132,8 @@ def _guess_dialect(
         notes += ("numbers were taken to be written with a decimal comma",) * (decimal == ",")
     if decimal == mark:
         raise DataError(
-            f"separator and decimal are both {mark!r} for {plain(path.name)}: give another of them"
+            f"separator and decimal are both {mark!r} for {printable(path.name)}: give another of "
+            "them"
         )
     return _Dialect(mark, decimal), start, notes
 
@@ -168,7 +169,7 @@ def open_csv(
     ``decimal`` are what a person said, and are guessed where they are None.
     """
     dialect, start, notes = _guess_dialect(path, usual, separator, decimal)
-    source = plain(path.name)
+    source = printable(path.name)
     if not start:
         raise DataError(f"{source} is empty")
     names, header, more = _read_header(start[0], source, dialect.decimal)
@@ -187,7 +188,7 @@ def _csv_pieces(
 ) -> Iterator[pd.DataFrame]:
     import pandas as pd
 
-    rows, failure, source = 0, "", plain(path.name)
+    rows, failure, source = 0, "", printable(path.name)
     with reading(path):
         stream = _CheckedBytes(path)
         try:
@@ -227,7 +228,7 @@ def _csv_pieces(
         if failure or count != (rows + header) * (len(names) - 1):
             _check_widths(path, dialect.separator, len(names), header)
         if failure:
-            raise DataError(f"{source} cannot be read as CSV: {plain(failure)}")
+            raise DataError(f"{source} cannot be read as CSV: {printable(failure)}")
 
 
 def _replace_commas(piece: pd.DataFrame, before: int) -> pd.DataFrame:
@@ -243,8 +244,8 @@ def _replace_commas(piece: pd.DataFrame, before: int) -> pd.DataFrame:
         if commas.any() and points.any():
             where = int(points.to_numpy().argmax())
             raise DataError(
-                f"column {plain(name)!r} has {words.iloc[where]} in row {before + where + 1}, but "
-                "its decimals are commas: write them all alike"
+                f"column {printable(name)!r} has {words.iloc[where]} in row {before + where + 1}, "
+                "but its decimals are commas: write them all alike"
             )
         if commas.any():
             changed[name] = piece[name].mask(commas, words.str.replace(",", "."))
@@ -260,7 +261,7 @@ def _check_widths(path: Path, separator: str, width: int, header: bool) -> None:
             break
         if len(fields) != width:
             count = f"{len(fields)} field{'s' * (len(fields) != 1)}"
-            found = f"row {row} of {plain(path.name)} has {count} instead of {width}"
+            found = f"row {row} of {printable(path.name)} has {count} instead of {width}"
             remedy = "the file seems to be cut" if len(fields) < width else "correct or remove it"
     if found:
         raise DataError(f"{found}: {remedy}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from resonax.core.errors import ArgumentError, DataError
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 from resonax.recordings.delimited import open_csv
 from resonax.recordings.table import MAX_PACKED, PIECE, SMALL_ENOUGH, Table, listed, reading
 
@@ -42,7 +42,7 @@ def open_table(source: Any, separator: str | None = None, decimal: str | None = 
     else:
         _check_torch(source)
         table = _array(source, "array")
-    shown = tuple(plain(name) for name in table.columns)
+    shown = tuple(printable(name) for name in table.columns)
     table = table if shown == table.columns else table.renamed(shown)
     name, count = max(Counter(table.columns).items(), key=lambda item: item[1], default=("", 0))
     if count > 1:
@@ -70,13 +70,15 @@ def check_file(path: Path) -> None:
     """Raise `DataError` unless this is a file with one of the endings."""
     with reading(path):  # a name may be too long to look for
         if path.is_dir():
-            raise DataError(f"{plain(path)} is a folder: give a file, {', '.join(_ENDINGS)}")
+            raise DataError(f"{printable(path)} is a folder: give a file, {', '.join(_ENDINGS)}")
         if not path.exists():
-            raise DataError(f"there is no file {plain(path)}: check its name and folder")
+            raise DataError(f"there is no file {printable(path)}: check its name and folder")
         if not path.is_file():  # a pipe would be waited for, and can be read only once
-            raise DataError(f"{plain(path)} is a pipe or a device: save the data as a file first")
+            raise DataError(
+                f"{printable(path)} is a pipe or a device: save the data as a file first"
+            )
         if not path.name.lower().endswith(_ENDINGS):
-            raise DataError(f"{plain(path.name)} must end in one of {', '.join(_ENDINGS)}")
+            raise DataError(f"{printable(path.name)} must end in one of {', '.join(_ENDINGS)}")
 
 
 def _open_file(path: Path, separator: str | None, decimal: str | None) -> Table:
@@ -85,13 +87,15 @@ def _open_file(path: Path, separator: str | None, decimal: str | None) -> Table:
         name = path.name.lower()
         given = "separator" if separator is not None else "decimal" if decimal is not None else ""
         if given and name.endswith((".parquet", ".npy", ".npz")):
-            raise ArgumentError(f"{plain(path.name)} is no text and has no {given}: leave it out")
+            raise ArgumentError(
+                f"{printable(path.name)} is no text and has no {given}: leave it out"
+            )
         if name.endswith(".parquet"):
             _check_start(path, b"PAR1", "a Parquet file")
             return _parquet(path)
         if name.endswith(".npy"):
             _check_start(path, b"\x93NUMPY", "a NumPy array")
-            return _array(np.load(path, mmap_mode="r", allow_pickle=False), plain(path.name))
+            return _array(np.load(path, mmap_mode="r", allow_pickle=False), printable(path.name))
         if name.endswith(".npz"):
             _check_start(path, b"PK", "an archive of NumPy arrays")
             return _npz(path)
@@ -105,9 +109,9 @@ def _check_start(path: Path, start: bytes, kind: str) -> None:
     with open(path, "rb") as file:
         found = file.read(len(start))
     if not found:
-        raise DataError(f"{plain(path.name)} is empty")
+        raise DataError(f"{printable(path.name)} is empty")
     if not start.startswith(found):
-        raise DataError(f"{plain(path.name)} is not {kind}, whatever its name says")
+        raise DataError(f"{printable(path.name)} is not {kind}, whatever its name says")
 
 
 def _frame(frame: pd.DataFrame, source: str = "table", *, numbered: bool = False) -> Table:
@@ -147,7 +151,7 @@ def _array(values: Any, source: str) -> Table:
 
 
 def _npz(path: Path) -> Table:
-    source = plain(path.name)
+    source = printable(path.name)
     # numpy leaves a damaged file open unless the file is opened for it
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
         size = sum(info.file_size for info in archive.zip.infolist())
@@ -164,7 +168,7 @@ def _npz(path: Path) -> Table:
     if len(found) != 1:
         raise DataError(
             f"{source} must hold one table named X, and a target named y if there is one; "
-            f"it has {listed([plain(name) for name in arrays]) or 'no arrays'}"
+            f"it has {listed([printable(name) for name in arrays]) or 'no arrays'}"
         )
     table = _array(arrays[found[0]], source)
     return table.beside("y", arrays["y"]) if "y" in arrays and found != ["y"] else table
@@ -188,4 +192,4 @@ def _parquet(path: Path) -> Table:
                 # without the metadata, which would make a column the index again
                 yield batch.replace_schema_metadata(None).to_pandas()[list(columns)]
 
-    return Table(names, plain(path.name), pieces)
+    return Table(names, printable(path.name), pieces)

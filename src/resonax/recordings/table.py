@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resonax.core.errors import ArgumentError, DataError, ResonaxError, as_array, suggest
-from resonax.core.labels import plain
+from resonax.core.labels import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,4 +112,4 @@ def reading(path: Path) -> Iterator[None]:
             trouble = f"cannot be read: {reason}"
     except Exception:  # a reader can stumble over damage in any way
         pass
-    raise DataError(f"{plain(path.name)} {trouble}") from None
+    raise DataError(f"{printable(path.name)} {trouble}") from None

@@ -1,4 +1,4 @@
-"""The report of an audit of a loader, for someone who trains and never heard of resonance."""
+"""The report of an audit of a loader, for readers who do not know resonance."""
 
 from __future__ import annotations
 

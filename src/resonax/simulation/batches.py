@@ -110,7 +110,7 @@ def split(law: Moments, diagonal: bool) -> Law:
         scale = jnp.diagonal(law.root, axis1=-2, axis2=-1)
         return Mixture(law.mean, scale, law.weight, law.signal)
     mean, root, places = law.mean[0], law.root[0], range(dim)
-    # One by one: XLA would gather the diagonal number by number.
+    # One by one: XLA would gather a diagonal entry by entry.
     signal = None if law.signal is None else law.signal[0]
     return Gaussian(tuple(mean[i] for i in places), tuple(root[i, i] for i in places), signal)
 

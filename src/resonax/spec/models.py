@@ -196,7 +196,7 @@ def read(
     strict
         False to take text for numbers and flags, as a form has text alone.
     **context
-        What validators of the model are told.
+        Context that the validators of the model get.
 
     Examples
     --------

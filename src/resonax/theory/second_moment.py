@@ -296,8 +296,7 @@ def at_rest(setting: Setting, given: Plan, steps: Array, limit: Array) -> Rest:
     r"""Return the second moment :math:`\Sigma = P\Sigma + q` at rest over a cycle.
 
     The propagator :math:`P` of a cycle maps covariances to covariances. Where its radius is below
-    1 the solution is a covariance; where not, none is (Krein and Rutman), which is how growth is
-    told.
+    1 the solution is a covariance; where not, none is (Krein and Rutman): so growth is detected.
 
     Parameters
     ----------

@@ -189,7 +189,7 @@ def _exact_rates(setting: Setting) -> tuple[dict[str, float], list[str]]:
     for criterion in ("flow", "map", "mean_square"):
         try:
             rate = rates(setting, own, criterion)
-        except ArgumentError as error:  # one criterion out of reach does not silence the others
+        except ArgumentError as error:  # the other criteria are still computed
             notes.append(f"{criterion}: {error}")
             continue
         if reason := why_missing(setting, own, criterion, rate):
@@ -201,7 +201,7 @@ def _exact_rates(setting: Setting) -> tuple[dict[str, float], list[str]]:
 
 @on_the_cpu
 def _prove_and_judge(setting: Setting) -> tuple[OrderProof, dict[str, float], list[str]]:
-    """Return what no order can break, and what `_exact_rates` returns where the law repeats."""
+    """Return the proof for every order, and `_exact_rates` where the law repeats."""
     proof = order_proof(setting, draws=_EXCEEDANCE_DRAWS)
     if not setting.grouped.process.periodic:
         return proof, {}, []
@@ -240,8 +240,8 @@ def verdict(
         proof = order_proof(setting, draws=_EXCEEDANCE_DRAWS)
         return Verdict(on_rows.verdict, None, None, None, more, proof, on_these_rows=on_rows)
     check_reach(setting, paths, steps, confidence, seed)
-    with ThreadPoolExecutor(1) as beside:  # what compiles longest has a thread of its own
-        others = beside.submit(_prove_and_judge, setting)
+    with ThreadPoolExecutor(1) as pool:  # what compiles longest has a thread of its own
+        others = pool.submit(_prove_and_judge, setting)
         almost_sure = lyapunov(setting, paths=paths, steps=steps, confidence=confidence, seed=seed)
     proof, found, notes = others.result()
     grouped = setting.grouped
