@@ -34,7 +34,7 @@ from resonax.paper.propositions_judges import (
     judge_gradient,
     judge_order,
 )
-from resonax.paper.responses import DIVERGES, plotted
+from resonax.paper.responses import DIVERGES, log_mean_response
 from resonax.paper.samples import NORMS
 from resonax.paper.spectra import SIGNALS
 from resonax.paper.spectra_judges import judge_spectral_peaks
@@ -664,7 +664,7 @@ def test_the_interval_of_the_share_of_plotted_cells_keeps_its_significance():
         return 20 * (0.5 * random.normal(size=(4, 100, 10)) + shared + shift)
 
     for shift in (-2.75, -0.6):
-        truth = np.mean([np.mean(plotted(draw(shift)) > 0) for _ in range(300)])
+        truth = np.mean([np.mean(log_mean_response(draw(shift)) > 0) for _ in range(300)])
         ends = [jackknife(_bright_share, draw(shift), SIGNIFICANCE / 4).exp() for _ in range(count)]
         most = binom.isf(1e-3, count, SIGNIFICANCE)
         assert sum(one.low > truth for one in ends) <= most

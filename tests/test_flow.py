@@ -13,9 +13,9 @@ from scipy.integrate import solve_ivp
 import resonax as rx
 from oracles import numpy_radius, sinusoid_curvature
 from resonax.theory.flow import (
-    _matrix,
-    _nodes,
-    _resolved,
+    _chebyshev_nodes,
+    _interpolation_matrix,
+    _resolved_grid,
     collocation,
     flow_grid_rates,
     flow_monodromy,
@@ -167,7 +167,7 @@ def test_any_length_of_period_stays_finite():
 )
 def test_interpolated_maps_equal_direct_integration(paper, axes):
     grid = flow_grid_rates(paper, axes)
-    assert _resolved(paper, axes, grid.size) is not None  # this map does go by interpolation
+    assert _resolved_grid(paper, axes, grid.size) is not None  # this map does go by interpolation
     first, second = np.meshgrid(*axes.values(), indexing="ij")
     random = np.random.default_rng(1).choice(first.size, 60, replace=False)
     values = {
@@ -178,12 +178,12 @@ def test_interpolated_maps_equal_direct_integration(paper, axes):
 
 def test_the_interpolant_passes_through_its_nodes_and_is_exact_for_polynomials():
     axis = np.random.default_rng(3).uniform(10, 60, 50)
-    nodes = _nodes(axis, 24)
-    np.testing.assert_array_equal(_matrix(nodes, nodes), np.eye(25))
+    nodes = _chebyshev_nodes(axis, 24)
+    np.testing.assert_array_equal(_interpolation_matrix(nodes, nodes), np.eye(25))
     for power in (0, 1, 7, 24):
         exact = ((axis - 35) / 25) ** power
         np.testing.assert_allclose(
-            _matrix(nodes, axis) @ ((nodes - 35) / 25) ** power, exact, atol=1e-12
+            _interpolation_matrix(nodes, axis) @ ((nodes - 35) / 25) ** power, exact, atol=1e-12
         )
 
 

@@ -14,12 +14,12 @@ from resonax.paper.inference import (
     agreement,
     argmax_interval,
     count_bands,
+    known_sides,
     largest_mean,
     largest_shift,
     mean_interval,
     ordered_share,
     shift_interval,
-    sides,
 )
 
 
@@ -83,10 +83,10 @@ def test_sides_are_all_right_at_once():
     truth = np.repeat([-1e-9, 1e-9], 10)
     wrong = []
     for _ in range(400):
-        found = sides(truth[:, None] + random.normal(size=(20, 8)), 0.0, error)
+        found = known_sides(truth[:, None] + random.normal(size=(20, 8)), 0.0, error)
         wrong.append(np.any(found * np.sign(truth) < 0))
     assert within(np.array(wrong), error)
-    assert (sides(truth[:, None] * 1e12 + random.normal(size=(20, 8)), 0, error) != 0).all()
+    assert (known_sides(truth[:, None] * 1e12 + random.normal(size=(20, 8)), 0, error) != 0).all()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 import resonax as rx
 from resonax.theory.lyapunov import Interval
-from resonax.theory.verdict import MeanSquare, _word
+from resonax.theory.verdict import MeanSquare, _verdict_word
 
 VALUES = {
     "momentum": [0.9, 0.97],
@@ -225,4 +225,4 @@ def test_verdict_of_every_process():
 )
 def test_the_word(square, interval, word):
     growth = None if square is None else MeanSquare(square, 1.0, None)
-    assert _word(growth, interval) == word
+    assert _verdict_word(growth, interval) == word

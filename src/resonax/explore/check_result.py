@@ -78,10 +78,10 @@ def describe_check(
         "facts": dict(found.facts),
         "code": code,
     }
-    return plain_values(described | _pictures(found) if whole else described)
+    return plain_values(described | _figure_data(found) if whole else described)
 
 
-def _pictures(found: Check) -> dict[str, Any]:
+def _figure_data(found: Check) -> dict[str, Any]:
     data = found.dataset
     curves = None
     if "error" in data:

@@ -30,11 +30,10 @@ __all__ = [
 # Of a check of the example.
 EXAMPLE_OPTIONS = {"target": "temp", "order_by": "date", "horizon": 1, "lr": 0.01, "momentum": 0.95}
 Axis = dict[str, Any]  # name, first, last, count, log
-_WORDS = ("process", "optimizer", "basis", "bias", "width", "batch", "noise")
 _IMPORTS = {"np.": "import numpy as np", "rx.": "import resonax as rx"}
 
 
-def _own(asked: Mapping[str, Any], family: str, name: str) -> dict[str, Any]:
+def _parameters(asked: Mapping[str, Any], family: str, name: str) -> dict[str, Any]:
     known = family_names(family)
     return KINDS[family][name].without_zeros({key: asked[key] for key in asked if key in known})
 
@@ -92,14 +91,14 @@ def python_setting(asked: Mapping[str, Any], made: str | None = None) -> str:
         batch=4,
     )
     """
-    process = _own(asked, "process", asked["process"])
+    process = _parameters(asked, "process", asked["process"])
     if "direction" in process:
         process.setdefault("dim", len(process["direction"]))
     name = asked.get("optimizer", "heavy_ball")
     kind = KINDS["optimizer"][name]
     lines = [
         _call(KINDS["process"][asked["process"]].maker, process),
-        _call(kind.maker, _own(asked, "optimizer", name)),
+        _call(kind.maker, _parameters(asked, "optimizer", name)),
         *(f"{key}={tidy(asked[key])}" for key in ("batch", "noise", "drift") if key in asked),
     ]
     if features := features_code(asked, _dim(asked)):
@@ -180,14 +179,14 @@ def is_whole(axis: Mapping[str, Any]) -> bool:
     return axis.get("whole", axis["name"] == "batch")
 
 
-def _points(axis: Axis, values: list[float]) -> str:
+def _points_code(axis: Axis, values: list[float]) -> str:
     if is_whole(axis):
         return str([int(value) for value in values])
     maker = "geomspace" if axis["log"] else "linspace"
     return f"np.{maker}({tidy(axis['first'])}, {tidy(axis['last'])}, {axis['count']})"
 
 
-def _range(axis: Axis) -> str:
+def _range_text(axis: Axis) -> str:
     ends = f"{tidy(axis['first'])}:{tidy(axis['last'])}"
     return f"{ends}:{axis['count']}{':log' if axis['log'] else ''}"
 
@@ -204,13 +203,14 @@ def map_code(
     level: where sizes of a batch had to be rounded to whole numbers, no command makes the same map.
     """
     given = ", ".join(
-        f"{axis['name']}={_points(axis, found)}" for axis, found in zip(axes, values, strict=True)
+        f"{axis['name']}={_points_code(axis, found)}"
+        for axis, found in zip(axes, values, strict=True)
     )
     whole = all(
         axis["name"] != "batch" or _is_even(axis, found)
         for axis, found in zip(axes, values, strict=True)
     )
-    ranges = {axis["name"]: _range(axis) for axis in sorted(axes, key=_place)}
+    ranges = {axis["name"]: _range_text(axis) for axis in sorted(axes, key=_axis_index)}
     words = ["resonax", "map", *setting_options(asked, ranges)]
     words += ["--criterion", criterion] if criterion != "map" else []
     return {
@@ -223,7 +223,7 @@ def map_code(
     }
 
 
-def _place(axis: Axis) -> int:
+def _axis_index(axis: Axis) -> int:
     return AXES.index(axis["name"])
 
 

@@ -32,7 +32,7 @@ __all__ = ["find_safe", "find_spectrum", "follow_runs", "warm_details"]
 
 CheckCancelled = Callable[..., None]
 _FREQUENCIES = np.arange(1, 513) / 1024
-_ADAPTS = "the verdict says whether an adaptive optimizer settles, diverges, or is undecided."
+_ADAPTIVE = "the verdict says whether an adaptive optimizer settles, diverges, or is undecided."
 _PERIODS = np.arange(4, 257) / 2  # whole and half ones: the product of the updates is short
 
 
@@ -50,7 +50,7 @@ def find_spectrum(check: CheckCancelled, asked: dict[str, Any]) -> dict[str, Any
             "lines": [{"frequency": place, "power": power} for place, power in lines if place > 0],
             "bands": bands,
             "missing": why,
-            "sentence": why or _said(bands or [], problem),
+            "sentence": why or _bands_sentence(bands or [], problem),
         }
     )
 
@@ -64,7 +64,7 @@ def _bands(
     """
     process = problem.process
     if not isinstance(problem, Setting):
-        return None, f"Bands are computed for SGD alone: {_ADAPTS}"
+        return None, f"Bands are computed for SGD alone: {_ADAPTIVE}"
     if isinstance(process, Iid):
         return None, "Independent inputs have no rhythm."
     if process.random_mean:
@@ -89,7 +89,7 @@ def _band(low: float, high: float, rate: np.ndarray) -> dict[str, float]:
     }
 
 
-def _said(bands: list[dict[str, float]], problem: Problem) -> str:
+def _bands_sentence(bands: list[dict[str, float]], problem: Problem) -> str:
     if not bands:
         return (
             f"At none of the periods from {_PERIODS[0]:g} to {_PERIODS[-1]:g} steps does a rhythm "
@@ -114,7 +114,7 @@ def find_safe(check: CheckCancelled, asked: dict[str, Any]) -> dict[str, Any]:
     problem: Problem = build_setting(check_setting(asked))[0]
     names = ("momentum", "lr", "batch")
     if not isinstance(problem, Setting):
-        why = f"Safe values are searched for SGD alone: {_ADAPTS}"
+        why = f"Safe values are searched for SGD alone: {_ADAPTIVE}"
         return {"safe": None, "criterion": "level", "changes": [], "sentence": why}
     found = nearest_safe(problem, check)
     changes = [_change(name, found, asked) for name in names]
@@ -163,13 +163,13 @@ def follow_runs(
             "in_order": found.in_order,
             "shuffled": found.shuffled,
             "sentence": f"After {steps:,} steps the median distance of {runs} runs is "
-            f"{_far(ends[0])} in order and {_far(ends[1])} with the same inputs shuffled.",
+            f"{_distance_text(ends[0])} in order and {_distance_text(ends[1])} with the same inputs shuffled.",
             "code": runs_code(asked, steps, runs, seed),
         }
     )
 
 
-def _far(log: float) -> str:
+def _distance_text(log: float) -> str:
     if not math.isfinite(log) or abs(log) > 300:
         return "beyond all numbers" if log > 0 else "0"
     return f"{10**log:.2g}"

@@ -18,7 +18,7 @@ _MIN_MAP_ROWS = 12  # values of the first axis from which a panel is a map, as i
 _MAX_LINES = 16  # lines of a panel, at most
 _MAX_PANELS = 60  # panels
 _RESPONSE = "log_response"
-_WORDS = {"log_response": "log10 of the response", "rate": "growth rate per step"}
+_LABELS = {"log_response": "log10 of the response", "rate": "growth rate per step"}
 _CRITERIA = ("flow_rate", "map_rate", "mean_square_rate", "lyapunov_rate")
 
 
@@ -54,9 +54,11 @@ def find_panels(dataset: Any) -> list[PanelView]:
 
 
 def _panel(dataset: Any, variable: str, place: dict[str, int]) -> PanelView:
-    word = _WORDS.get(variable, variable.replace("_", " "))
+    word = _LABELS.get(variable, variable.replace("_", " "))
     names = [
-        str(dataset[dim].values[at]) if dim == "panel" else _word(dataset[variable], {dim: at})
+        str(dataset[dim].values[at])
+        if dim == "panel"
+        else _place_text(dataset[variable], {dim: at})
         for dim, at in place.items()
     ]
     return PanelView(": ".join([*names, word]), variable, tuple(place.items()))
@@ -72,13 +74,15 @@ def panel_table(dataset: Any, panel: PanelView) -> dict[str, Any]:
     """Return a panel as a heat map, or as lines."""
     array = panel.values(dataset)
     *rest, x = (str(dim) for dim in array.dims)
-    label = _WORDS.get(panel.variable, panel.variable.replace("_", " "))
+    label = _LABELS.get(panel.variable, panel.variable.replace("_", " "))
     table: dict[str, Any] = {"name": panel.name, "title": panel.name, "label": label, "log": False}
     table["x"] = _axis(array, x)
     if len(rest) == 1 and array.sizes[rest[0]] >= _MIN_MAP_ROWS:
         return table | {"kind": "heatmap", "y": _axis(array, rest[0]), "z": array.values}
     places = _places(array, rest)
-    series = [{"name": _word(array, place), "values": array.isel(place).values} for place in places]
+    series = [
+        {"name": _place_text(array, place), "values": array.isel(place).values} for place in places
+    ]
     return table | {"kind": "lines", "y": {"name": "series", "label": label}, "series": series}
 
 
@@ -89,7 +93,7 @@ def _places(array: Any, dims: list[str]) -> list[dict[str, int]]:
     return [dict(zip(dims, place, strict=True)) for place in every]
 
 
-def _word(array: Any, place: dict[str, int]) -> str:
+def _place_text(array: Any, place: dict[str, int]) -> str:
     parts = []
     for dim, index in place.items():
         value = array[dim].values[index] if dim in array.coords else index
@@ -111,8 +115,8 @@ def panel_cell(dataset: Any, panel: PanelView, x: int, y: int) -> dict[str, Any]
     if any(dim not in array.sizes or not 0 <= at < array.sizes[dim] for dim, at in place.items()):
         raise RequestError("There is no such point in this panel.", 404)
     value = float(array.isel(place))
-    words = _word(array, place)
-    label = _WORDS.get(panel.variable, panel.variable.replace("_", " "))
+    words = _place_text(array, place)
+    label = _LABELS.get(panel.variable, panel.variable.replace("_", " "))
     runs: list[float] = []
     if (name := f"run_{panel.variable}") in dataset:
         behind = panel._replace(variable=name).values(dataset)

@@ -32,7 +32,7 @@ __all__ = ["judge", "load", "make_map", "warm_judge", "warm_map"]
 
 CheckCancelled = Callable[..., None]
 
-_WHO = {
+_SUBJECTS = {
     "flow": "the error of the expected weights, in continuous time,",
     "map": "the error of the expected weights",
     "mean_square": "the root mean square error",
@@ -40,8 +40,10 @@ _WHO = {
 }
 
 
-_NEVER = "The law of these inputs never repeats: no period multiplies an error by fixed numbers."
-_ADAPTS = "An adaptive optimizer multiplies an error by no fixed numbers in a period."
+_NO_PERIOD = (
+    "The law of these inputs never repeats: no period multiplies an error by fixed numbers."
+)
+_ADAPTIVE = "An adaptive optimizer multiplies an error by no fixed numbers in a period."
 
 
 def _problem(asked: dict[str, Any]) -> Problem:
@@ -55,7 +57,7 @@ def judge(check: CheckCancelled, asked: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(setting, Setting):
         found = level(setting, check)
         assert isinstance(found, Level)
-        return _settled(setting, found, code)
+        return _level_answer(setting, found, code)
     found = verdict(setting, paths=_PATHS)
     check()
     driven = find_orbit(setting, check, curve=False) if setting.is_driven else None
@@ -68,15 +70,15 @@ def judge(check: CheckCancelled, asked: dict[str, Any]) -> dict[str, Any]:
         "sentence": f"{found.verdict}: {found.scoped(setting)}.",
         "criteria": [_criterion(name, found) for name in CRITERIA],
         "multipliers": _multipliers(setting),
-        "multipliers_missing": None if setting.process.periodic else _NEVER,
+        "multipliers_missing": None if setting.process.periodic else _NO_PERIOD,
         "order_proof": f"In every order: {found.order_proof.meaning()}.",
         "notes": [f"{note.rstrip('.')}." for note in notes],
-        "level": None if driven is None else _orbit(driven),
+        "level": None if driven is None else _orbit_numbers(driven),
         "code": code,
     }
 
 
-def _orbit(found: Orbit) -> dict[str, float]:
+def _orbit_numbers(found: Orbit) -> dict[str, float]:
     """Return the numbers of a level that is driven, none where nothing settles."""
     named = {
         "distance from the best weights (root mean square)": found.rms,
@@ -88,7 +90,7 @@ def _orbit(found: Orbit) -> dict[str, float]:
     return {name: number for name, number in named.items() if number is not None}
 
 
-def _settled(setting: Problem, found: Level, code: dict[str, str | None]) -> dict[str, Any]:
+def _level_answer(setting: Problem, found: Level, code: dict[str, str | None]) -> dict[str, Any]:
     numbers: dict[str, float] = {}  # none where there is no level
     if found.distance is not None and found.rms is not None and found.over_iid is not None:
         numbers = {
@@ -101,7 +103,7 @@ def _settled(setting: Problem, found: Level, code: dict[str, str | None]) -> dic
         "sentence": f"{found.scoped(setting)}.",
         "criteria": [],
         "multipliers": None,
-        "multipliers_missing": _ADAPTS,
+        "multipliers_missing": _ADAPTIVE,
         "order_proof": None,
         "notes": [f"{note.rstrip('.')}." for note in found.notes],
         "level": numbers,
@@ -109,7 +111,7 @@ def _settled(setting: Problem, found: Level, code: dict[str, str | None]) -> dic
     }
 
 
-def _word(low: float, high: float) -> str:
+def _verdict_word(low: float, high: float) -> str:
     if low > MARGIN:
         return "diverges"
     return "converges" if high < -MARGIN else "marginal"
@@ -124,8 +126,8 @@ def _criterion(name: str, found: Verdict) -> dict[str, Any]:
         nothing = {"rate": None, "radius": None, "verdict": None}
         return entry | nothing | {"sentence": f"{why}.", "exact": exact}
     low, high = (growth.rate, growth.rate) if exact else growth[1:]
-    entry |= {"rate": growth.rate, "verdict": _word(low, high), "exact": exact}
-    text = f"{_WHO[name]} {pace(growth.rate)}"
+    entry |= {"rate": growth.rate, "verdict": _verdict_word(low, high), "exact": exact}
+    text = f"{_SUBJECTS[name]} {pace(growth.rate)}"
     if exact:
         return entry | {"radius": growth.radius, "sentence": f"{text}."}
     text += f" (95% interval of the rate {low:+.2g} to {high:+.2g})"
@@ -172,8 +174,8 @@ def make_map(
         "label": LABELS[quantity][0],
         quantity: plain_values(found),
         "missing": _missing(arrays["missing"]) if "missing" in arrays else [],
-        "order_proof": None if criterion == "level" else _line(setting, values, x["name"]),
-        "sentence": _share(arrays, quantity),
+        "order_proof": None if criterion == "level" else _proof_line(setting, values, x["name"]),
+        "sentence": _map_sentence(arrays, quantity),
         "code": map_code(asked, (y, x), (lists[y["name"]], lists[x["name"]]), criterion),
     }
 
@@ -186,7 +188,7 @@ def _missing(flags: np.ndarray) -> list[dict[str, Any]]:
     ]
 
 
-def _line(setting: Setting, axes: dict[str, np.ndarray], x: str) -> dict[str, Any] | None:
+def _proof_line(setting: Setting, axes: dict[str, np.ndarray], x: str) -> dict[str, Any] | None:
     """Return the largest momentum or step size that every order allows, along the other axis."""
     line = proof_line(setting, axes)
     if line is None:
@@ -199,7 +201,7 @@ def _line(setting: Setting, axes: dict[str, np.ndarray], x: str) -> dict[str, An
     }
 
 
-def _share(arrays: dict[str, np.ndarray], quantity: str) -> str:
+def _map_sentence(arrays: dict[str, np.ndarray], quantity: str) -> str:
     values = arrays[quantity]
     known = np.isfinite(values)
     count = int(known.sum())
@@ -221,7 +223,10 @@ def _share(arrays: dict[str, np.ndarray], quantity: str) -> str:
     return f"{said}; the largest rate is {values[known].max():+.3g} per step."
 
 
-_WARM = {"first": 20.0, "last": 24.0, "log": False}, {"first": 0.9, "last": 0.99, "log": False}
+_WARM_UP_AXES = (
+    {"first": 20.0, "last": 24.0, "log": False},
+    {"first": 0.9, "last": 0.99, "log": False},
+)
 
 
 def load(check: CheckCancelled) -> None:
@@ -232,7 +237,7 @@ def load(check: CheckCancelled) -> None:
 def warm_map(check: CheckCancelled) -> None:
     """Load and compile what the first maps of a page need: coarse ones and fine ones."""
     for count in (20, 100):
-        x, y = ({**axis, "count": count} for axis in _WARM)
+        x, y = ({**axis, "count": count} for axis in _WARM_UP_AXES)
         make_map(check, DEFAULT, {**x, "name": "period"}, {**y, "name": "momentum"}, "map")
 
 

@@ -95,13 +95,13 @@ def _draw_momentum(axes: Any, report: Any) -> None:
         axes.plot([first, last], [one.momentum] * 2, style, color=BLUE, linewidth=2)
         if last - first > _MIN_LABEL_WIDTH * edges[-1] or len(used) == 1:
             axes.annotate(
-                _words(one), (first, one.momentum), (4, -4), textcoords="offset points",
+                _candidate_label(one), (first, one.momentum), (4, -4), textcoords="offset points",
                 fontsize=8, va="top",
             )  # fmt: skip
     axes.set(ylim=(-0.05, 1.05), ylabel="momentum", xlabel="step")
 
 
-def _words(candidate: Any) -> str:
+def _candidate_label(candidate: Any) -> str:
     parts = [f"{candidate.momentum:g}"]
     if candidate.lr != 1:
         parts.append(f"lr x {candidate.lr:g}")

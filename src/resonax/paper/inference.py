@@ -32,12 +32,12 @@ __all__ = [
     "count_bands",
     "count_peaks",
     "jackknife",
+    "known_sides",
     "largest_mean",
     "largest_shift",
     "mean_interval",
     "ordered_share",
     "shift_interval",
-    "sides",
 ]
 
 SIGNIFICANCE = 0.01  # of a claim, shared out among the cases that decide
@@ -172,7 +172,7 @@ def largest_shift(samples: ArrayLike, reference: ArrayLike, error: float) -> Est
     return Estimate(float(value.max()), float(low.max()), float(high.max()))
 
 
-def sides(samples: ArrayLike, threshold: float, error: float) -> np.ndarray:
+def known_sides(samples: ArrayLike, threshold: float, error: float) -> np.ndarray:
     """Return on which side of a threshold each true mean is, (cells, runs): 1, -1, 0 for unknown.
 
     The chance that any of them is wrong is at most ``error``.

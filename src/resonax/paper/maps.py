@@ -10,7 +10,7 @@ import numpy as np
 import scipy  # its parts are loaded where they are used
 
 from resonax.paper.inference import SIGNIFICANCE, agreement, jackknife, mean_interval
-from resonax.paper.responses import plotted, run_areas, run_maps
+from resonax.paper.responses import log_mean_response, run_areas, run_maps
 from resonax.paper.sweep import paper_sweep
 from resonax.sweeps.experiment import Datasets, Experiment, Judge
 from resonax.sweeps.judgement import Case, Claim
@@ -55,7 +55,7 @@ def _signs(panel: xr.Dataset, criterion: str) -> np.ndarray:
     return np.sign(panel[f"{criterion}_rate"].values)
 
 
-def _away(signs: np.ndarray) -> np.ndarray:
+def _inner_cells(signs: np.ndarray) -> np.ndarray:
     """Return which cells are not next to the line: their eight neighbours all have their sign."""
     filters = scipy.ndimage
     return (filters.minimum_filter(signs, 3) == filters.maximum_filter(signs, 3)) & (signs != 0)
@@ -66,14 +66,14 @@ def _bright_share(runs: np.ndarray) -> float:
 
     On this scale the error of a small share is symmetric. Half a cell keeps it finite.
     """
-    bright = plotted(runs) > 0
+    bright = log_mean_response(runs) > 0
     return float(np.log((bright.sum() + 0.5) / (bright.size + 1)))
 
 
 def _plotted_cases(words: str, panel: xr.Dataset, error: float, decides: bool) -> Iterator[Case]:
     """Give what the paper's map shows on both sides of the flow's line."""
     signs, logs = _signs(panel, "flow"), run_maps(panel)
-    for where, kept in (("not next to it", _away(signs)), ("all cells", signs != 0)):
+    for where, kept in (("not next to it", _inner_cells(signs)), ("all cells", signs != 0)):
         for side, sign, comparison, limit in (
             ("inside", 1, ">=", _MIN_SIDE_SHARE),
             ("outside", -1, "<=", 1 - _MIN_SIDE_SHARE),
@@ -97,7 +97,7 @@ def _run_cases(
 ) -> Iterator[Case]:
     """Give how single runs agree with the line of a criterion."""
     signs = _signs(panel, criterion)
-    away = _away(signs)
+    away = _inner_cells(signs)
     rates = panel.run_rate.transpose("momentum", "period", "run").values
     for name, kept, least in (
         ("not next to the line", away, _MIN_AGREEMENT),
@@ -181,7 +181,7 @@ def judge_flow_implies(data: Datasets) -> Claim:
     grows = flow > _MIN_RATE
     wrong = grows & (exact < -_MIN_RATE)
     other = (flow < -_MIN_RATE) & (exact > _MIN_RATE)
-    near = int((grows & ~_away(np.sign(flow))).sum())
+    near = int((grows & ~_inner_cells(np.sign(flow))).sum())
     words = f"sinusoid: cells at which the flow diverges, but not SGDm (of {grows.sum():,}"
     cases = [
         Case(f"{words}; {near:,} next to the line)", float(wrong.sum()), "==", 0.0),

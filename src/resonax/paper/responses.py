@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 __all__ = [
     "DIVERGES",
     "ORDERED",
-    "peaks",
+    "largest_over_periods",
+    "log_mean_response",
     "period_rates",
-    "plotted",
     "run_areas",
     "run_maps",
     "split_curve",
@@ -40,7 +40,7 @@ def period_rates(panel: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     return curve.period.values, curve.transpose("period", "run").values
 
 
-def peaks(panel: xr.Dataset, axis: str, name: str) -> np.ndarray:
+def largest_over_periods(panel: xr.Dataset, axis: str, name: str) -> np.ndarray:
     """Return the largest value over the periods of each run along an axis, (axis, runs)."""
     return panel[name].sel(period=panel.period > 0).max("period").transpose(axis, "run").values
 
@@ -56,6 +56,6 @@ def run_maps(panel: xr.Dataset) -> np.ndarray:
     return panel.run_log_response.transpose("momentum", "period", "run").values
 
 
-def plotted(runs: np.ndarray) -> np.ndarray:
+def log_mean_response(runs: np.ndarray) -> np.ndarray:
     """Return what the paper's maps show, the mean distance over the runs; its logarithm."""
     return scipy.special.logsumexp(runs, axis=-1) - np.log(runs.shape[-1])

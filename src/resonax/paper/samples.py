@@ -19,16 +19,16 @@ from resonax.paper.inference import (
     count_bands,
     count_peaks,
     jackknife,
+    known_sides,
     mean_interval,
     ordered_share,
-    sides,
 )
 from resonax.paper.responses import (
     DIVERGES,
     ORDERED,
-    peaks,
+    largest_over_periods,
+    log_mean_response,
     period_rates,
-    plotted,
     run_areas,
     run_maps,
 )
@@ -60,7 +60,7 @@ _LEVEL_SECONDS = 0.05  # that the exact distance of a cell takes
 def _band_share(panel: xr.Dataset, batch: float, error: float) -> tuple[float, float, float]:
     """Return the share of periods that diverge, and the least and most that it may be."""
     rates = period_rates(panel.sel(batch=batch))[1]
-    found = sides(rates, DIVERGES, error)
+    found = known_sides(rates, DIVERGES, error)
     share = float(np.mean(rates.mean(axis=1) > DIVERGES))
     return share, float(np.mean(found > 0)), float(np.mean(found >= 0))
 
@@ -74,7 +74,7 @@ def judge_damp(data: Datasets) -> Claim:
     for place, name in enumerate(dataset.panel.values):
         panel = select_panel(dataset, name)
         baseline = panel.run_log_response.sel(period=0).transpose("batch", "run").values
-        excess = peaks(panel, "batch", "run_log_response") - baseline
+        excess = largest_over_periods(panel, "batch", "run_log_response") - baseline
         decides = place == 0
         order = ordered_share(excess, error)
         words = f"Fig. 3, {name}: pairs of numbers of samples in which fewer have the lower excess"
@@ -133,7 +133,7 @@ def _both_maps(data: Datasets, name: str) -> np.ndarray:
 
 
 def _area_change(runs: np.ndarray) -> float:
-    few, many = plotted(runs) > 0
+    few, many = log_mean_response(runs) > 0
     return float(few.mean() - many.mean())
 
 
@@ -178,7 +178,7 @@ def _centre(unstable: np.ndarray) -> float:
 
 
 def _move(runs: np.ndarray) -> float:
-    few, many = plotted(runs) > 0
+    few, many = log_mean_response(runs) > 0
     return abs(_centre(few) - _centre(many))
 
 
@@ -187,7 +187,7 @@ def _overlap(runs: np.ndarray) -> float:
 
     The other is enlarged by its next brightest cells.
     """
-    few, many = plotted(runs)
+    few, many = log_mean_response(runs)
     count = int((few > 0).sum())
     if not count:
         return np.nan
@@ -201,7 +201,7 @@ def judge_shape(data: Datasets) -> Claim:
     cases, notes = [], []
     for name in maps:
         runs = _both_maps(data, name)
-        few, many = plotted(runs[:, :, _at_long_periods(data, name)]) > 0
+        few, many = log_mean_response(runs[:, :, _at_long_periods(data, name)]) > 0
         notes.append(
             f"{name}: at periods beyond the resonances {few.mean():.0%} of the cells are unstable "
             f"with one sample and {many.mean():.0%} with twenty."
@@ -259,7 +259,7 @@ def judge_peaks(data: Datasets) -> Claim:
         panel = select_panel(dataset, name)
         for batch in dataset.batch.values[::-1]:
             rates = period_rates(panel.sel(batch=batch))[1]
-            least, most = count_bands(sides(rates, DIVERGES, error))
+            least, most = count_bands(known_sides(rates, DIVERGES, error))
             seen = count_bands(np.where(rates.mean(axis=1) > DIVERGES, 1, -1))[0]
             words = f"{name}: bands of periods at which simulated runs diverge, {_samples(batch)}"
             others.append(Case(words, float(seen), ">=", 3.0, False, (least, most)))
@@ -270,7 +270,8 @@ def judge_peaks(data: Datasets) -> Claim:
         reason="The paper calls some of the peaks vanishingly small; of ten runs these cannot be "
         "distinguished from chance. So the distance is that of theory: the exact root mean square "
         "after the run's steps where it grows, and its level where it does not. A peak rises by at "
-        f"least {_VISIBLE - 1:.0%} above the valleys beside it; a fourth does not contradict the claim. "
+        f"least {_VISIBLE - 1:.0%} above the valleys beside it; a fourth does not contradict the "
+        "claim. "
         "The mean has norm 1/2 in the paper's table and norm 1 in its text: the claim is judged "
         "for both, under the summed loss.",
         cases=(*cases, *others),

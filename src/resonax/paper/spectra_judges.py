@@ -89,7 +89,7 @@ def _jackknife(
     return estimates
 
 
-def _place_case(label: str, offsets: list[Estimate]) -> Case:
+def _offset_case(label: str, offsets: list[Estimate]) -> Case:
     """Return the largest offset of a panel, to either side, in bins."""
     low = max(max(0.0, one.low, -one.high) for one in offsets)
     high = max(max(-one.low, one.high) for one in offsets)
@@ -108,7 +108,7 @@ def judge_spectral_peaks(data: Datasets) -> Claim:
         panel = dataset.sel(panel=label)
         process, bins = str(panel.process.values), 1 / (float(panel.period) * resolution)
         offsets = _jackknife(panel, lambda d, p=process, b=bins: _offsets(d, p, b), error)
-        places.append(_place_case(str(label), offsets))
+        places.append(_offset_case(str(label), offsets))
         if process == "switching":
             ratios = _jackknife(panel, lambda d, b=bins: _lobes(d, b), error)
             worst = max(ratios, key=lambda one: one.value)

@@ -12,7 +12,7 @@ from resonax.core.algebra import on_the_cpu
 from resonax.dynamics import Problem
 from resonax.paper.closeness import close_share
 from resonax.paper.inference import SIGNIFICANCE, largest_mean, largest_shift, ordered_share
-from resonax.paper.responses import DIVERGES, ORDERED, peaks, split_curve
+from resonax.paper.responses import DIVERGES, ORDERED, largest_over_periods, split_curve
 from resonax.paper.sweep import read_paper_sweep
 from resonax.store import Variable
 from resonax.sweeps.build import build_training
@@ -40,7 +40,7 @@ def judge_adam(data: Datasets) -> Claim:
             ratio = largest_shift(others, baseline, error).exp()
             words = f"{name}: distance at the worst period over iid, beta1 {beta1:g}"
             cases.append(Case(words, ratio.value, ">", 1.0, decides, ratio.interval))
-        order = ordered_share(peaks(panel, "beta1", "run_log_response"), error)
+        order = ordered_share(largest_over_periods(panel, "beta1", "run_log_response"), error)
         words = f"{name}: pairs of beta1 in which the larger has the larger worst distance"
         cases.append(Case(words, order.value, ">=", ORDERED, decides, order.interval))
         rates = panel.run_rate.transpose("beta1", "period", "run").values

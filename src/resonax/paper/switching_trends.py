@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from resonax.paper.inference import SIGNIFICANCE, mean_interval, ordered_share, sides
-from resonax.paper.responses import DIVERGES, ORDERED, peaks
+from resonax.paper.inference import SIGNIFICANCE, known_sides, mean_interval, ordered_share
+from resonax.paper.responses import DIVERGES, ORDERED, largest_over_periods
 from resonax.paper.sweep import paper_sweep
 from resonax.sweeps.experiment import Datasets, Experiment, Judge
 from resonax.sweeps.judgement import Case, Claim
@@ -26,8 +26,8 @@ def _judge_trend(data: Datasets, name: str, axis: str, symbol: str, **words: str
     """Judge how the largest rate over the periods orders along an axis, panel by panel."""
     dataset, error, cases = data[name], SIGNIFICANCE / 2, []
     for place, panel in enumerate(dataset.panel.values):
-        largest = peaks(select_panel(dataset, panel), axis, "run_rate")
-        resonant = sides(largest, DIVERGES, SIGNIFICANCE) > 0
+        largest = largest_over_periods(select_panel(dataset, panel), axis, "run_rate")
+        resonant = known_sides(largest, DIVERGES, SIGNIFICANCE) > 0
         order = ordered_share(largest, error, resonant)
         rise = mean_interval(largest[-1] - largest[0], error)
         text = f"{panel}: pairs of {symbol}, one at least resonant, in which the larger grows more"

@@ -35,7 +35,7 @@ COSTLY = ("mean_square", "lyapunov")  # criteria that are computed at some cells
 _BIDI = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
-def _plain(most: int, lines: bool = False) -> AfterValidator:
+def _plain_text(most: int, lines: bool = False) -> AfterValidator:
     """Return the check that a text has a bounded length and no control characters."""
 
     def check(text: str) -> str:
@@ -50,18 +50,18 @@ def _plain(most: int, lines: bool = False) -> AfterValidator:
     return AfterValidator(check)
 
 
-_Title = Annotated[str, _plain(FILE_LIMITS["title"])]
-_Name = Annotated[str, _plain(FILE_LIMITS["name"])]
-_Prose = Annotated[str, _plain(FILE_LIMITS["prose"], lines=True)]
+_Title = Annotated[str, _plain_text(FILE_LIMITS["title"])]
+_Name = Annotated[str, _plain_text(FILE_LIMITS["name"])]
+_Prose = Annotated[str, _plain_text(FILE_LIMITS["prose"], lines=True)]
 
 
-def _moderate(number: int | float) -> int | float:
+def _check_magnitude(number: int | float) -> int | float:
     if not -1e300 <= number <= 1e300:
         raise ValueError("must be from -1e300 to 1e300")
     return number
 
 
-_Number = Annotated[int | float, AfterValidator(_moderate)]
+_Number = Annotated[int | float, AfterValidator(_check_magnitude)]
 _Pair = Annotated[tuple[_Number, _Number], Strict(False)]
 _Table = dict[str, Any]  # one of the kinds of `tables`
 

@@ -57,19 +57,19 @@ def plan(problem: Problem) -> Plan:
         if is_round:
             symmetry = Symmetry((0, *bias), inputs[1:], turned_over_cycle=inputs)
             return Plan(symmetry, *_radial_nodes(process))
-        return Plan(_plain(size), *_product_nodes(process))
+        return Plan(_without_symmetry(size), *_product_nodes(process))
     if not process.periodic:
         text = f"a level needs a law that repeats or switches, not {process.name}"
         if isinstance(process, Recorded):
             text += " once: replay the rows with repeat=True, on the command line --repeat"
         raise ArgumentError(text)
-    along = _axis(process)
+    along = _moving_axis(process)
     if is_round and along is not None:
         return Plan(Symmetry((along, *bias), tuple(i for i in inputs if i != along)))
-    return Plan(_plain(size))
+    return Plan(_without_symmetry(size))
 
 
-def _plain(size: int) -> Symmetry:
+def _without_symmetry(size: int) -> Symmetry:
     if size > _MAX_SINGLE:
         raise ArgumentError(
             f"the level takes at most {_MAX_SINGLE} weights, unless the inputs have one variance "
@@ -78,7 +78,7 @@ def _plain(size: int) -> Symmetry:
     return Symmetry(tuple(range(size)))
 
 
-def _axis(process: object) -> int | None:
+def _moving_axis(process: object) -> int | None:
     """Return the one input along which the mean moves; None where it moves in several."""
     if not isinstance(process, Wave | Iid) or (isinstance(process, Iid) and process.law):
         return None
@@ -131,7 +131,7 @@ class _Root(NamedTuple):
     square: Array
 
 
-def _at(problem: Problem, values: Values) -> Problem:
+def _cell_problem(problem: Problem, values: Values) -> Problem:
     """Return the problem of a cell; without any noise, with too little of it to matter."""
     one = problem.at(values)
     least = _MIN_NOISE * jnp.asarray(adaptive_form(one.optimizer).lr) ** 2
@@ -144,7 +144,7 @@ def _freeze(problem: Problem, form: Adaptive, square: Array) -> Setting:
     return Setting.of(problem, optimizer=form.freeze(square))
 
 
-def _place(
+def _evaluate(
     problem: Problem, given: Plan, steps: Array, limit: Array, place: Array, shape: Array
 ) -> tuple[Array, Array, Any]:
     """Return the gap at a place, the new ratios, and the second moment there."""
@@ -175,7 +175,7 @@ def _mean_squares(problem: Problem, given: Plan, steps: Array, limit: Array) -> 
     return jax.lax.fori_loop(0, limit, body, jnp.zeros(problem.size)) / steps
 
 
-def _range(problem: Problem, given: Plan, points: int, second: Array) -> Array:
+def _scan_places(problem: Problem, given: Plan, points: int, second: Array) -> Array:
     """Return places along log v from where nothing grows to below what the noise alone gives."""
     form: Adaptive = adaptive_form(problem.optimizer)
     least = 4 * problem.noise * problem.gradient_scale**2 / problem.batch * second
@@ -199,15 +199,15 @@ def _scan(
     limit = jnp.max(steps)
 
     def cell(values: dict[str, Array], steps: Array) -> _Scan:
-        one = _at(problem, values)
+        one = _cell_problem(problem, values)
 
         def body(shape: Array, place: Array) -> tuple[Array, _Scan]:
-            shape, gap, _ = _place(one, given, steps, limit, place, shape)
+            shape, gap, _ = _evaluate(one, given, steps, limit, place, shape)
             return shape, _Scan(place, gap, shape)
 
         start = jnp.zeros(given.symmetry.groups.max() + 1)
         second = _mean_squares(one, given, steps, limit)
-        return jax.lax.scan(body, start, _range(one, given, points, second))[1]
+        return jax.lax.scan(body, start, _scan_places(one, given, points, second))[1]
 
     return jax.vmap(cell)(values, steps)
 
@@ -230,8 +230,8 @@ def _refine(
     def cell(
         values: dict[str, Array], steps: Array, ends: Any, shape: Array, is_stable: Array
     ) -> _Root:
-        one = _at(problem, values)
-        find = functools.partial(_place, one, given, steps, limit)
+        one = _cell_problem(problem, values)
+        find = functools.partial(_evaluate, one, given, steps, limit)
 
         def halve(_: int, carry: tuple) -> tuple:
             high, low, best = carry

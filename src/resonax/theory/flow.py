@@ -97,7 +97,7 @@ def _forces(
     return jax.vmap(of_cell)(values, phases)
 
 
-def _ends(
+def _propagators(
     setting: Setting, values: dict[str, np.ndarray], segments: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:
     r"""Return what the flow does in some segments of some cells, (cells, segments, n, n).
@@ -194,11 +194,11 @@ def flow_monodromy(setting: Setting, values: dict[str, np.ndarray], counts: np.n
         Segments to begin with.
     """
     size = 2 * setting.size
-    found = product(_ends, setting, values, counts, size)
+    found = product(_propagators, setting, values, counts, size)
     left = np.ones(len(counts), dtype=bool)
     for _ in range(_HALVINGS):
         counts = np.where(left, 2 * counts, counts)
-        finer = product(_ends, setting, values, counts, size)
+        finer = product(_propagators, setting, values, counts, size)
         shift = found.exponent - finer.exponent
         miss = np.ldexp(found.matrix, shift[:, None, None]) - finer.matrix
         largest = np.abs(finer.matrix).max(axis=(1, 2))
@@ -236,14 +236,14 @@ class _Grid(NamedTuple):
     matrices: np.ndarray  # (first, second, n, n)
 
 
-def _nodes(values: np.ndarray, degree: int) -> np.ndarray:
+def _chebyshev_nodes(values: np.ndarray, degree: int) -> np.ndarray:
     """Return Chebyshev points of the second kind over the range of an axis."""
     low, high = values.min(), values.max()
     return low + (high - low) * (1 - np.cos(np.pi * np.arange(degree + 1) / degree)) / 2
 
 
-def _matrix(nodes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the matrix that takes values at the nodes of `_nodes` to values anywhere."""
+def _interpolation_matrix(nodes: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the matrix that takes values at the nodes of `_chebyshev_nodes` to values anywhere."""
     weights = (-1.0) ** np.arange(len(nodes))
     weights[[0, -1]] /= 2  # known in closed form
     return scipy.interpolate.BarycentricInterpolator(nodes, np.eye(len(nodes)), wi=weights)(values)
@@ -257,7 +257,7 @@ def _friction(setting: Setting, values: Values) -> np.ndarray:
     return np.broadcast_to((1 - momentum) * period / 2, cells)
 
 
-def _integrated(setting: Setting, names: Iterable[str], nodes: tuple[np.ndarray, ...]) -> _Grid:
+def _monodromy_grid(setting: Setting, names: Iterable[str], nodes: tuple[np.ndarray, ...]) -> _Grid:
     """Return the monodromy matrices at the product of two sets of nodes."""
     first, second = np.meshgrid(*nodes, indexing="ij")
     values = dict(zip(names, (first.ravel(), second.ravel()), strict=True))
@@ -273,14 +273,14 @@ def _integrated(setting: Setting, names: Iterable[str], nodes: tuple[np.ndarray,
     return _Grid((nodes[0], nodes[1]), found.reshape(*first.shape, size, size))
 
 
-def _finer(setting: Setting, names: Iterable[str], grid: _Grid, axis: int) -> tuple[_Grid, float]:
+def _refined(setting: Setting, names: Iterable[str], grid: _Grid, axis: int) -> tuple[_Grid, float]:
     """Double the nodes along an axis; return also the error of the old interpolant at new ones."""
     old = grid.nodes[axis]
-    nodes = _nodes(old, 2 * (len(old) - 1))
+    nodes = _chebyshev_nodes(old, 2 * (len(old) - 1))
     added = list(grid.nodes)
     added[axis] = nodes[1::2]
-    new = _integrated(setting, names, tuple(added)).matrices
-    guess = np.tensordot(_matrix(old, nodes[1::2]), grid.matrices, (1, axis))
+    new = _monodromy_grid(setting, names, tuple(added)).matrices
+    guess = np.tensordot(_interpolation_matrix(old, nodes[1::2]), grid.matrices, (1, axis))
     miss = np.abs(np.moveaxis(guess, 0, axis) - new).max(axis=(2, 3))
     error = float(np.max(miss / np.abs(new).max(axis=(2, 3))))
     matrices = np.insert(grid.matrices, np.arange(1, len(old)), new, axis=axis)
@@ -288,10 +288,12 @@ def _finer(setting: Setting, names: Iterable[str], grid: _Grid, axis: int) -> tu
     return _Grid((added[0], added[1]), matrices), error
 
 
-def _resolved(setting: Setting, axes: Mapping[str, np.ndarray], budget: int) -> _Grid | None:
+def _resolved_grid(setting: Setting, axes: Mapping[str, np.ndarray], budget: int) -> _Grid | None:
     """Return nodes that resolve the map, or None where direct integration is cheaper."""
     first, second = axes.values()
-    grid = _integrated(setting, axes, (_nodes(first, 8), _nodes(second, 16)))
+    grid = _monodromy_grid(
+        setting, axes, (_chebyshev_nodes(first, 8), _chebyshev_nodes(second, 16))
+    )
     if not np.abs(grid.matrices).max() <= np.exp(_MAX_LOG) / 10:  # nor NaN
         return None
     for axis in (0, 1):
@@ -299,11 +301,11 @@ def _resolved(setting: Setting, axes: Mapping[str, np.ndarray], budget: int) -> 
         while not error <= _TOLERANCE:
             if 2 * grid.matrices.shape[0] * grid.matrices.shape[1] > budget:
                 return None
-            grid, error = _finer(setting, axes, grid, axis)
+            grid, error = _refined(setting, axes, grid, axis)
     return grid
 
 
-def _corners(setting: Setting, axes: Mapping[str, np.ndarray]) -> np.ndarray:
+def _corner_stiffness(setting: Setting, axes: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return a bound of the logarithm by which the flow grows or turns, at the map's corners."""
     ends = [array[[0, -1]] for array in axes.values()]
     corners = np.array(list(itertools.product(*ends))).T
@@ -318,11 +320,11 @@ def flow_grid_rates(
     shape = tuple(len(array) for array in axes.values())
     first, second = np.meshgrid(*axes.values(), indexing="ij")
     values = dict(zip(axes, (first.ravel(), second.ravel()), strict=True))
-    corners = _corners(setting, axes)
+    corners = _corner_stiffness(setting, axes)
     # A phase needs two points a turn, and so half as many Chebyshev points as its logarithm.
     is_small = shape[0] < _MIN_ROWS or corners.max() / 2 + _EXTRA_NODES >= shape[1]
     is_wild = not is_integrable(corners).all()
-    grid = None if is_small or is_wild else _resolved(setting, axes, budget=first.size // 4)
+    grid = None if is_small or is_wild else _resolved_grid(setting, axes, budget=first.size // 4)
     if grid is None:
         return flow_rates(setting, values, advance).reshape(shape)
     period = values.get("period", np.full(first.size, float(setting.process.cycle)))
@@ -334,7 +336,8 @@ def _grid_logs(grid: _Grid, axes: Mapping[str, np.ndarray], advance: Advance | N
     """Return the logarithm of the radius of each cell, the friction taken out."""
     shape = tuple(len(array) for array in axes.values())
     left, right = (
-        _matrix(nodes, array) for nodes, array in zip(grid.nodes, axes.values(), strict=True)
+        _interpolation_matrix(nodes, array)
+        for nodes, array in zip(grid.nodes, axes.values(), strict=True)
     )
     logs = np.empty(shape)
     rows = max(1, _EIGENVALUE_CHUNK // shape[1])

@@ -173,7 +173,7 @@ def _fixed_point(cycle: np.ndarray, steps: np.ndarray, size: int) -> _Sums:
     return _Sums(sums[:, 0], sums[:, 1], sums[:, 2], sums[:, 3:], logs / steps / 2)
 
 
-def _answer(noisy: _Sums, still: _Sums, forms: np.ndarray, is_settled: np.ndarray) -> Settled:
+def _to_settled(noisy: _Sums, still: _Sums, forms: np.ndarray, is_settled: np.ndarray) -> Settled:
     """Return what is reported, from sums with and without noise."""
     loss, apart, least = forms[:, 0], forms[:, 1], forms[:, 2, 0, 0]
     inner, side = loss[:, :-1, :-1], loss[:, :-1, -1]
@@ -192,14 +192,14 @@ def _answer(noisy: _Sums, still: _Sums, forms: np.ndarray, is_settled: np.ndarra
     )
 
 
-def _columns(setting: Setting) -> int:
+def _matrix_size(setting: Setting) -> int:
     """Return the rows of a matrix on (coordinates, mean, 1, sums)."""
     return len(_frame(setting).basis) + _SCALAR_SUMS + setting.size
 
 
 def _periodic(setting: Setting, values: Values, advance: Advance | None) -> Settled:
     values, counts = rational_periods(setting, values)
-    size = _columns(setting)
+    size = _matrix_size(setting)
 
     def matrices(
         setting: Setting,
@@ -224,10 +224,10 @@ def _periodic(setting: Setting, values: Values, advance: Advance | None) -> Sett
     cycles = over_cells(cycle, values, counts, size, advance)
     forms = np.asarray(_forms_over(setting, values, counts))
     noisy, still = (_fixed_point(cycles[:, i], counts, setting.size) for i in (0, 1))
-    return _answer(noisy, still, forms, np.ones(len(counts), dtype=bool))
+    return _to_settled(noisy, still, forms, np.ones(len(counts), dtype=bool))
 
 
-def _nodes(process: Switching, share: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def _switching_states(process: Switching, share: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """Return states of a switching process and their weights, fewer of them by a share."""
     if process.dim not in _NODES_BY_DIM:
         raise ArgumentError(
@@ -240,20 +240,20 @@ def _nodes(process: Switching, share: float = 1.0) -> tuple[np.ndarray, np.ndarr
     return states, weights
 
 
-def _blocks(period: float, turns: int) -> np.ndarray:
+def _block_lengths(period: float, turns: int) -> np.ndarray:
     """Return how many steps each of some blocks of a period has."""
     return np.diff(np.ceil(np.arange(turns + 1) * period - 1e-9).astype(int))
 
 
 def _switching(setting: Setting, values: Values, advance: Advance | None) -> Settled:
-    values, counts = _rational(setting, values)
+    values, counts = _rational_switching(setting, values)
     rest = {name: array for name, array in values.items() if name != "period"}
     rest.setdefault("noise", np.full(len(counts), float(setting.noise)))
     first, which = np.unique(np.stack(list(rest.values())), axis=1, return_inverse=True)
     laws = dict(zip(rest, first, strict=True))  # cells that differ in the period share them
     found = []
     for share in (1.0, 0.75):
-        states, weights = _nodes(setting.process, share)  # pyrefly: ignore[bad-argument-type]
+        states, weights = _switching_states(setting.process, share)  # pyrefly: ignore[bad-argument-type]
         sums = []
         for spread in (1.0, 0.0):
             steps = np.asarray(_steps_given_states(setting, laws, states, spread=spread))
@@ -267,13 +267,13 @@ def _switching(setting: Setting, values: Values, advance: Advance | None) -> Set
             )
             sums.append(_fixed_point(cycles, counts, setting.size))
         forms = np.asarray(_forms_given(setting, laws, states, weights))[which.ravel()]
-        found.append(_answer(sums[0], sums[1], forms, np.ones(len(counts), dtype=bool)))
+        found.append(_to_settled(sums[0], sums[1], forms, np.ones(len(counts), dtype=bool)))
     if advance:
         advance(len(counts))
-    return found[0]._replace(is_settled=_agree(*found))
+    return found[0]._replace(is_settled=_is_close(*found))
 
 
-def _agree(one: Settled, other: Settled) -> np.ndarray:
+def _is_close(one: Settled, other: Settled) -> np.ndarray:
     """Return whether two answers are the same, to within what is called settled."""
     same = [
         np.isclose(getattr(one, name), getattr(other, name), rtol=_TOLERANCE, atol=1e-300)
@@ -282,7 +282,9 @@ def _agree(one: Settled, other: Settled) -> np.ndarray:
     return np.all(same, axis=0)
 
 
-def _rational(setting: Setting, values: Values) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def _rational_switching(
+    setting: Setting, values: Values
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Return values with rational periods of a switching process, and their steps."""
     values = {name: np.asarray(array, dtype=float) for name, array in values.items()}
     count = len(next(iter(values.values())))
@@ -296,7 +298,7 @@ def _cycle_of_blocks(
     steps: np.ndarray, weights: np.ndarray, period: float, count: int
 ) -> np.ndarray:
     """Return the matrix of blocks until their lengths repeat, averaged over the states."""
-    lengths = _blocks(period, round(count / period))
+    lengths = _block_lengths(period, round(count / period))
     with np.errstate(over="ignore", invalid="ignore"):
         of = {
             length: np.tensordot(weights, np.linalg.matrix_power(steps, int(length)), 1)
@@ -341,7 +343,7 @@ def _chain(process: AR2, most: int) -> _Chain:
     return _Chain(degrees, np.einsum("ijk,ijkg,ijkb->gb", mass, before, after))
 
 
-def _of_chain(setting: Setting, most: int, spread: float) -> tuple[_Sums, np.ndarray]:
+def _sums_by_degree(setting: Setting, most: int, spread: float) -> tuple[_Sums, np.ndarray]:
     """Return the sums of one cell by polynomials up to a degree, and the forms of its laws."""
     process: Any = setting.process
     nodes, weights = hermite_nodes(_DEGREES[-1] + 12)
@@ -380,27 +382,29 @@ def _autoregressive(setting: Setting, values: Values, advance: Advance | None) -
     found = []
     for number in range(count):
         cell = setting.at({name: float(array[number]) for name, array in values.items()})
-        found.append(_by_degrees(cell))
+        found.append(_settle_autoregression(cell))
         if advance:
             advance(1)
     return Settled(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
-def _by_degrees(setting: Setting) -> Settled:
+def _settle_autoregression(setting: Setting) -> Settled:
     """Return the answer for one setting, by polynomials of as high a degree as it takes."""
     rows = len(_frame(setting).basis)
     last = None
     for most in _DEGREES:
         if (most + 1) * (most + 2) // 2 * rows > _MAX_UNKNOWNS and last is not None:
             break
-        (noisy, forms), (still, _) = (_of_chain(setting, most, spread) for spread in (1.0, 0.0))
-        now = _answer(noisy, still, forms[None], np.ones(1, dtype=bool))
+        (noisy, forms), (still, _) = (
+            _sums_by_degree(setting, most, spread) for spread in (1.0, 0.0)
+        )
+        now = _to_settled(noisy, still, forms[None], np.ones(1, dtype=bool))
         if last is not None:
             now = now._replace(rate=np.where(np.isnan(now.rate), last.rate, now.rate))
         if now.rate[0] >= 0:  # what is at rest would be no second moment
             nothing = np.full(1, np.nan)
             return Settled(*[nothing] * 5, rate=now.rate, is_settled=np.ones(1, dtype=bool))
-        if last is not None and _agree(now, last)[0]:
+        if last is not None and _is_close(now, last)[0]:
             return now
         last = now
     return last._replace(is_settled=np.zeros(1, dtype=bool))  # pyrefly: ignore[missing-attribute]

@@ -103,9 +103,9 @@ class Verdict(Result):
             return self.on_these_rows.meaning()
         rate = self.lyapunov.rate
         if self.verdict == "diverges":
-            return f"the error of almost every run doubles every {_steps(rate)} steps"
+            return f"the error of almost every run doubles every {_steps_text(rate)} steps"
         if self.verdict == "converges":
-            halves = f"the error halves every {_steps(min(rate, -1e-12))} steps"
+            halves = f"the error halves every {_steps_text(min(rate, -1e-12))} steps"
             floor = self.mean_square.noise_floor if self.mean_square else None
             return f"{halves}, until the noise holds it near {floor:.2g}" if floor else halves
         if self.lyapunov.high < 0:
@@ -133,7 +133,7 @@ class Verdict(Result):
         return f"for {problem.scope()}, {self.meaning()} ({self.evidence()})"
 
 
-def _steps(rate: float) -> str:
+def _steps_text(rate: float) -> str:
     steps = math.log(2) / max(abs(rate), 1e-12)
     return f"{steps:,.0f}" if steps >= 100 else f"{steps:.3g}"
 
@@ -172,7 +172,7 @@ def radius(rate: float, cycle: float) -> float:
     return math.exp(min(max(rate * cycle, -700.0), 700.0))
 
 
-def _word(mean_square: MeanSquare | None, lyapunov: Interval) -> str:
+def _verdict_word(mean_square: MeanSquare | None, lyapunov: Interval) -> str:
     # The mean square is exact and bounds every run (Jensen): where it falls, nothing else counts.
     if mean_square is not None and mean_square.rate < -MARGIN:
         return "converges"
@@ -246,7 +246,7 @@ def verdict(
     proof, found, notes = others.result()
     grouped = setting.grouped
     if not grouped.process.periodic:
-        return Verdict(_word(None, almost_sure), None, None, None, almost_sure, proof)
+        return Verdict(_verdict_word(None, almost_sure), None, None, None, almost_sure, proof)
     cycle = float(grouped.process.cycle)
     mean_square = None
     if "mean_square" in found:
@@ -258,5 +258,5 @@ def verdict(
         Growth(found[name], radius(found[name], cycle)) if name in found else None
         for name in ("flow", "map")
     )
-    word = _word(mean_square, almost_sure)
+    word = _verdict_word(mean_square, almost_sure)
     return Verdict(word, flow, exact, mean_square, almost_sure, proof, tuple(notes))
