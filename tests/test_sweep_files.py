@@ -457,7 +457,7 @@ def compiled_bytes(table, monkeypatch) -> int:
     from resonax.simulation import engine, network, network_cpu
     from resonax.sweeps.sweep import compute_sweep
 
-    monkeypatch.setattr(network_cpu, "why_not", lambda *_: "the loop of jax is asked")
+    monkeypatch.setattr(network_cpu, "unsupported_reason", lambda *_: "the loop of jax is wanted")
 
     class SeenError(Exception):
         pass

@@ -1,1 +1,1 @@
-"""Checking: will momentum blow up on these data, why, and what would help?"""
+"""Checks of a recording: whether momentum diverges on it, why, and what would help."""

@@ -1,4 +1,4 @@
-"""What a check found, and how it is said to someone who trains."""
+"""The result of a check, as values and in words."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Check(Result):
     remedies: tuple[Remedy, ...]
     order_proof: OrderProof  # what holds in every order of the rows
     model: str  # what is judged: the model, the optimizer and the rows of a step, in words
-    question: str  # what was assumed, as nobody said it, and matters; or nothing
+    question: str  # what was assumed and matters; empty if nothing
     settings: dict[str, Any]  # lr, momentum, batch, optimizer and what else was asked for
     facts: tuple[tuple[str, str], ...]  # what was read and done, as name and text
     notes: tuple[str, ...]  # what a reader has to know before relying on it

@@ -1,4 +1,4 @@
-"""The application: which path is answered by what, and errors as JSON of one sentence."""
+"""The application: its routes, and errors as JSON of one sentence."""
 
 from __future__ import annotations
 

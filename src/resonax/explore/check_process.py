@@ -58,7 +58,7 @@ class CheckProcess:
     async def check(self, request: CheckRequest) -> AsyncIterator[Message]:
         """Yield the messages of a check until it is done or the process has ended.
 
-        The process says itself that it is free again, after all messages of this request: the next
+        The process reports that it is free again after all messages of this request: the next
         one gets none of them.
         """
         self._is_idle = False

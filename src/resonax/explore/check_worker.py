@@ -1,4 +1,4 @@
-"""A check in a process of its own, which can be ended at any moment: what is found goes up a pipe.
+"""A check in a process of its own, which can be ended at any moment; a pipe returns its results.
 
 A worker is started before it is needed. It loads what checks need, then takes one request after the
 other; what it has compiled for one serves the next.
@@ -59,7 +59,7 @@ def work(pipe: Connection, prepare: Callable[[], None] | None) -> None:
     The last is ``done``, with whether another request may follow. What is wrong with a file or an
     option is a message of its check; any other error ends the process.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles it
     threading.Thread(target=_follow_parent, daemon=True).start()
 
     def send(kind: str, content: Any) -> None:

@@ -1,4 +1,4 @@
-"""The columns of a file, by the one reader: what a page offers to choose from."""
+"""The columns of a file, of which the page lets its user choose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong with a request, as a status and one sentence."""
+"""Errors of a request, each with a status and one sentence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Superseded(RequestError):  # noqa: N818
 
 @contextlib.contextmanager
 def explain_unreadable(name: str) -> Iterator[None]:
-    """Say of a file that cannot be read that it is so, whatever a library makes of its bytes.
+    """Raise `DataError` where a library fails on a file, whatever it raises.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Checks under way: each in a process, with the events that a page may follow and come back to.
+"""Running checks: each in a process, with events that a page follows, also after a reload.
 
 A process that has finished its check takes the next one; it is killed only with its check. From the
 first sign of a check on one process waits, so that libraries load while nobody does.

@@ -1,4 +1,4 @@
-"""The questions of a page: models of their JSON, checked in every point before any work."""
+"""Models of the JSON that the page sends, checked before any work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked for: the parts of a setting with their numbers, for the controls of a page.
+"""The schema of the page: the parts of a setting with their numbers, for its controls.
 
 It is made of the tables of `resonax.spec` and the labels alone, without jax.
 """

@@ -1,4 +1,4 @@
-"""Who may ask: only a page of this server, by its address and its token.
+"""Access control: only a page of this server may send requests, by its address and its token.
 
 The server listens on loopback, where any page in the user's browser could reach it. So a request
 must name this server in its Host header (a foreign name that was made to resolve to 127.0.0.1 does

@@ -1,4 +1,4 @@
-"""Start the server, say where it is, and end it with Ctrl-C."""
+"""Start the server, print its address, and end it with Ctrl-C."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def explore(
         _run(site, listener)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # a thread may be at work that nobody waits for
+    os._exit(0)  # do not wait for threads that still compute
 
 
 def _check_installed() -> None:

@@ -20,7 +20,7 @@ class RatesLike(Protocol):
 
 
 def plot_rates(result: RatesLike) -> Figure:
-    """Return the rates of a result: red grows, blue dies away, grey is an interval that holds 0."""
+    """Return the rates of a result: red grows, blue falls, grey is an interval that includes 0."""
     rows = list(result.intervals().items())
     title = escape_text(str(result).partition("\n")[0])
     with matplotlib.rc_context(STYLE):

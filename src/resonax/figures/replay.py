@@ -1,4 +1,4 @@
-"""How a learner fared along the rows: its errors and the size of its weights."""
+"""A replayed learner: its errors along the rows and the norm of its weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One look for all figures: sober, colour-blind-safe, the same in PNG and SVG."""
+"""The style of all figures: safe for the colour-blind, the same in PNG and SVG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Appendix, reducing the momentum: does momentum 0.85 end the response?"""
+"""Appendix, reducing the momentum: whether momentum 0.85 ends the response."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def judge_low_momentum(data: Datasets) -> Claim:
     """Judge whether momentum 0.85 removes the response."""
     dataset = data["lower-momentum"]
     error = SIGNIFICANCE / dataset.sizes["panel"]
-    cases, surely = [], []
+    cases, lower_ends = [], []
     for name in dataset.panel.values:
         least, *_, most = (
             select_panel(dataset, name).sel(momentum=momentum)
@@ -28,7 +28,7 @@ def judge_low_momentum(data: Datasets) -> Claim:
         )
         baseline, others = split_curve(least, "run_log_response")
         ratio = largest_shift(others, baseline, error).exp()
-        surely.append(ratio.low)
+        lower_ends.append(ratio.low)
         words = f"{name}: largest response over its iid baseline"
         cases.append(Case(words, ratio.value, "<=", _MITIGATED, interval=ratio.interval))
         baseline, others = split_curve(most, "run_log_response")
@@ -37,11 +37,11 @@ def judge_low_momentum(data: Datasets) -> Claim:
         words = f"{name}: the same at momentum {float(most.momentum):g}, powers of ten"
         cases.append(Case(words, powers, ">", 0.0, False))
     note = ""
-    if max(surely) > 1:
+    if max(lower_ends) > 1:
         note = (
             "Momentum 0.85 ends the divergence but not the response: at its worst period one of "
-            f"the settings responds at least {max(surely):.3g} times as strongly as to shuffled "
-            "inputs, and the claim fails for every limit below that."
+            f"the settings responds at least {max(lower_ends):.3g} times as strongly as to "
+            "shuffled inputs, and the claim fails for every limit below that."
         )
     return Claim(
         id="low-momentum-mitigates",

@@ -185,7 +185,7 @@ def spectra(scale: str) -> Experiment:
     steps = 240_000 if scale == "paper" else 48_000
     return Experiment(
         id="spectra",
-        title="What the inputs sound like",
+        title="The inputs over time and frequency",
         caption="A sample path (left) and the power spectral density (right) of the inputs and of "
         "their mean, for each process at three settings. Densities are estimated by Welch's method "
         "and lie on the closed form; the marks are where the process says its peak is.",

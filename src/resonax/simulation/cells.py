@@ -78,7 +78,7 @@ class Grid(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """What a compiled loop is made for."""
+    """The static configuration of a compiled loop."""
 
     law_varies: bool  # whether cells of one path differ in the law of their inputs
     batch_varies: bool  # whether cells of one path differ in how many of its inputs they take

@@ -16,7 +16,7 @@ from resonax.core.errors import ArgumentError
 from resonax.learners import Network
 from resonax.simulation.batches import BLOCK
 from resonax.simulation.cells import Grid, Loop, Training, begin_walk, cell_at, vmap_cells
-from resonax.simulation.network_batches import Batch, Laws, draw_batches, draw_tests, target
+from resonax.simulation.network_batches import Batch, Laws, draw_batches, draw_tests
 from resonax.simulation.random_numbers import Purpose, normals
 from resonax.simulation.schedule import Advance, Windowed, run_windows
 
@@ -29,7 +29,6 @@ __all__ = [
     "log_mean_loss",
     "network_loop",
     "run_networks",
-    "target",
 ]
 
 _FEW_TERMS = 4  # up to which a product of small matrices costs more than its sums
@@ -190,7 +189,7 @@ def log_mean_loss(state: Windowed, steps: int) -> np.ndarray:
 
 
 def network_loop(device: str) -> str:
-    """Return what trains networks wherever it can on a kind of device, ``cpu`` or ``gpu``."""
+    """Return the loop that trains networks by default on a ``cpu`` or ``gpu``: numba or jax."""
     from resonax.simulation.network_cpu import has_numba
 
     return "numba" if device == "cpu" and has_numba() else "jax"
@@ -210,9 +209,9 @@ def run_networks(
     The loss at the start is that of the first 20 steps. ``numba`` says whether Numba compiles the
     loop or jax; None: Numba where it can.
     """
-    from resonax.simulation.network_cpu import CompiledNetworks, why_not
+    from resonax.simulation.network_cpu import CompiledNetworks, unsupported_reason
 
-    reason = "" if numba is False else why_not(training, grid)
+    reason = "" if numba is False else unsupported_reason(training, grid)
     if numba and reason:
         raise ArgumentError(f"numba cannot train these networks: {reason}")
     begin: Callable[[], Any]

@@ -25,7 +25,7 @@ from resonax.simulation.cells import Grid, Loop, Training, begin_walk, cell_at, 
 from resonax.simulation.network import first_layers, first_normals
 from resonax.simulation.network_batches import Batch, Laws, draw_batches, draw_tests
 
-__all__ = ["CompiledNetworks", "has_numba", "why_not"]
+__all__ = ["CompiledNetworks", "has_numba", "unsupported_reason"]
 
 _LANES = 16  # networks that are trained side by side; grids have a multiple of it
 _MAX_UNITS = 64  # units of a layer: the products of larger matrices are as fast by jax
@@ -37,7 +37,7 @@ def has_numba() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-def why_not(training: Training, grid: Grid) -> str | None:
+def unsupported_reason(training: Training, grid: Grid) -> str | None:
     """Return why Numba cannot train some networks, as the end of a sentence; None if it can."""
     model = training.model
     assert isinstance(model, Network)

@@ -133,12 +133,12 @@ def _distances(
             apart = weights - target - best if is_drifting else after - target
             return after, moved, law, jnp.linalg.norm(apart)
 
-        def leg(now: tuple[Any, ...], number: Array) -> tuple[Any, Array]:
+        def stride_of_steps(now: tuple[Any, ...], number: Array) -> tuple[Any, Array]:
             first = number * stride
             after = jax.lax.fori_loop(first, first + stride, step, now)
             return after, after[-1]
 
-        _, distances = jax.lax.scan(leg, state, jnp.arange(_POINTS))
+        _, distances = jax.lax.scan(stride_of_steps, state, jnp.arange(_POINTS))
         return jnp.concatenate([jnp.linalg.norm(weights - target)[None], distances])
 
     return jax.vmap(one)(jax.random.split(jax.random.key(seed), runs))

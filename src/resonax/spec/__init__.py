@@ -1,1 +1,1 @@
-"""Models of what people give: streams, learners, readings, checks and sweeps. No jax is needed."""
+"""Models of all input: streams, learners, files, checks and sweeps. No jax is needed."""

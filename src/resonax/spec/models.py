@@ -1,4 +1,4 @@
-"""The base of all models of what people give, and their mistakes as one sentence.
+"""The base of all models of input, and their mistakes as one sentence.
 
 The command line, TOML files, the page's JSON and Python keywords fill the same pydantic models. A
 number has the range of its name (`resonax.core.errors.RANGES`) wherever it is given, which is also
@@ -65,7 +65,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
 
 
 class Spec(BaseModel):
-    """What people give: unknown names are refused, and numbers lie in the ranges of their names."""
+    """Input: unknown names are refused, and numbers lie in the ranges of their names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 

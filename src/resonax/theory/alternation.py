@@ -13,9 +13,9 @@ matrices of a period (Floquet), and the orbit its fixed point. What the orbit co
 
 .. math:: \overline{\tfrac12\,E[z^\top \bar A z] + \bar g^\top z}.
 
-Three attempts at that cost are compared: `driven_orbit` with the mean curvature in every phase, the
-same with the curvature of each, and `settle`, where the second moment of Adam follows the gradients
-of the orbit, so that growth ends.
+Three predictions of that cost are compared: `driven_orbit` with the mean curvature in every phase,
+the same with the curvature of each, and `settle`, where the second moment of Adam follows the
+gradients of the orbit, so that growth ends.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 _DOUBLINGS = 14  # of periods: so long an orbit is followed
 _NO_GROWTH = 1e-7  # rate below which a direction is flat, and has no time to grow
-_MIN_SQUARE = 0.01  # of the second moment at hand, below which it is not let fall
+_MIN_SQUARE = 0.01  # of the given second moment, below which it does not fall
 _MAX_HELD_STEPS = 16  # steps at most for which the second moment is held
 
 
@@ -309,7 +309,7 @@ def settle(
     gradients
         The mean gradient of each phase on all weights, (phases, n).
     square
-        The second moment at hand, that of the mixed run, (n,).
+        The second moment at the start, that of the mixed run, (n,).
     steps
         Of each phase.
     length
@@ -327,15 +327,16 @@ def settle(
         return Driven(math.inf, ())
     slopes: Any = sum(float(share) * of for share, of in zip(shares, gradients, strict=True))
     forces = [gradient - slopes for gradient in gradients]
-    at_rest = _mixed_moments(rule, reduced, mean)
-    moment, now, metric = at_rest, square, metric_of(form, square)
-    rest_squares = [
-        _squares(space.products[place], None, slopes, at_rest, size) for place in range(len(means))
+    mixed_moment = _mixed_moments(rule, reduced, mean)
+    moment, second_moment, metric = mixed_moment, square, metric_of(form, square)
+    mixed_squares = [
+        _squares(space.products[place], None, slopes, mixed_moment, size)
+        for place in range(len(means))
     ]
     mass, done, counted = np.eye(size), 0, 0
     sums = np.zeros_like(moment)
     for pieces in _stretches(steps, length, min(form.memory / 2, _MAX_HELD_STEPS)):
-        fresh: Any = 0.0
+        added: Any = 0.0
         taken = 0
         for place, count in pieces:
             # A run whose second moment is larger follows the mean gradient more slowly.
@@ -346,20 +347,22 @@ def settle(
                 return Driven(math.inf, ())
             average = total / count
             squares = _squares(space.products[place], forces[place], slopes, average, size)
-            fresh = fresh + count * (squares - rest_squares[place])
+            added = added + count * (squares - mixed_squares[place])
             taken += count
             if done + taken > length / 2:
                 sums, counted = sums + total, counted + count
         done += taken
         kept = form.beta2**taken
-        now = kept * now + (1 - kept) * (square + fresh / taken).clip(_MIN_SQUARE * square)
-        metric = metric_of(form, now)
+        second_moment = kept * second_moment + (1 - kept) * (square + added / taken).clip(
+            _MIN_SQUARE * square
+        )
+        metric = metric_of(form, second_moment)
         known = space.directions
-        lighter, mass = mass, np.asarray((known * metric) @ known.T, float)
+        old_mass, mass = mass, np.asarray((known * metric) @ known.T, float)
         turn = np.eye(len(moment))  # the velocity is what the mean gradient is divided into
-        turn[size : 2 * size, size : 2 * size] = np.linalg.solve(mass, lighter)
+        turn[size : 2 * size, size : 2 * size] = np.linalg.solve(mass, old_mass)
         moment = turn @ moment @ turn.T
-    difference = sums / counted - at_rest
+    difference = sums / counted - mixed_moment
     modes = _modes(rule, mean, difference[:size, :size])
     return Driven(_cost(reduced, mean, difference), modes)
 

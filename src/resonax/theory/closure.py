@@ -1,4 +1,4 @@
-r"""The closure of a frozen optimizer: the mean square of the gradient that it leads to itself.
+r"""The mean square of the gradient at which an adaptive optimizer is self-consistent.
 
 The gap :math:`\log G(v) - \log v` is scanned along :math:`\log v` from above, where nothing grows,
 with the ratios of the weights solved for on the way; every change of its sign is refined by

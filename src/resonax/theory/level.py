@@ -209,12 +209,12 @@ def _without_level(problem: Problem, form: Adaptive, period: float) -> Level | N
             f"the mean square, taken over {form.memory:.3g} steps, follows the rows and turns the "
             "mean step away from the best weights"
         )
-        cure = needed if is_short else "beta2 would have to be larger"
+        advice = needed if is_short else "beta2 would have to be larger"
         if decay := float(form.weight_decay) * float(form.lr):
             stops = f"{follows}: only the weight decay stops the error, near a distance of "
-            stops += f"{escape.growth / decay:.3g}; {cure}"
+            stops += f"{escape.growth / decay:.3g}; {advice}"
             return replace(none, notes=(stops,))
-        notes = (f"{follows}; {cure}",)
+        notes = (f"{follows}; {advice}",)
         return replace(none, notes=notes, verdict="diverges", growth=escape.growth)
     if is_short:
         note = (

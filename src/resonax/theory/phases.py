@@ -236,8 +236,8 @@ def alternation_map(
     periods, momenta, lrs
         Increasing lists.
     gradients, square
-        The mean gradient of each phase and the second moment at hand: if given, the excess with
-        the second moment as a state is computed, too, and that of the mean curvature.
+        The mean gradient of each phase and the second moment at the start: if given, the excess
+        with the second moment as a state is computed, too, and that of the mean curvature.
     length
         Steps of the run of which that excess is predicted.
     advance

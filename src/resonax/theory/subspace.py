@@ -36,7 +36,7 @@ _MIN_NEW_LENGTH = 1e-4  # of its length, below which a direction is one of those
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of steps whose inputs have one law, as seen from the weights at hand.
+    """A stretch of steps whose inputs have one law, as seen from the weights of the moment.
 
     Parameters
     ----------
