@@ -23,7 +23,7 @@ from resonax.rows.surrogates import (
     without_size_rhythm,
 )
 
-__all__ = ["SHUFFLES", "Bands", "Rhythm", "Shuffles", "find_rhythm", "shuffle", "strongest_stretch"]
+__all__ = ["Bands", "Rhythm", "Shuffles", "find_rhythm", "shuffle", "strongest_stretch"]
 
 SHUFFLES = 15  # with the rows' own order as many as are measured together
 _SIGNIFICANCE = 0.01  # significance of the test that the order matters

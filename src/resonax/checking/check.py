@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-__all__ = ["Series", "check", "examine", "worst_series"]
+__all__ = ["Series", "check", "examine"]
 
 
 @dataclass(frozen=True)

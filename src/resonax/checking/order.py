@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-__all__ = ["ROUNDING", "RowOrder", "order"]
+__all__ = ["RowOrder", "order"]
 
 
 ROUNDING = 1e-9  # rates closer to 0 than this are rounding

@@ -30,13 +30,11 @@ from resonax.theory.order_proof import OrderProof, judge_every_order, longest_ro
 
 __all__ = [
     "Remedy",
-    "confirm_remedies",
     "find_remedies",
     "holds_exactly",
     "in_every_order",
     "line_cells",
     "order_proof_line",
-    "rounded_down",
     "safe_cells",
     "with_changes",
 ]

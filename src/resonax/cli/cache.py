@@ -15,7 +15,7 @@ from pathlib import Path
 
 from resonax.core.errors import ArgumentError, shorten
 
-__all__ = ["cache_folder", "find_fault", "keep_compiled", "open_to_others", "prune"]
+__all__ = ["find_fault", "keep_compiled", "open_to_others", "prune"]
 
 _LARGEST = 2**30  # bytes of all entries
 _START = "import jax; jax.devices()"

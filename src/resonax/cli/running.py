@@ -26,14 +26,7 @@ if TYPE_CHECKING:
 
     from resonax.sweeps.computation import Computation
 
-__all__ = [
-    "draw",
-    "figure_path",
-    "holding",
-    "progress_bars",
-    "save_figures",
-    "say_done",
-]
+__all__ = ["draw", "figure_path", "holding", "progress_bars", "say_done"]
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from resonax.core.threads import count_cores
 from resonax.run.clusters import PLACES, WORKERS, check_place, cluster_executor
 from resonax.run.executors import local_processes, visible_gpus, workers_per_gpu
 
-__all__ = ["Work", "check_work", "parse_shard", "started"]
+__all__ = ["Work", "check_work", "started"]
 
 _PANEL = "Work"
 _CACHE = "RESONAX_CACHE"

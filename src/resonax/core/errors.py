@@ -20,7 +20,6 @@ __all__ = [
     "ArgumentError",
     "DataError",
     "Interrupted",
-    "Range",
     "ResonaxError",
     "StoreError",
     "as_array",

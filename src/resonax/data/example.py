@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["EXAMPLE", "Example"]
+__all__ = ["EXAMPLE"]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from resonax.core.labels import LABELS, axis_label
 from resonax.explore.errors import RequestError
 from resonax.sweeps.panels import select_panel
 
-__all__ = ["PanelView", "find_panels", "panel_cell", "panel_table"]
+__all__ = ["find_panels", "panel_cell", "panel_table"]
 
 _MIN_MAP_ROWS = 12  # values of the first axis from which a panel is a map, as in the figures
 _MAX_LINES = 16  # lines of a panel, at most

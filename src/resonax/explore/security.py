@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from resonax.explore.errors import RequestError, describe_error
 
-__all__ = ["MAX_JSON_BYTES", "AccessControl", "Site", "cookie_name", "limit_body"]
+__all__ = ["MAX_JSON_BYTES", "AccessControl", "Site", "limit_body"]
 
 MAX_JSON_BYTES = 2**18  # bytes of a request that is no upload
 _POLICY = (

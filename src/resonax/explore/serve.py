@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from resonax.explore.security import Site
 
-__all__ = ["TOKEN_VARIABLE", "build_server", "check_source", "explore"]
+__all__ = ["TOKEN_VARIABLE", "build_server", "explore"]
 
 TOKEN_VARIABLE = "RESONAX_EXPLORE_TOKEN"
 _MAX_CONNECTIONS = 200  # more are answered with status 503

@@ -18,7 +18,7 @@ from typing import Any
 
 from resonax.explore.errors import RequestError, Superseded
 
-__all__ = ["CancellableCall", "Threads"]
+__all__ = ["Threads"]
 
 _THREADS = ("map", "verdict", "details")
 _MAX_WAITING = 64  # requests of a thread

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
 
-__all__ = ["PAPER", "contrast", "dark_color", "darken"]
+__all__ = ["PAPER", "contrast", "darken"]
 
 PAPER, _LIGHT = "#1d2126", "#e3e5e8"  # the ground of a figure on a dark page, and its ink
 _CHROMA = 0.12  # below it a colour is a grey

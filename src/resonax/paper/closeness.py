@@ -16,7 +16,7 @@ import scipy  # its parts are loaded where they are used
 
 from resonax.paper.inference import Estimate
 
-__all__ = ["close_share", "most_true"]
+__all__ = ["close_share"]
 
 
 def most_true(p_values: np.ndarray, error: float) -> int:

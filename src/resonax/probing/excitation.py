@@ -22,7 +22,6 @@ from resonax.probing.copies import ERROR, PROJECTION, Copies
 __all__ = [
     "Advance",
     "Gains",
-    "Mode",
     "Rows",
     "choose_mode",
     "lines_for",

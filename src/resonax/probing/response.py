@@ -19,7 +19,7 @@ from resonax.probing.oscillator import (
     jackknife_interval,
 )
 
-__all__ = ["HIGHEST_DAMPING", "LONGEST", "Poles", "ResponsePlan", "measure_poles"]
+__all__ = ["Poles", "ResponsePlan", "measure_poles"]
 
 HIGHEST_DAMPING = 0.9
 LONGEST = 2**14  # steps of a period of the excitation

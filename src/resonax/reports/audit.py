@@ -11,7 +11,7 @@ from resonax.guards.audit import Audit
 from resonax.reports.page import Part, draw, render_page, sentence, write_page
 from resonax.store import check_folder
 
-__all__ = ["render_audit", "write_audit"]
+__all__ = ["write_audit"]
 
 _CAUSES = {
     "resonance": "momentum and the order together",

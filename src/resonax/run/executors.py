@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = [
     "THREADS",
     "Advance",
-    "ProcessPool",
     "as_executor",
     "count_workers",
     "is_elsewhere",

@@ -33,7 +33,6 @@ __all__ = [
     "Needs",
     "draw",
     "draw_factor",
-    "draw_inputs",
     "needs_of",
     "signal_of",
     "split",

@@ -24,7 +24,6 @@ __all__ = [
     "Training",
     "begin_walk",
     "cell_at",
-    "has_diagonal_roots",
     "shuffled_laws",
     "stationary_laws",
     "vmap_cells",

@@ -35,7 +35,7 @@ from resonax.simulation.cells import (
 )
 from resonax.simulation.random_numbers import Purpose, normals, uniforms
 
-__all__ = ["LinearState", "begin_linear", "gradient", "log_distance", "step_linear"]
+__all__ = ["begin_linear", "gradient", "log_distance", "step_linear"]
 
 _MAX_EXPONENT = 20  # errors are kept within 2^-20..2^20 from block to block
 

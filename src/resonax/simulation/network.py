@@ -20,16 +20,7 @@ from resonax.simulation.network_batches import Batch, Laws, draw_batches, draw_t
 from resonax.simulation.random_numbers import Purpose, normals
 from resonax.simulation.schedule import Advance, Windowed, run_windows
 
-__all__ = [
-    "Layers",
-    "NetworkState",
-    "apply_network",
-    "first_layers",
-    "first_normals",
-    "log_mean_loss",
-    "network_loop",
-    "run_networks",
-]
+__all__ = ["first_layers", "first_normals", "network_loop", "run_networks"]
 
 _FEW_TERMS = 4  # up to which a product of small matrices costs more than its sums
 

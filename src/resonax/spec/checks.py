@@ -16,7 +16,7 @@ from resonax.spec.kinds import check_kind, find_kind
 from resonax.spec.models import NameFormat, Spec, read
 from resonax.spec.settings import check_basis, check_optimizer
 
-__all__ = ["CheckNumbers", "CheckOptions", "ReadingOptions", "check_numbers", "check_options"]
+__all__ = ["CheckOptions", "check_numbers", "check_options"]
 
 _Loss = Literal["squared", "logistic"]
 _OPTIMIZER = ("lr", "momentum", "dampening", "weight_decay")

@@ -21,16 +21,7 @@ from resonax.spec.models import NameFormat, first_mistake, read
 from resonax.spec.settings import SIGNALLED
 from resonax.spec.sweeps import COSTLY, FILE_LIMITS, PERIODIC, Panel, Run, Sweep, Train
 
-__all__ = [
-    "Cell",
-    "check_sweep",
-    "count_weights",
-    "kind_of",
-    "parse_sweep",
-    "read_sweep",
-    "resolve",
-    "rows_drawn",
-]
+__all__ = ["Cell", "count_weights", "kind_of", "parse_sweep", "read_sweep", "resolve", "rows_drawn"]
 
 MAX_WEIGHTS = 24  # of a linear model
 MAX_UNROLLED = 1024  # features of a batch whose rows are drawn one by one: the loop lists them

@@ -33,7 +33,6 @@ from resonax.theory.period import Product, multiply
 from resonax.theory.subspace import Reduced, Subspace
 
 __all__ = [
-    "Driven",
     "ExcessMode",
     "canonical",
     "driven_orbit",
@@ -41,7 +40,6 @@ __all__ = [
     "metric_of",
     "phase_steps",
     "settle",
-    "step_matrix",
 ]
 
 _DOUBLINGS = 14  # of periods: so long an orbit is followed

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["Matrices", "growth_in", "lifted_norm", "quadratic_bound", "symmetric_power"]
+__all__ = ["growth_in", "lifted_norm", "quadratic_bound", "symmetric_power"]
 
 Matrices = Callable[[np.ndarray], np.ndarray]  # places -> (k, size, size)
 

@@ -43,7 +43,6 @@ __all__ = [
     "flow_grid_rates",
     "flow_monodromy",
     "flow_rates",
-    "is_integrable",
     "missing_flags",
     "stiffness",
     "why_missing",

@@ -38,7 +38,7 @@ from resonax.theory.far_field import find_escape
 from resonax.theory.orbit import Orbit, find_orbit, orbit_distances, raised_band
 from resonax.theory.period import Advance, Values
 
-__all__ = ["Branch", "Level", "check_adaptive", "check_level", "level", "levels"]
+__all__ = ["Branch", "Level", "check_level", "level", "levels"]
 
 # Over a memory of 3 periods and more the simulated rms of 60 settings lay within 16% of the
 # prediction; over a shorter one it was up to 5 times as large (docs/adam.md), and held rows let an

@@ -22,7 +22,7 @@ from resonax.theory.period import (
     rational_periods,
 )
 
-__all__ = ["Multipliers", "map_product", "map_rates", "multipliers"]
+__all__ = ["map_product", "map_rates", "multipliers"]
 
 
 @jax.jit

@@ -23,7 +23,7 @@ from resonax.theory.verdict import check_criterion, rates
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["ProofLine", "describe_map", "map_arrays", "proof_line", "stability_map"]
+__all__ = ["map_arrays", "proof_line", "stability_map"]
 
 
 _MAX_CELLS = 4_000_000

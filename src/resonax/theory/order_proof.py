@@ -54,15 +54,7 @@ from resonax.theory.circle_criterion import (
     worst_rate,
 )
 
-__all__ = [
-    "OrderProof",
-    "circle_norm",
-    "curvature_bound",
-    "exceedance",
-    "judge_every_order",
-    "longest_row",
-    "order_proof",
-]
+__all__ = ["OrderProof", "circle_norm", "judge_every_order", "longest_row", "order_proof"]
 
 _MAX_CURVATURE = 1e12  # curvature
 _RATE_MARGIN = 1e-4  # of a rate, above the least one: there the equation of the norm is regular

@@ -36,7 +36,7 @@ from resonax.theory.subspace import (
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Alternation", "alternation", "alternation_map"]
+__all__ = ["Alternation", "alternation"]
 
 _LOG = logging.getLogger("resonax")
 MARGIN = 1e-5  # rates below it are no growth: curvatures of networks come with rounding errors
