@@ -321,7 +321,7 @@ def settle(
     size, means = reduced.size, reduced.means
     shares = np.array(steps) / sum(steps)
     mean = np.tensordot(shares, means, 1)
-    if growth(rule, mean[None], (1,)) > _FLAT:  # there is no mixed run to compare with
+    if growth(rule, mean[None], (1,)) > _NO_GROWTH:  # there is no mixed run to compare with
         return Driven(math.inf, ())
     slopes: Any = sum(float(share) * of for share, of in zip(shares, gradients, strict=True))
     forces = [gradient - slopes for gradient in gradients]
