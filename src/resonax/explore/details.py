@@ -163,8 +163,8 @@ def follow_runs(
             "in_order": found.in_order,
             "shuffled": found.shuffled,
             "sentence": f"After {steps:,} steps the median distance of {runs} runs is "
-            f"{_distance_text(ends[0])} in order and {_distance_text(ends[1])} with the same inputs "
-            "shuffled.",
+            f"{_distance_text(ends[0])} in order and {_distance_text(ends[1])} with the same "
+            "inputs shuffled.",
             "code": runs_code(asked, steps, runs, seed),
         }
     )
