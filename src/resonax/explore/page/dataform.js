@@ -5,7 +5,7 @@ import { choice, el, fill, setText, unique } from "./dom.js";
 const NUMBERS = {
   lr: { label: "Step size", value: 0.01 },
   momentum: { label: "Momentum", value: 0.95 },
-  batch: { label: "Batch (rows)", value: 1 },
+  batch: { label: "Batch (rows; 1 if empty)", value: "" },
   horizon: { label: "Predict rows ahead", value: "" },
   epochs: { label: "Passes", value: 1 },
 };
