@@ -227,6 +227,10 @@ def _few_digits(state: dict[str, Any]) -> dict[str, Any]:
     return {key: rounded(state[key]) for key in keys}
 
 
+def _attempts(state: dict[str, Any]) -> list[str]:
+    return [attempt for attempt in ATTEMPTS if attempt in state]
+
+
 def added(excess: np.ndarray) -> np.ndarray:
     """Return what momentum adds to an excess, (beta1, period, ...): it less that at the first."""
     return excess - excess[0]
@@ -245,7 +249,7 @@ def compare(part: dict[str, Any]) -> list[dict[str, Any]]:
         more, error = seeds.mean(-1), seeds.std(-1, ddof=1) / np.sqrt(seeds.shape[-1])
         place = int(np.argmax(more))
         least = next(one for one in part["states"] if one["beta1"] == part["beta1"][0])
-        for attempt in ("unstable", *ATTEMPTS):
+        for attempt in ("unstable", *_attempts(state)):
             if attempt == "unstable":
                 predicted = np.maximum(np.array(state["rate"]) - 1e-4, 0)
             else:
@@ -276,7 +280,8 @@ def judge(rows: list[dict[str, Any]]) -> None:
         "median of\npredicted over measured excess at the peak"
     )
     lrs = sorted({row["lr"] for row in rows}, reverse=True)
-    for lr, state, attempt in itertools.product(lrs, ("initial", "own"), ("unstable", *ATTEMPTS)):
+    attempts = list(dict.fromkeys(row["attempt"] for row in rows))
+    for lr, state, attempt in itertools.product(lrs, ("initial", "own"), attempts):
         ours = [
             row for row in rows if (row["lr"], row["state"], row["attempt"]) == (lr, state, attempt)
         ]
@@ -304,7 +309,7 @@ def table(path: Path) -> None:
             print(f"{beta1:>5}{loss[0].mean():8.3f}" + "".join(f"{one:8.3f}" for one in excess))
         for state in part["states"]:
             print(f"  theory, beta1 {state['beta1']:g}, at the state of period {state['period']}")
-            for key, scale in (("rate", 1e3), *((attempt, 1.0) for attempt in ATTEMPTS)):
+            for key, scale in (("rate", 1e3), *((attempt, 1.0) for attempt in _attempts(state))):
                 line = "".join(f"{scale * one:8.3g}" for one in state[key])
                 print(f"    {key:>9}{line}")
     rows = [row for part in parts for row in compare(part)]

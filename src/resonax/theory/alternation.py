@@ -337,9 +337,7 @@ def settle(
         added: Any = 0.0
         taken = 0
         for place, count in pieces:
-            # A run whose second moment is larger follows the mean gradient more slowly.
-            force = reduced.forces[place] + reduced.slope - mass @ reduced.slope
-            motion = _motion(rule, means[place], force, reduced.noise[place], mass)
+            motion = _motion(rule, means[place], reduced.forces[place], reduced.noise[place], mass)
             moment, total = _advance(motion, moment, count)
             if not np.isfinite(moment).all():
                 return Driven(math.inf, ())
