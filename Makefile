@@ -83,6 +83,7 @@ docs-pictures: .venv/.test
 	$(BIN)/python docs/pictures/response.py
 	$(BIN)/python docs/pictures/every_order.py
 	$(BIN)/python docs/pictures/adam_divergence.py
+	$(BIN)/python docs/pictures/audits.py
 	$(BIN)/python docs/pictures/networks.py
 	$(BIN)/python docs/pictures/explore.py
 

@@ -58,6 +58,7 @@ def _draw_runs(axes: Any, audit: Any) -> None:
         axes.annotate(
             f"{lost.lost:.0f} steps lost", (lost.position + lost.lost / 2, lost.own), (0, 4),
             textcoords="offset points", ha="center", fontsize=8,
+            bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1},
         )  # fmt: skip
     axes.set_ylabel("loss on all rows")
     axes.legend(fontsize=8)
