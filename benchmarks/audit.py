@@ -72,7 +72,7 @@ def causes(args: argparse.Namespace) -> None:
             print(f"  {truth}: {row}")
 
 
-def run_shuffled(seed: int) -> tuple[str, str, str | None, str]:
+def run_shuffled(seed: int) -> tuple[str, str | None, str | None, str]:
     """Audit a shuffled loader: of labels, sequences or numbers with heavy tails, in turn."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)

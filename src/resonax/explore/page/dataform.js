@@ -5,7 +5,7 @@ import { choice, el, fill, setText, unique } from "./dom.js";
 const NUMBERS = {
   lr: { label: "Step size", value: 0.01 },
   momentum: { label: "Momentum", value: 0.95 },
-  batch: { label: "Batch (rows; 1 if empty)", value: "" },
+  batch: { label: "Batch (rows)", value: "", placeholder: "1" },
   horizon: { label: "Predict rows ahead", value: "" },
   epochs: { label: "Passes", value: 1 },
 };
@@ -57,11 +57,12 @@ export function dataForm({ chosen, example, given, changed, check }) {
     errors[name] = errorLine();
     root.append(errors[name]);
   }
-  const inputs = Object.fromEntries(Object.entries(NUMBERS).map(([name, { label }]) => {
+  const inputs = Object.fromEntries(Object.entries(NUMBERS).map(([name, { label, placeholder = "" }]) => {
     const id = unique(name);
     errors[name] = errorLine();
     const input = el("input", {
       id, type: "text", inputmode: "decimal", class: "typed", "data-option": name, autocomplete: "off",
+      placeholder,
       "aria-describedby": errors[name].id,
       onchange: (event) => changed({ [name]: event.target.value.replace(",", ".") }),
     });
