@@ -15,16 +15,7 @@ from scipy.integrate import solve_ivp
 from scipy.special import gamma
 from scipy.stats import binom
 
-from resonax import (
-    Setting,
-    Sinusoid,
-    Square,
-    Training,
-    heavy_ball,
-    simulate,
-    stability_map,
-    summarise,
-)
+from resonax import Setting, Sinusoid, Square, Training, heavy_ball, simulate, stability_map
 from resonax.paper.catalogue import catalogue
 from resonax.paper.inference import SIGNIFICANCE, count_peaks, jackknife
 from resonax.paper.maps import _bright_share
@@ -41,6 +32,7 @@ from resonax.paper.spectra_judges import judge_spectral_peaks
 from resonax.paper.theory_maps import BEST_STEP, LR, RESONANT, _best_momentum, theory_layout
 from resonax.paper.trajectories import Drive, curvature, flow_sizes, stable_sizes
 from resonax.reports.claims import claims_table, plain_claims
+from resonax.simulation import summarise
 from resonax.sweeps.judgement import Case, Claim
 from resonax.theory.verdict import rates
 

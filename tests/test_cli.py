@@ -16,9 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import resonax
-import resonax.cli.app
 from commands import run_command, run_python
+from resonax.store.saved import open_dataset
 
 STREAM = "stability sinusoid --period 22 "
 SINUSOID = STREAM + "--lr 0.01 --momentum 0.9 "
@@ -504,7 +503,7 @@ def test_a_map_of_estimates_counts_intervals_and_says_what_is_undecided(cli):
         f"{axes} --criterion lyapunov --out map.nc"
     )
     assert (status, errors.strip()) == (0, "")
-    found = resonax.open_dataset("map.nc")
+    found = open_dataset("map.nc")
     open_ones = float(((found.low <= 0) & (found.high >= 0)).mean())
     assert open_ones > 0
     assert (
@@ -519,7 +518,7 @@ def test_a_map_is_written_with_labels_and_provenance(cli, tmp_path):
     assert "lr 10" in out.splitlines()[0]
     assert "map.nc" in out.splitlines()[1]
     assert "map.png" in out.splitlines()[1]
-    found = resonax.open_dataset(tmp_path / "map.nc")
+    found = open_dataset(tmp_path / "map.nc")
     assert found.rate.dims == ("momentum", "lr")
     assert found.lr.values.tolist() == [0.01, 10.0]
     assert found.momentum.values.tolist() == [0.0, 0.5]
@@ -544,7 +543,7 @@ def test_batches_may_double_from_point_to_point(cli, tmp_path):
     line = "map iid --lr 0.01 --momentum 0:0.5:2 --batch 2:2048:11:log --out map.nc"
     status, _, errors = cli(line)
     assert (status, errors.strip()) == (0, "")
-    batch = resonax.open_dataset(tmp_path / "map.nc").batch.values
+    batch = open_dataset(tmp_path / "map.nc").batch.values
     assert batch.tolist() == [2.0**power for power in range(1, 12)]
 
 
@@ -673,7 +672,7 @@ def test_a_map_from_end_to_end(tmp_path):
     assert (found.returncode, found.stderr.strip()) == (0, "")
     assert found.stdout.splitlines()[1] == "written: m.nc, m.png"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.nc", "m.png"]
-    rate = resonax.open_dataset(tmp_path / "m.nc").rate
+    rate = open_dataset(tmp_path / "m.nc").rate
     assert float(rate.sel(momentum=0.99, period=22)) > 0 > float(rate.sel(momentum=0.9, period=22))
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import resonax as rx
 from driven_learner import Moving, settle
+from resonax.learners import Omitted
 from resonax.theory.mean_square import noise_floor
 from resonax.theory.orbit import find_orbit
 from resonax.theory.settling import Settled
@@ -30,7 +31,7 @@ def setting_of(case: Moving) -> rx.Setting:
     make = rx.nesterov if case.nesterov else rx.heavy_ball
     drift = np.array(case.drift[: 1 + case.bias])
     size = float(np.linalg.norm(drift))
-    omitted = rx.Omitted.of(rx.Polynomial(2), [0.0, 0.0, case.square]) if case.square else None
+    omitted = Omitted.of(rx.Polynomial(2), [0.0, 0.0, case.square]) if case.square else None
     return rx.Setting(
         WAVES[case.kind](**numbers),
         make(case.lr, case.momentum, weight_decay=case.decay),
@@ -176,7 +177,7 @@ def test_a_target_at_rest_has_the_noise_floor_and_no_orbit():
 
 
 def test_an_omitted_part_that_the_features_hold_changes_nothing():
-    held = rx.Omitted.of(rx.Polynomial(1), [0.7, -0.4])
+    held = Omitted.of(rx.Polynomial(1), [0.7, -0.4])
     still = rx.Setting.of(BASE, drift=0.0, drift_direction=None)
     one, other = settled(still), settled(rx.Setting.of(still, omitted=held))
     np.testing.assert_allclose(other.square, one.square, rtol=1e-6)
@@ -277,12 +278,12 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         "drift_direction must be 2 numbers",
     ),
     "weights of other features": (
-        lambda: rx.Setting.of(BASE, omitted=rx.Omitted.of(rx.Polynomial(2), [1.0])),
+        lambda: rx.Setting.of(BASE, omitted=Omitted.of(rx.Polynomial(2), [1.0])),
         "omitted must have 3 weights",
     ),
-    "no features": (lambda: rx.Omitted.of(3, [1.0]), "omitted needs features"),
+    "no features": (lambda: Omitted.of(3, [1.0]), "omitted needs features"),
     "a table of weights": (
-        lambda: rx.Omitted.of(rx.Polynomial(1), [[1.0]]),
+        lambda: Omitted.of(rx.Polynomial(1), [[1.0]]),
         "weights must be a list",
     ),
     "adam": (

@@ -14,7 +14,7 @@ from resonax.spec.settings import check_setting
 from resonax.spec.sweep_checks import parse_sweep
 from resonax.sweeps.build import build_training
 from resonax.sweeps.sweep import compute_sweep
-from resonax.theory import orbit
+from resonax.theory import Verdict, orbit
 
 WORDS = "--period 20 --lr 0.02 --momentum 0.9 --batch 4 --paths 2 --steps 64"
 SWEEP: dict[str, Any] = {
@@ -88,7 +88,7 @@ def test_the_page_shows_the_orbit(monkeypatch):
     from resonax.explore import theory
 
     asked = {"process": "sinusoid", "period": 20.0, "lr": 0.02, "momentum": 0.9, "batch": 4}
-    monkeypatch.setattr(theory, "verdict", lambda *_, **__: rx.Verdict(*_verdict()))
+    monkeypatch.setattr(theory, "verdict", lambda *_, **__: Verdict(*_verdict()))
     monkeypatch.setattr(theory, "_criterion", lambda *_: {})
     found = theory.judge(lambda *_: None, {**asked, "drift": 0.5})
     level = orbit.find_orbit(build_setting(check_setting({**asked, "drift": 0.5}))[0], curve=False)

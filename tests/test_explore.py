@@ -28,6 +28,7 @@ from resonax.explore.work import Threads
 from resonax.simulation.trajectories import _follow
 from resonax.spec.kinds import KINDS
 from resonax.spec.settings import check_setting
+from resonax.store.saved import open_dataset
 from resonax.theory.map import multipliers
 from resonax.theory.search import nearest_safe
 
@@ -207,7 +208,7 @@ def test_a_map_is_that_of_the_library_and_of_its_code(ask, cli, tmp_path):
     assert (tmp_path / "map.png").stat().st_size > 1000
     line = f"{found['code']['command'].removeprefix('resonax ')} --out map.nc"
     assert cli(line)[0] == 0
-    stored = rx.open_dataset(tmp_path / "map.nc").rate
+    stored = open_dataset(tmp_path / "map.nc").rate
     assert np.array_equal(stored.transpose("momentum", "period").values, found["rate"])
 
 

@@ -131,7 +131,8 @@ def test_code_of_a_check_has_every_option():
         "--drop-missing --as-is --no-bias --separator ';' --batch 4"
     )
     basis = check_code({**asked, "basis": "radial:0,1"}, "a.csv", example=False)["python"]
-    assert "basis=lambda dim: rx.Radial.of(" in basis
+    assert "basis=lambda dim: learners.Radial.of(" in basis
+    assert "from resonax import learners\n" in basis
 
 
 def test_columns_are_those_of_the_reader(client, tmp_path):

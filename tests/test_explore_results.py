@@ -12,6 +12,7 @@ from resonax.explore.app import build_app
 from resonax.explore.security import Site
 from resonax.reports.claims import plain_claims, write_claims
 from resonax.store import Layout, Store, Variable
+from resonax.sweeps.judgement import Case, Claim
 
 PERIODS, MOMENTA = np.linspace(10, 60, 5), np.linspace(0.5, 0.9, 12)
 
@@ -56,8 +57,8 @@ def folder(tmp_path_factory):
     Store.open(home / "results" / "begun.zarr", layout, {"id": "begun"}, {"title": "Begun"})
     (home / "figures").mkdir()
     (home / "figures" / "fine.svg").write_text("<svg/>")
-    case = rx.Case("largest", 1.0, "<=", 2.0, interval=(0.5, np.inf))
-    claim = rx.Claim("small", "It is small.", "height", "A bound.", (case,), 0.0)
+    case = Case("largest", 1.0, "<=", 2.0, interval=(0.5, np.inf))
+    claim = Claim("small", "It is small.", "height", "A bound.", (case,), 0.0)
     write_claims(plain_claims([claim], scale="smoke", seed=0), home)
     return home
 

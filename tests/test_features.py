@@ -10,7 +10,7 @@ import scipy.stats
 
 import resonax as rx
 from resonax.core.moments import Moments
-from resonax.learners import Features
+from resonax.learners import Features, Radial
 from resonax.learners import features as learners
 
 laws = pytest.mark.parametrize(("dim", "components"), [(1, 1), (2, 3)])
@@ -49,7 +49,7 @@ def some_matrix(size):
 
 def features_in(dim):
     places = np.random.default_rng(dim).normal(size=(3, dim))
-    bumps = rx.Radial.of(places, width=2.0)
+    bumps = Radial.of(places, width=2.0)
     return [rx.Linear(), rx.Linear(bias=False), rx.Fourier.of(places), bumps, rx.Polynomial(2)]
 
 
@@ -281,8 +281,8 @@ WRONG = {
     "dim must be at most 4": lambda: Features.second(rx.Linear(), make_law(8, 1)),
     "frequencies must be a table": lambda: rx.Fourier.of(np.array([1.0, 2.0])),
     "frequencies must be finite": lambda: rx.Fourier.of(np.array([[np.nan]])),
-    "centers must not be empty": lambda: rx.Radial.of(np.zeros((0, 1))),
-    "width must be at least 1e-06": lambda: rx.Radial.of(np.zeros((1, 1)), width=0.0),
+    "centers must not be empty": lambda: Radial.of(np.zeros((0, 1))),
+    "width must be at least 1e-06": lambda: Radial.of(np.zeros((1, 1)), width=0.0),
 }
 
 

@@ -12,6 +12,7 @@ from scipy.integrate import solve_ivp
 
 import resonax as rx
 from oracles import numpy_radius, sinusoid_curvature
+from resonax.dynamics import Flow
 from resonax.theory.flow import (
     _chebyshev_nodes,
     _interpolation_matrix,
@@ -128,7 +129,7 @@ def test_liouville(optimizer):
     """det of the monodromy matrix is exp of the integral of the trace of A."""
     process = square(17, amplitude=0.7, swing=0.8)
     setting = rx.Setting(process, optimizer, batch=3)
-    flow = rx.Flow(setting)
+    flow = Flow(setting)
     # The trace has one value in each half of a period: a few equal steps integrate it exactly.
     times = (np.arange(16) + 0.5) / 16 * float(flow.period)
     matrices = np.asarray(matrices_at(flow, times))

@@ -9,17 +9,18 @@ from scipy.integrate import solve_ivp
 
 import resonax as rx
 from oracles import heavy_ball_matrix, numpy_radius, sinusoid_curvature
+from resonax.dynamics import Flow, Map
 from resonax.theory.period import rational_period
 
 
 @jax.jit
 def expected_map(setting: rx.Setting, step: jax.Array) -> jax.Array:
-    return rx.Map(setting).expected(setting.process.moments(step))
+    return Map(setting).expected(setting.process.moments(step))
 
 
 @jax.jit
 def flow_matrix(setting: rx.Setting, time: jax.Array) -> jax.Array:
-    return rx.Flow(setting).matrix(time)
+    return Flow(setting).matrix(time)
 
 
 def rate(setting: rx.Setting, criterion: str = "map") -> float:

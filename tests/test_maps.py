@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import resonax as rx
+from resonax.store.saved import open_dataset, save_dataset
 from resonax.theory.lyapunov import Interval
 from resonax.theory.verdict import MeanSquare, _verdict_word
 
@@ -73,8 +74,8 @@ def test_labels_units_and_provenance(paper, tmp_path):
     assert described["optimizer"]["lr"] == 0.01
     assert found.attrs["criterion"] == "map"
     assert found.attrs["version_jax"]
-    rx.save_dataset(found, tmp_path / "map.nc")
-    assert rx.open_dataset(tmp_path / "map.nc").identical(found)
+    save_dataset(found, tmp_path / "map.nc")
+    assert open_dataset(tmp_path / "map.nc").identical(found)
     assert [path.name for path in tmp_path.iterdir()] == ["map.nc"]
 
 

@@ -13,6 +13,7 @@ import river.optim
 import torch
 
 import resonax as rx
+from resonax.dynamics import Map
 
 STEPS, BATCH, SIZE = 80, 4, 3
 LR = 0.04
@@ -148,7 +149,7 @@ def one_step(optimizer, hessian, weights, velocity):
     transform = optimizer.transform()
     state = transform.init(weights)._replace(velocity=velocity, steps=jnp.asarray(1, jnp.int32))
     updates, state = transform.update(hessian @ weights, state, weights)
-    step_map = rx.Map(rx.Setting(rx.Iid(dim=SIZE - 1), optimizer))
+    step_map = Map(rx.Setting(rx.Iid(dim=SIZE - 1), optimizer))
     matrix = step_map.matrix(hessian)
     decayed = hessian + optimizer.weight_decay * jnp.eye(SIZE)
     parts = step_map.step(decayed, weights, velocity)

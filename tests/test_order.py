@@ -11,7 +11,7 @@ import pytest
 
 import resonax as rx
 from resonax.cli.app import main
-from resonax.learners import Linear
+from resonax.learners import Linear, Momentum
 from resonax.recordings.recording import read_recording
 from resonax.rows.beam import beam_search, repeating_parts
 from resonax.rows.feed import principal_axes
@@ -43,7 +43,7 @@ def some_rows(count: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(count, 2))
 
 
-def plain_matrix(row: np.ndarray, optimizer: rx.Momentum) -> np.ndarray:
+def plain_matrix(row: np.ndarray, optimizer: Momentum) -> np.ndarray:
     """The update of (u, v) by one row, built from its blocks."""
     size = len(row)
     curved = 2 * np.outer(row, row) + optimizer.weight_decay * np.eye(size)

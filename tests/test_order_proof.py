@@ -9,6 +9,8 @@ import optax
 import pytest
 
 import resonax as rx
+from resonax.figures import plot_map
+from resonax.learners import Radial
 from resonax.theory.order_proof import order_proof
 
 OPTIMIZERS = {"heavy_ball": rx.heavy_ball, "nesterov": rx.nesterov}
@@ -189,7 +191,7 @@ def test_bounded_features_and_still_inputs_have_a_bound():
     optimizer = rx.heavy_ball(0.01, 0.9)
     waves = rx.Fourier.of([[1.0], [2.0]])
     assert order_proof(rx.Setting(rx.Iid(), optimizer, model=waves)).curvature == 6.0
-    bumps = rx.Radial.of([[0.0], [9.0]])
+    bumps = Radial.of([[0.0], [9.0]])
     assert order_proof(rx.Setting(rx.Iid(), optimizer, model=bumps)).curvature == 6.0
     still = rx.Sinusoid(period=20, amplitude=3.0, variance=0.0)
     assert order_proof(rx.Setting(still, optimizer)).curvature == pytest.approx(20.0)
@@ -241,7 +243,7 @@ def test_a_map_of_a_recording_has_the_line_and_the_figure_names_it():
     assert found.order_proof.dims == ("lr",)
     proof = order_proof(rx.heavy_ball(0.05, 0.9), lengths_of(rows))
     assert float(found.order_proof.sel(lr=0.05)) == pytest.approx(proof.momentum, rel=1e-6)
-    legend = rx.plot_map(found).legends[0]
+    legend = plot_map(found).legends[0]
     assert "safe in every order" in [text.get_text() for text in legend.get_texts()]
     # below the line no cell of this order, or of any other, diverges
     assert float(found.rate.where(found.momentum < found.order_proof).max()) <= 0

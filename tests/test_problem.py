@@ -12,7 +12,7 @@ import pytest
 import resonax as rx
 from resonax.core.labels import LABELS
 from resonax.dynamics import Problem, Setting
-from resonax.learners import Features
+from resonax.learners import Features, Momentum
 from resonax.recordings.recording import Recording
 from resonax.rows.feed import principal_axes
 from resonax.rows.subject import Subject
@@ -168,7 +168,7 @@ OTHERS = {  # what is called with what it is not for, and what is said
         lambda: Setting(WAVE, of_library("river.optim.momentum")),
         r"one of river: .* from_river\(lr=",
     ),
-    "a class": (lambda: Setting(WAVE, rx.Momentum), r"optimizer .* like heavy_ball\(.*got <class"),
+    "a class": (lambda: Setting(WAVE, Momentum), r"optimizer .* like heavy_ball\(.*got <class"),
     "check": (lambda: along_rows(rx.check, optax.adam(0.1)), "got one of optax: .* a Transform"),
     "check of adam": (lambda: along_rows(rx.check, rx.adam(0.1)), "response measures others"),
     "order": (lambda: along_rows(rx.order, None), "optimizer must be one of resonax, .* got None"),

@@ -25,6 +25,8 @@ from hypothesis import strategies as st
 import resonax as rx
 from made_up_experiment import compute, made_up
 from resonax.cli.app import _run
+from resonax.core.errors import StoreError
+from resonax.figures import plot_sweep
 from resonax.paper.catalogue import EXPERIMENTS, IN_PARTS, catalogue
 from resonax.run.executors import local_processes
 from resonax.store import Layout, Variable
@@ -245,7 +247,7 @@ def test_run_sweep_from_a_table_a_file_and_a_folder(tmp_path):
     before = tree(path)
     xr.testing.assert_identical(rx.run_sweep(SMALL, out=tmp_path / "kept", seed=4), stored)
     assert tree(path) == before
-    with pytest.raises(rx.StoreError, match="seed = 4, not 5"):
+    with pytest.raises(StoreError, match="seed = 4, not 5"):
         rx.run_sweep(SMALL, out=tmp_path / "kept", seed=5)
     bad: list[tuple[dict[str, Any], str]] = [
         ({"processes": 0}, "processes"),
@@ -256,7 +258,7 @@ def test_run_sweep_from_a_table_a_file_and_a_folder(tmp_path):
             rx.run_sweep(SMALL, **settings)
     with pytest.raises(rx.ArgumentError, match="scale"):
         rx.run_sweep(SMALL, scale="large")
-    assert rx.plot_sweep(stored).axes
+    assert plot_sweep(stored).axes
 
 
 def _toml(value) -> str:

@@ -17,6 +17,7 @@ from river import linear_model, optim
 from sklearn.linear_model import SGDRegressor
 
 import resonax as rx
+from resonax.checking.response import Response
 from resonax.checking.rhythms import find_modulations, modulation_depth
 from resonax.cli.app import app
 from resonax.core.errors import ArgumentError, ResonaxError
@@ -52,7 +53,7 @@ def rows(count: int = 2000, dim: int = 1, seed: int = 0) -> tuple[np.ndarray, np
     return inputs, inputs.sum(axis=1) + 0.5 * rng.normal(size=count)
 
 
-def measured(found: rx.Response) -> tuple[float, float]:
+def measured(found: Response) -> tuple[float, float]:
     assert found.reason is None, found.reason
     assert found.natural_period is not None
     assert found.damping is not None

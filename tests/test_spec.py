@@ -8,6 +8,7 @@ import pytest
 
 import resonax as rx
 from resonax.core.errors import ArgumentError
+from resonax.learners import Momentum
 from resonax.learners.transforms import _OPTAX_NAMES
 from resonax.spec.kinds import KINDS, check_kind, find_kind, kinds
 
@@ -45,7 +46,7 @@ def test_linear_optimizers_are_momentum_and_no_others_are():
         numbers = {"lr": 0.1, "momentum": 0.5}
         given = {key: numbers[key] for key in numbers if key in kind.names}
         if not name.startswith("optax."):
-            assert isinstance(kind.load()(**given), rx.Momentum) == kind.is_linear
+            assert isinstance(kind.load()(**given), Momentum) == kind.is_linear
         assert ("stability" in kind.uses or "check" in kind.uses) == kind.is_linear
 
 

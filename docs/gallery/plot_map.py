@@ -14,4 +14,4 @@ setting = rx.Setting(rx.Sinusoid(period=22), rx.heavy_ball(lr=0.01, momentum=0.9
 dataset = rx.stability_map(
     setting, "flow", momentum=np.linspace(0.95, 0.999, 60), period=np.linspace(15, 60, 90)
 )
-figure = rx.plot_map(dataset)
+figure = dataset.resonax.plot()

@@ -6,4 +6,4 @@ import resonax as rx
 from resonax.data.example import EXAMPLE
 
 found = rx.check(EXAMPLE.path, "temp", horizon=1, order_by="date", lr=0.01, momentum=0.95, batch=1)
-rx.plot_check(found).savefig(Path(__file__).with_suffix(".png"), dpi=110)
+found.plot().savefig(Path(__file__).with_suffix(".png"), dpi=110)

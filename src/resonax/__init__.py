@@ -1,7 +1,7 @@
 """Will SGD with momentum blow up because of the order in which the data arrives?
 
-Everything public is here, by the list in ``__init__.pyi``. It is loaded on first use, so that
-importing resonax costs nothing.
+What the README and the guides use is here, by the list in ``__init__.pyi``, and is loaded on first
+use, so that importing resonax costs nothing. All else is imported from its room.
 """
 
 import lazy_loader

@@ -55,7 +55,7 @@ class Interrupted(ResonaxError):  # noqa: N818
     """Work that was ended from outside before it was finished; what was finished is kept."""
 
 
-for _error in (ResonaxError, ArgumentError, DataError, StoreError, Interrupted):
+for _error in (ResonaxError, ArgumentError):
     _error.__module__ = "resonax"  # the public name, which a traceback shows
 
 

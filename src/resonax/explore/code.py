@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+import resonax
 from resonax.spec.kinds import KINDS, family_names
 from resonax.spec.settings import AXES, is_adaptive, parse_numbers
 
@@ -28,7 +29,11 @@ __all__ = [
 # Of a check of the example.
 EXAMPLE_OPTIONS = {"target": "temp", "order_by": "date", "horizon": 1, "lr": 0.01, "momentum": 0.95}
 Axis = dict[str, Any]  # name, first, last, count, log
-_IMPORTS = {"np.": "import numpy as np", "rx.": "import resonax as rx"}
+_IMPORTS = {
+    "np.": "import numpy as np",
+    "rx.": "import resonax as rx",
+    "learners.": "from resonax import learners",
+}
 
 
 def _parameters(asked: Mapping[str, Any], family: str, name: str) -> dict[str, Any]:
@@ -53,7 +58,9 @@ def tidy(value: Any) -> str:
 
 def _call(maker: str, given: Mapping[str, Any]) -> str:
     inner = ", ".join(f"{name}={tidy(value)}" for name, value in given.items())
-    return f"rx.{maker.partition(':')[2]}({inner})"
+    function = maker.partition(":")[2]
+    is_public = function.partition(".")[0] in dir(resonax)
+    return f"{'rx' if is_public else 'learners'}.{function}({inner})"
 
 
 def features_code(asked: Mapping[str, Any], dim: int | None = None) -> str | None:
@@ -215,7 +222,7 @@ def map_code(
         "python": program(
             f"setting = {python_setting(asked)}",
             f'found = rx.stability_map(setting, "{criterion}", {given})',
-            'rx.plot_map(found).savefig("map.png")',
+            'found.resonax.plot().savefig("map.png")',
         ),
         "command": shlex.join([*words, "--plot", "map.png"]) if whole else None,
     }

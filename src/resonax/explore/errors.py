@@ -37,7 +37,7 @@ def explain_unreadable(name: str) -> Iterator[None]:
     >>> with explain_unreadable("a.npy"):
     ...     int("no number")
     Traceback (most recent call last):
-    resonax.DataError: a.npy cannot be read: save it again, as what its name says
+    resonax.core.errors.DataError: a.npy cannot be read: save it again, as what its name says
     """
     try:
         yield

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import types
 from dataclasses import fields, is_dataclass
 from io import BytesIO
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -19,9 +19,25 @@ from resonax.store.files import UNSEALED, is_whole, read_sealed, seal, sealed_js
 from resonax.store.locations import Location, Remote, as_location, replacing
 from resonax.store.store import open_store
 
-__all__ = ["load", "open_dataset", "save_dataset", "save_result"]
+__all__ = ["RESULTS", "load", "open_dataset", "save_dataset", "save_result"]
 
 _FORMAT = "resonax result 2"
+
+RESULTS = (  # module:name of each class that has `save`, but for maps
+    "resonax.checking.order:RowOrder",
+    "resonax.checking.response:Response",
+    "resonax.checking.result:Check",
+    "resonax.guards.audit:Audit",
+    "resonax.guards.report:GuardReport",
+    "resonax.probing.probe:Probe",
+    "resonax.probing.replay:Replay",
+    "resonax.theory:Alternation",
+    "resonax.theory:Level",
+    "resonax.theory:Orbit",
+    "resonax.theory:OrderProof",
+    "resonax.theory:Verdict",
+)
+_HOMES = {path.partition(":")[2]: path for path in RESULTS}
 
 
 def save_result(result: Result, path: str | Path) -> Path:
@@ -64,9 +80,9 @@ def load(path: str | Location) -> Any:
         return open_dataset(path)
     content = read_sealed(_read_bytes(path)) or {}
     try:
-        kind = getattr(importlib.import_module("resonax"), content["kind"])
-        if content["format"] != _FORMAT or not issubclass(kind, Result):
+        if content["format"] != _FORMAT:
             raise ValueError
+        kind = resolve_name(_HOMES[content["kind"]])
         return _decode(kind, content["fields"])
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         raise _damaged(path, "a result") from None

@@ -95,7 +95,7 @@ def phase_steps(steps: Sequence[int], period: int) -> tuple[int, ...]:
 
 
 def step_matrix(rule: Momentum, hessian: np.ndarray) -> np.ndarray:
-    """Return the matrix of a step of (z, v), as `resonax.Map.matrix` does."""
+    """Return the matrix of a step of (z, v), as `resonax.dynamics.Map.matrix` does."""
     eye, total = np.eye(len(hessian)), rule.kappa * rule.alpha + rule.beta
     hessian = hessian + rule.weight_decay * eye
     return np.block(
