@@ -16,6 +16,7 @@ import typer
 from resonax.cli.audit import audit_command
 from resonax.cli.cache import find_fault, keep_compiled
 from resonax.cli.check import check_command
+from resonax.cli.doctor import doctor_command
 from resonax.cli.explore import explore_command
 from resonax.cli.judge import map_command, stability_command
 from resonax.cli.options import Folder, Seed, completing, option, with_groups
@@ -73,6 +74,7 @@ app.command("order")(order_command)
 app.command("response")(response_command)
 app.command("explore")(explore_command)
 app.command("status")(status_command)
+app.command("doctor")(doctor_command)
 
 _DEVICE = option("--device", _RESULT, "cpu or gpu; the GPU if there is one.", names=("cpu", "gpu"))
 _out = functools.partial(option, "--out", _RESULT, kind=location, metavar="FOLDER")
