@@ -24,7 +24,7 @@ from resonax.guards.trials import Trials
 __all__ = ["MIXED", "Audit", "Cure", "audit_order", "audit_trials", "planned_work"]
 
 MIXED = 8  # runs on mixed rows, of batches in an order
-_RANDOM = 4  # of batches in none, at first
+_RANDOM = 4  # of batches in none
 _FOLDS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0)  # of 1 - momentum that are tried as a cure
 _FACTORS = (0.5, 0.25, 0.1, 0.05)  # of the step size
 
@@ -200,7 +200,7 @@ def planned_work(order: str, steps: int) -> float:
     True
     """
     if order == "random":
-        return 1.4 * (1 + MIXED + 2) * steps
+        return 1.4 * (1 + _RANDOM + 2) * steps
     cures = len(_FOLDS) + len(_FACTORS) + 4 + 1
     return 1.4 * (1 + MIXED + cures) * steps + 1.4 * most_work(8, steps)
 
@@ -256,15 +256,9 @@ def audit_trials(
         )
     word = cause.word
     if found.order == "random":
-        # Nothing but the step can harm, and it does if no run trains; a few may fail by chance.
-        fails = word == "step" and not min(lost.own, *lost.mixed) < lost.start
-        if fails:
-            more = [trials.shuffled(one) for one in range(_RANDOM, MIXED)]
-            losses = np.stack([trials.run(trials.candidate, one).losses for one in more])
-            mixed = np.concatenate([mixed, losses])
-            lost = lost_steps(trials.marks, own, mixed, window=trials.window)
-            fails = not min(lost.mixed) < lost.start
-        harm = "harmful" if fails else "none"
+        # Nothing but the step can harm, and it does if no run trains: one may fail by chance.
+        fails = not min(lost.own, *lost.mixed) < lost.start
+        harm = "harmful" if word == "step" and fails else "none"
     else:
         harm = "harmful" if word is not None else "harmless"
     if harm != "harmful":
