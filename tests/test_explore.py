@@ -242,7 +242,7 @@ def test_code_builds_the_same_setting(name, cli, monkeypatch):
     """The expression, and the options of the command line: equal in every number."""
     asked = parse_setting(CODES[name])
     wanted = build_setting(check_setting(asked))[0].describe()
-    built = eval(python_setting(asked), {"rx": rx, "np": np})
+    built = eval(python_setting(asked), {"rx": rx, "np": np, "learners": rx.learners})
     assert built.describe() == wanted
     seen = []
     answer = "level" if name == "adaptive" else "verdict"
@@ -285,7 +285,7 @@ def test_safe_values_are_safe_and_the_setting_was_not(ask, paper):
 def test_a_larger_safe_step_size_is_explained(ask):
     changes = {one["name"]: one for one in ask("safe", setting=GOOD)["changes"]}
     assert changes["lr"]["value"] > GOOD["lr"]
-    assert "leave the resonance" in changes["lr"]["sentence"]
+    assert "no smaller safe one is as near" in changes["lr"]["sentence"]
     assert "larger" not in changes["momentum"]["sentence"]
 
 
