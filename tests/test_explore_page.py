@@ -310,7 +310,7 @@ def test_captions_and_titles_say_what_is_drawn_and_overprint_nothing(visit: Visi
     for name in ("map", "runs", "spectrum", "multipliers"):
         visit.drawn(name)
     caption = "[data-name=map] figcaption"
-    assert "The line" in page.inner_text(caption)
+    assert "On the line" in page.inner_text(caption)
     assert "Dashed" not in page.inner_text(caption)  # these inputs are unbounded
     overlaps = """() => [...document.querySelectorAll(".map-view .main-svg")].flatMap((svg) => {
         const boxes = (names) =>
@@ -327,7 +327,7 @@ def test_captions_and_titles_say_what_is_drawn_and_overprint_nothing(visit: Visi
     page.keyboard.press("Enter")
     page.wait_for_function(
         "() => !document.querySelector('[data-name=map] figcaption')"
-        ".textContent.includes('The line')"
+        ".textContent.includes('On the line')"
     )
 
 
