@@ -39,6 +39,7 @@ from network_tasks import Domains, Network, Params, combinations, prepare
 from network_theory import ATTEMPTS, Adaptive, peak_of, predict, sample
 
 WARM_UP, BETA2, DECAY = 100, 0.95, 0.01
+STABLE = 1e-4  # growth per step below which nothing is called unstable
 EVERY = 13  # steps between evaluations: no divisor of a period, so that all phases are met
 
 
@@ -223,8 +224,8 @@ def _few_digits(state: dict[str, Any]) -> dict[str, Any]:
     def rounded(number: float | list[float]) -> Any:
         return [*map(rounded, number)] if isinstance(number, list) else float(f"{number:.4g}")
 
-    keys = ("beta1", "period", "mixed", "alone", "rate", *ATTEMPTS)
-    return {key: rounded(state[key]) for key in keys}
+    keys = ("beta1", "period", "mixed", "alone", "rate", "rate_half", *ATTEMPTS)
+    return {key: rounded(state[key]) for key in keys if key in state}
 
 
 def _attempts(state: dict[str, Any]) -> list[str]:
@@ -251,7 +252,7 @@ def compare(part: dict[str, Any]) -> list[dict[str, Any]]:
         least = next(one for one in part["states"] if one["beta1"] == part["beta1"][0])
         for attempt in ("unstable", *_attempts(state)):
             if attempt == "unstable":
-                predicted = np.maximum(np.array(state["rate"]) - 1e-4, 0)
+                predicted = np.maximum(np.array(state["rate"]) - STABLE, 0)
             else:
                 predicted, without = np.array([state[attempt], least[attempt]], float)
                 predicted = predicted - without if np.isfinite(without).all() else predicted
@@ -297,24 +298,40 @@ def judge(rows: list[dict[str, Any]]) -> None:
     print(f"momentum adds a peak in {sum(row['hump'] for row in humps)} of {len(humps)} rows")
 
 
+def judge_stability(parts: list[dict[str, Any]]) -> None:
+    """Print how often mixed batches and each domain alone are stable, and how rates settle."""
+    states = [one for part in parts for one in part["states"] if one["period"] == 0]
+    calm = [one for one in states if max(one["mixed"], *one["alone"]) < STABLE]
+    moved = sum(max(one["rate"]) > STABLE for one in calm)
+    print(f"mixed and alone are stable in {len(calm)} of {len(states)} states of mixed runs,")
+    print(f"and in {moved} of these alternation at some period is not")
+    rate, half = (np.array([one[key] for one in states]) for key in ("rate", "rate_half"))
+    near, same = np.abs(rate - half) < 1e-3, (rate > STABLE) == (half > STABLE)
+    print(
+        f"half the directions: rates within 0.001 in {near.mean():.0%} of {rate.size} cases, "
+        f"the same verdict in {same.mean():.0%}"
+    )
+
+
 def table(path: Path) -> None:
     """Print the excess loss of all networks, and how predictions compare."""
     parts = json.loads(path.read_text())
     for part in parts:
-        heads = "".join(f"{period:>8}" for period in part["period"][1:])
+        heads = "".join(f"{period:>10}" for period in part["period"][1:])
         print(f"\n{part['name']}, {part['parameters']:,} parameters, lr {part['lr']:g}")
-        print(f"beta1   mixed{heads}")
+        print(f"beta1     mixed{heads}")
         for beta1, loss in zip(part["beta1"], np.array(part["loss"]), strict=True):
             excess = (loss[1:] - loss[0]).mean(-1)
-            print(f"{beta1:>5}{loss[0].mean():8.3f}" + "".join(f"{one:8.3f}" for one in excess))
+            print(f"{beta1:>5}{loss[0].mean():10.3f}" + "".join(f"{one:10.3f}" for one in excess))
         for state in part["states"]:
             print(f"  theory, beta1 {state['beta1']:g}, at the state of period {state['period']}")
             for key, scale in (("rate", 1e3), *((attempt, 1.0) for attempt in _attempts(state))):
-                line = "".join(f"{scale * one:8.3g}" for one in state[key])
-                print(f"    {key:>9}{line}")
+                line = "".join(f"{scale * one:10.3g}" for one in state[key])
+                print(f"    {key:>11}{line}")
     rows = [row for part in parts for row in compare(part)]
     if rows:
         judge(rows)
+        judge_stability(parts)
 
 
 def main() -> None:

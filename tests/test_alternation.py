@@ -190,6 +190,17 @@ def test_growth_ends_where_the_second_moment_follows_it():
     assert ends[1] == pytest.approx(ends[0], rel=0.4)
 
 
+def test_a_mean_gradient_that_lasts_is_no_excess_where_phases_alternate_fast():
+    # The second moment is 26 times that of mixed batches, so that steps are a fifth as long.
+    phases = [Phase(lambda v: 1e-3 * v, np.array([[1.0 + force]]), 1) for force in (5.0, -5.0)]
+    form, square = adaptive_form(rx.adam(lr=0.01, beta1=0.9, beta2=0.9)), np.array([1.0])
+    *_, space = subspaces(phases, np.sqrt(square), sizes=[1], keep_products=True)
+    gradients = np.array([phase.gradients.mean(0) for phase in phases])
+    rule = canonical(form)[0]
+    found = settle(rule, form, space, gradients, square, (1, 1), length=500)
+    assert abs(found.excess) < 0.05
+
+
 @pytest.mark.filterwarnings("error")
 def test_where_mixed_batches_diverge_as_well_the_excess_is_infinite():
     phases = random_phases(5, (3, 3))

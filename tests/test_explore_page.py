@@ -371,8 +371,10 @@ def test_a_dropped_file_is_checked_and_a_remedy_moves_you(visit: Visit, tmp_path
     page.wait_for_selector("select[data-option=target] option[value='later']", state="attached")
     assert page.locator(".data-form b, .data-form i").count() == 0  # names stay text
     page.select_option("[data-option=target]", "later")
+    page.fill("[data-option=batch]", "1")
     page.click("#check")
     assert "Diverges" in visit.verdict()
+    assert "assumed" not in visit.verdict()  # a batch was given
     page.wait_for_selector(".links a")
     for name in ("data-map", "rhythms", "training", "orders"):
         visit.drawn(name)
