@@ -1,6 +1,6 @@
 """The guard on data in order, against constants and remedies, and what it costs.
 
-    python benchmarks/guard.py [digits stream recording cost] [--seeds FIRST:LAST] [--processes N]
+    python benchmarks/guard.py [digits stream recording transformer cost] [--seeds FIRST:LAST]
 
 digits     A residual network of 0.93 million parameters; digits come one class after the other,
            all ten classes in a cycle of steps. The share that is recognised at the end.
@@ -8,6 +8,10 @@ stream     A linear model on a sinusoidal mean (Experiment 3 of the paper), by p
            prediction error at the end, over the variance of the noise.
 recording  A linear model on one pass of recordings, as time goes. The prediction error over the
            whole pass, over that of the least-squares solution.
+transformer  A small transformer on bytes under AdamW, for each beta1 and step size; Python code and
+           prose in turn, both in a period of steps. The loss on held-out bytes of both at the end:
+           period 0 is both in every batch, and the loss to reach. With ``--size large --device
+           cuda`` it is one of 3.3 million parameters.
 cost       Time and memory on a network of a million parameters while nothing is wrong; on a GPU
            with ``--device cuda``.
 
@@ -22,6 +26,7 @@ import argparse
 import functools
 import logging
 import sys
+import sysconfig
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -127,6 +132,83 @@ class Stream(Task):
         return list(zip(x, y, strict=True)), judge
 
 
+class Transformer(nn.Module):
+    """Predicts the next byte."""
+
+    def __init__(self, width: int, layers: int, heads: int, length: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(256, width)
+        self.place = nn.Parameter(torch.zeros(length, width))
+        block = functools.partial(
+            nn.TransformerEncoderLayer, width, heads, 4 * width, dropout=0.0, activation="gelu",
+            batch_first=True, norm_first=True,
+        )  # fmt: skip
+        self.blocks = nn.ModuleList(block() for _ in range(layers))
+        self.out = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 256))
+        mask = nn.Transformer.generate_square_subsequent_mask(length)
+        self.register_buffer("mask", mask, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        held = self.embedding(x) + self.place
+        for block in self.blocks:
+            held = block(held, src_mask=self.mask, is_causal=True)
+        return self.out(held)
+
+
+SIZES = {
+    "tiny": (16, 1, 2, 16, 8, 200),
+    "small": (64, 2, 4, 64, 16, 800),
+    "large": (256, 4, 4, 128, 32, 800),
+}
+
+
+def domains() -> list[np.ndarray]:
+    """Return bytes of Python code and of prose, both of what is installed."""
+    library = Path(sysconfig.get_paths()["stdlib"])
+    packages = Path(sysconfig.get_paths()["purelib"])
+    code = b"".join(one.read_bytes() for one in sorted(library.glob("*.py"))[:60])
+    prose = b"".join(one.read_bytes()[:60_000] for one in sorted(packages.glob("*/METADATA"))[:150])
+    return [np.frombuffer(one, np.uint8)[:1_000_000].astype(np.int64) for one in (code, prose)]
+
+
+def token_loss(output: Tensor, target: Tensor) -> Tensor:
+    """Return the cross-entropy of the next byte."""
+    return nn.functional.cross_entropy(output.flatten(0, 1), target.flatten())
+
+
+class Bytes(Task):
+    """Code and prose in turn, half a period each; 0 is both in every batch."""
+
+    cases = (0, 4, 16, 32, 48, 64, 128)
+
+    def __init__(self, size: str, momentum: float, lr: float):
+        width, layers, heads, self.length, self.batch, self.steps = SIZES[size]
+        make = functools.partial(Transformer, width, layers, heads, self.length)
+        super().__init__(lr, momentum, token_loss, make)
+
+    def data(self, case: int, seed: int) -> tuple[list[Batch], Judge]:
+        rng, texts = np.random.default_rng([seed, case]), domains()
+
+        def rows(text: np.ndarray, count: int, first: float, last: float) -> np.ndarray:
+            low, high = (int(end * len(text)) - self.length - 1 for end in (first, last))
+            starts = rng.integers(max(low, 0), high, count)[:, None]
+            return text[starts + np.arange(self.length + 1)]
+
+        def batch(step: int) -> np.ndarray:
+            if case:
+                return rows(texts[int(step % case >= case / 2)], self.batch, 0, 0.9)
+            return np.concatenate([rows(one, self.batch // 2, 0, 0.9) for one in texts])
+
+        held = torch.tensor(np.concatenate([rows(one, 64, 0.9, 1) for one in texts]))
+        made = [torch.tensor(batch(step)) for step in range(self.steps)]
+
+        def judge(model: nn.Module) -> float:
+            place = next(model.parameters()).device
+            return float(self.loss(model(held[:, :-1].to(place)), held[:, 1:].to(place)))
+
+        return [(one[:, :-1], one[:, 1:]) for one in made], judge
+
+
 class Recording(Task):
     """One pass over a recording, a row a step."""
 
@@ -166,6 +248,9 @@ def task(name: str) -> Task:
             return torch.sum((output - target) ** 2)
 
         return Stream(0.01, 0.95, summed, lambda: nn.Linear(Stream.dim, 1))
+    if name.startswith("transformer"):
+        _, size, momentum, lr = name.split()
+        return Bytes(size, float(momentum), float(lr))
     return Recording(0.01, 0.95, nn.functional.mse_loss, functools.partial(nn.LazyLinear, 1))
 
 
@@ -182,8 +267,21 @@ def shuffled(batches: list[Batch], seed: int) -> Iterator[Batch]:
             rows = [row for place, row in enumerate(rows) if place not in taken]
 
 
-def train(name: str, case: Any, method: str, seed: int) -> tuple[float, bool, float]:
-    """Return the judgement of a run, whether it was lost, and the guard's work for each step."""
+def optimizer_of(made: Task, model: nn.Module, momentum: float) -> torch.optim.Optimizer:
+    """Return the optimizer of a task: AdamW for a transformer, else SGD."""
+    if isinstance(made, Bytes):
+        return torch.optim.AdamW(model.parameters(), lr=made.lr, betas=(momentum, 0.95))
+    return torch.optim.SGD(model.parameters(), lr=made.lr, momentum=momentum)
+
+
+def train(
+    name: str, case: Any, method: str, seed: int, device: str = "cpu"
+) -> tuple[float, bool, float, str, float]:
+    """Return what a run came to.
+
+    That is its judgement, whether it was lost, the guard's work for each step, what it did, and the
+    seconds that it took.
+    """
     torch.set_num_threads(1)
     logging.getLogger("resonax").setLevel(logging.ERROR)
     made = task(name)
@@ -191,12 +289,19 @@ def train(name: str, case: Any, method: str, seed: int) -> tuple[float, bool, fl
     torch.manual_seed(seed)
     model = made.make()
     model(batches[0][0])  # a lazy layer learns its size
+    model.to(device)
+    warm = 100 if isinstance(made, Bytes) else 1  # steps in which the step size rises
     momentum = float(method) if method[0] == "0" else made.momentum
-    optimizer = torch.optim.SGD(model.parameters(), lr=made.lr, momentum=momentum)
-    guard = Guard(model, optimizer, average=True) if method == "guard" else None
+    optimizer = optimizer_of(made, model, momentum)
+    average = not isinstance(made, Bytes)
+    guard = Guard(model, optimizer, average=average) if method == "guard" else None
     given: Iterable[Batch] = shuffled(batches, seed) if method == "shuffle buffer" else batches
+    began = time.perf_counter()
     every, judged = max(1, len(batches) // 100), []
     for step, (x, y) in enumerate(given):
+        x, y = x.to(device), y.to(device)
+        for group in optimizer.param_groups:
+            group["lr"] = made.lr * min(1.0, (step + 1) / warm)
         if guard is not None:
             guard.step(lambda x, y: made.loss(model(x), y), x, y)
         else:
@@ -213,23 +318,35 @@ def train(name: str, case: Any, method: str, seed: int) -> tuple[float, bool, fl
     mean = float(np.mean(judged))
     report: Any = None if guard is None else guard.report()
     work = 0.0 if report is None else report.work
-    return mean if np.isfinite(mean) else np.inf, is_lost, work
+    did = "" if report is None else "; ".join(
+        f"{one.step} {one.cause or one.why}: {one.after}" for one in report.decisions
+    )  # fmt: skip
+    return mean if np.isfinite(mean) else np.inf, is_lost, work, did, time.perf_counter() - began
 
 
-def show(name: str, found: dict[Any, dict[str, list[tuple[float, bool, float]]]]) -> None:
+def show(
+    name: str, found: dict[Any, dict[str, list[tuple[float, bool, float, str, float]]]]
+) -> None:
     """Print the table of a task."""
     worst = min if task(name).larger_is_better else max
     print(f"\n{name}: median (worst), * runs that were lost")
-    print(f"{'':>14}" + "".join(f"{method:>20}" for method in METHODS))
+    methods = next(iter(found.values()))
+    print(f"{'':>14}" + "".join(f"{method:>20}" for method in methods))
     for case, methods in found.items():
         line = f"{case:>14}"
         for runs in methods.values():
-            ends, lost = [end for end, _, _ in runs], sum(one for _, one, _ in runs)
+            ends, lost = [one[0] for one in runs], sum(one[1] for one in runs)
             text = f"{np.median(ends):.3g} ({worst(ends):.3g})" + (f" {lost}*" if lost else "")
             line += f"{text:>20}"
         print(line)
-    work = [one for methods in found.values() for _, _, one in methods["guard"]]
-    print(f"  the guard's extra work: {np.median(work):.2f} steps for each (median)")
+    for case, methods in found.items():
+        plain = np.median([one[-1] for one in methods.get("own", ())]) if "own" in methods else None
+        for place, (_, _, work, did, seconds) in enumerate(methods.get("guard", ())):
+            times = "" if plain is None else f", {seconds / plain:.2f} times the time"
+            print(
+                f"  guard, {case}, run {place}: {work:.2f} extra steps for each{times}; "
+                f"{did or 'nothing'}"
+            )
 
 
 def twin(name: str, device: str) -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -288,21 +405,35 @@ def main() -> None:
     parser.add_argument("tasks", nargs="*", default=["digits", "stream", "recording", "cost"])
     parser.add_argument("--seeds", default="100:103", help="first and one after the last")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--device", default="cpu", help="of cost")
+    parser.add_argument("--device", default="cpu", help="of cost and of transformer")
+    parser.add_argument("--size", default="small", choices=SIZES, help="of the transformer")
+    parser.add_argument("--beta1", nargs="*", type=float, default=[0.9, 0.95])
+    parser.add_argument("--lr", nargs="*", type=float, default=[0.001, 0.002], help="of it as well")
+    parser.add_argument("--methods", nargs="*", default=METHODS, help="of those compared")
     parser.add_argument("--cases", nargs="*", help="of the task: cycles, periods or recordings")
     given = parser.parse_args()
     first, last = (int(part) for part in given.seeds.split(":"))
+    settings = [f"{given.size} {one} {lr}" for one in given.beta1 for lr in given.lr]
+    names = [
+        name
+        for task_name in given.tasks
+        for name in (
+            [f"transformer {one}" for one in settings]
+            if task_name == "transformer"
+            else [task_name]
+        )
+    ]
     with ProcessPoolExecutor(given.processes, get_context("spawn")) as pool:
-        for name in given.tasks:
+        for name in names:
             if name == "cost":
                 cost(given.device)
                 continue
             cases = [one for one in task(name).cases if str(one) in (given.cases or [str(one)])]
             seeds = range(first, last) if name != "recording" else [first]
             jobs = {
-                (case, method, seed): pool.submit(train, name, case, method, seed)
+                (case, method, seed): pool.submit(train, name, case, method, seed, given.device)
                 for case in cases
-                for method in METHODS
+                for method in given.methods
                 for seed in seeds
             }
             found: Any = defaultdict(lambda: defaultdict(list))

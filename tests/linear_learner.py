@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from resonax.guards.phases import Phased
 
-class LinearLearner:
+
+class LinearLearner(Phased):
     """SGD with momentum on squared errors."""
 
     def __init__(self, lr: float, momentum: float, dim: int = 6, seed: int = 0):
@@ -59,8 +61,9 @@ class LinearLearner:
     def replay_size(self, saved: Any, batches: Any) -> int:
         return 0
 
-    def summary(self, batch: Any) -> np.ndarray:
-        return batch[0].mean(axis=0)
+    def sketches(self, batches: Any) -> np.ndarray:
+        gradients = [(x @ self.weights - y) @ x / len(y) for x, y in batches]
+        return np.concatenate([gradients, [x.mean(axis=0) for x, _ in batches]], axis=1)
 
 
 def switching_rows(steps: int, period: int, seed: int):

@@ -30,7 +30,7 @@ def run(steps: int = 700, period: float = 6, memory: int = 2**28, **changes) -> 
         losses = losses if state.step % config.spacing else (*losses, state.recent[-1])
         state, found = record(state, config, learner)
         judged = (*judged, *found)
-    return DecisionLog(config, state.step, losses, judged, state.decisions)
+    return DecisionLog(config, state.step, losses, judged, state.decisions, state.early)
 
 
 @pytest.fixture(scope="module")

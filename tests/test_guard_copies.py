@@ -14,7 +14,7 @@ from resonax import ArgumentError
 from resonax.torch import Guard
 from streams import switching
 
-ROWS = list(switching(100, 6, seed=3))
+ROWS = list(switching(100, 6, seed=6))
 CUT = 80  # the guard has lowered the momentum by then
 
 

@@ -19,7 +19,7 @@ import resonax.jax
 from linear_learner import switching_rows
 from resonax import ArgumentError
 from resonax.guards.learner import Candidate
-from resonax.guards.report import ResonanceWarning
+from resonax.guards.report import GuardWarning
 from resonax.jax.batches import KeptBatch, mix_rows
 from resonax.jax.learner import JaxLearner, Saved, compile_programs
 
@@ -75,7 +75,7 @@ def test_a_resonance_is_undone_and_its_cause_is_named(caplog):
         guard = resonax.jax.guard(squared, sgd(0.03), policy)
         state = guard.init(start())
         if policy == "watch":
-            with pytest.warns(ResonanceWarning, match="the loss on past data"):
+            with pytest.warns(GuardWarning, match="the loss on past data"):
                 state, _ = train(guard, state, rows)
             assert state.setting == Candidate(0.95)
         else:
@@ -178,7 +178,7 @@ def plain(optimizer, loss_fn, params, batches):
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_guard_that_does_nothing_is_the_plain_loop_of_optax(name):
     batches = list(switching_rows(40, period=1, seed=2))
-    guard = resonax.jax.guard(squared, OPTIMIZERS[name](), "watch", spacing=16)
+    guard = resonax.jax.guard(squared, OPTIMIZERS[name](), "watch", spacing=16, budget=1.0)
     state, _ = train(guard, guard.init(start()), batches)
     wanted = plain(OPTIMIZERS[name](), squared, start(), batches)
     np.testing.assert_allclose(state.params["w"], wanted["w"], rtol=1e-5, atol=1e-7)
@@ -231,7 +231,7 @@ def noisy_guard():
 
 def test_updates_are_pure_and_a_pickled_state_goes_on_with_the_same_bits():
     """Through tests, rewinds and mixed rows, and from a state of the host."""
-    rows = list(switching_rows(90, period=6, seed=2))
+    rows = list(switching_rows(160, period=6, seed=2))
     guard, state = noisy_guard()
     middle, _ = train(guard, state, rows[:40])
     before = [leaf.copy() for leaf in leaves_of(middle)]

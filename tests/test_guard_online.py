@@ -18,7 +18,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from linear_learner import LinearLearner, switching_rows
 from resonax import ArgumentError, Guard
 from resonax.guards.learner import Candidate
-from resonax.guards.report import ResonanceWarning
+from resonax.guards.report import GuardWarning
 from resonax.online.calls import Call, mix_rows
 from resonax.online.learner import CopiedLearner
 from resonax.online.libraries import find_library
@@ -145,12 +145,12 @@ def test_watching_changes_nothing_and_global_random_numbers_go_on():
         model = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=0.5)
         guard = Guard(model, "watch", spacing=8)
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ResonanceWarning)
+            warnings.simplefilter("always", GuardWarning)
             for x, y in cycles(12, 20, classes=3):
                 learn = guard.learn if guarded else model.partial_fit
                 learn(x, y, classes=range(3))
         ends.append((model.coef_.copy(), np.random.random()))  # noqa: NPY002
-    assert [one.category for one in caught] == [ResonanceWarning]
+    assert [one.category for one in caught] == [GuardWarning]
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(ends[0][0], ends[1][0])
     assert ends[0][1] == ends[1][1]
@@ -372,3 +372,33 @@ def test_a_classifier_of_river_is_judged_by_its_log_loss():
     for _ in range(20):
         losses = [guard.learn({"x": 1.0}, True), guard.learn({"x": -1.0}, False)]
     assert max(losses) < np.log(2)
+
+
+def test_a_rhythm_within_steps_is_told_in_rows_and_in_steps():
+    """A day of 24 rows in steps of 16 repeats after 1.5 steps, not after 3."""
+    rng = np.random.default_rng(0)
+    model = linear_model.LinearRegression(optim.Momentum(0.05, 0.97))
+    guard = Guard(model, "watch")
+    swing = 2 * np.sin(2 * np.pi * np.arange(6000) / 24)
+    with warnings.catch_warnings(record=True, action="always"):
+        for row in swing:
+            x = {"x": row + 0.3 * rng.standard_normal()}
+            guard.learn(x, 1.0 + 0.1 * rng.standard_normal())
+    calls = list(guard._run.state.history.batches)
+    found = guard._learner.phases(calls)
+    assert found.rows == pytest.approx(24, rel=0.03)
+    assert found.period == pytest.approx(1.5, rel=0.03)
+
+
+def test_one_name_guards_models_of_torch_as_well():
+    torch = pytest.importorskip("torch")
+    import resonax.torch
+
+    model = torch.nn.Linear(2, 1)
+    guard = Guard(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), policy="watch")
+    assert isinstance(guard, resonax.torch.Guard)
+    assert guard.momentum == 0.9
+    with pytest.raises(ArgumentError, match=r"resonax\.torch\.Guard"):
+        Guard(torch.nn.Linear(2, 1))
+    copied = pickle.loads(pickle.dumps(Guard(regression())))
+    assert isinstance(copied, Guard)

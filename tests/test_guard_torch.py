@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from resonax.core.errors import ArgumentError
 from resonax.guards.learner import Candidate
-from resonax.torch import Guard, ResonanceWarning
+from resonax.torch import Guard, GuardWarning
 from resonax.torch.batches import KeptBatch, mix_rows
 from streams import switching
 
@@ -170,7 +170,7 @@ def test_what_was_offered_before_is_kept_while_the_run_is_worse():
 
     go_on(0, 48, wrong=0)
     good = [one.detach().clone() for one in guard.offered().parameters()]
-    with pytest.warns(ResonanceWarning):
+    with pytest.warns(GuardWarning):
         go_on(48, 64, wrong=30)
     weights = [one.detach().clone() for one in model.parameters()]
     kept = guard.offered()
@@ -188,7 +188,7 @@ def test_the_report_says_prints_draws_and_gives_numbers():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.95)
     seen = []
     guard = Guard(model, optimizer, log=seen.append)
-    for x, y in switching(48, period=6, seed=5):
+    for x, y in switching(80, period=6, seed=5):
         guard.step(loss_of(model), x, y)
     report = guard.report()
     assert guard.momentum < 0.95
@@ -209,10 +209,10 @@ def test_watching_warns_and_leaves_the_run_alone():
     guard = Guard(model, optimizer, policy="watch")
 
     def run():
-        for x, y in switching(48, period=6, seed=5):
+        for x, y in switching(80, period=6, seed=5):
             guard.step(loss_of(model), x, y)
 
-    with pytest.warns(ResonanceWarning, match="order"):
+    with pytest.warns(GuardWarning, match="order"):
         run()
     assert guard.momentum == 0.95
 
@@ -311,7 +311,7 @@ def test_a_part_of_a_batch_is_copied_when_it_is_given():
 
 
 def test_a_run_that_was_never_seen_says_so():
-    with pytest.warns(ResonanceWarning, match="never saw this run"):
+    with pytest.warns(GuardWarning, match="never saw this run"):
         line()[2].close()
     with warnings.catch_warnings(action="error"):  # an error says what is wrong
         line()[2].__exit__(RuntimeError)
@@ -320,7 +320,7 @@ def test_a_run_that_was_never_seen_says_so():
 def test_a_warning_names_the_line_of_the_user():
     model, _, guard = line(policy="watch", spacing=16)
     with warnings.catch_warnings(record=True, action="always") as caught:
-        train(model, guard, switching(80, 6, seed=3))
+        train(model, guard, switching(150, 6, seed=3))
     assert caught
     assert {one.filename for one in caught} == {__file__}
 
@@ -361,3 +361,49 @@ def test_candidates_may_be_momenta_or_settings():
     sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     guard = Guard(model, sgd, candidates=[0.5, Candidate(0.0, 0.1)])
     assert math.isclose(guard.momentum, 0.9)
+
+
+@pytest.mark.parametrize("kind", ["pixels", "tokens"])
+def test_a_rhythm_of_any_kind_of_batches_is_found(kind):
+    torch.manual_seed(0)
+    if kind == "pixels":
+        model, given = classifier(16), list(cycles(128, 20, seed=0))
+    else:
+        model = nn.Sequential(nn.Embedding(300, 4), nn.Flatten(), nn.Linear(32, 10))
+        given = [
+            (torch.randint(150, (16, 8)) + 150 * (step % 20 < 10), torch.randint(10, (16,)))
+            for step in range(128)
+        ]
+    guard = Guard(model, torch.optim.SGD(model.parameters(), lr=0.01), spacing=64)
+    learner = guard._training.learner
+    loss = loss_of(model, cross_entropy)
+    found = learner.phases([learner.keep(loss, ((x, y),)) for x, y in given])
+    assert found.period == pytest.approx(20, rel=0.03)
+    assert found.rows == pytest.approx(320, rel=0.03)
+    assert not learner.phases([learner.keep(loss, (given[0],))] * 64).period
+
+
+@pytest.mark.parametrize("mix", [True, "batches"])
+def test_batches_that_cannot_be_mixed_come_as_wholes_in_another_order(mix):
+    """Two tasks in turn: images of 64 or of 32 numbers, or of one shape that must not be mixed."""
+    torch.manual_seed(0)
+    wide, narrow, head = nn.Linear(64, 32), nn.Linear(32, 32), nn.Linear(32, 10)
+    model = nn.ModuleList([wide, narrow, head])
+
+    def loss_fn(x, y):
+        made = wide(x) if x.shape[1] == 64 else narrow(x)
+        return cross_entropy(head(torch.relu(made)), y)
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    guard = Guard(model, optimizer, spacing=16, mix=mix)
+    for step, (x, y) in enumerate(cycles(100, 40, seed=3)):
+        guard.step(loss_fn, x[:, :32] if mix is True and step % 40 >= 20 else x, y)
+    assert guard.setting != Candidate(0.9)
+    batches = guard._training.run.state.history.batches
+
+    def sums(kept):
+        return [one.parts[0][0].sum().item() for one in kept]
+
+    mixed = sums(guard._training.learner.mix(batches, np.random.default_rng(0)))
+    assert sorted(mixed) == sorted(sums(batches))
+    assert mixed != sums(batches)

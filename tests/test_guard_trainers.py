@@ -260,7 +260,7 @@ def test_a_trainer_does_what_a_guarded_loop_does_and_goes_on_from_a_checkpoint(
 
 
 @BOTH
-@pytest.mark.filterwarnings("ignore::resonax.torch.ResonanceWarning")
+@pytest.mark.filterwarnings("ignore::resonax.torch.GuardWarning")
 def test_a_watched_trainer_is_left_alone_and_a_replay_is_what_it_did(trained, tmp_path):
     """With dropout, parts of a batch, clipping and a schedule."""
     settings = Settings(rows=24, parts=2, clip=0.5, decays=True, dropout=0.2)

@@ -99,7 +99,7 @@ def lost(report):
 def test_a_batch_without_a_finite_loss_is_set_aside_and_told_once(train):
     """Two of 150 independent batches: the order is not blamed, and the run ends as without them."""
     bad = {50, 70}
-    with pytest.warns(resonax.torch.ResonanceWarning, match="the batch of step 51") as caught:
+    with pytest.warns(resonax.torch.GuardWarning, match="the batch of step 51") as caught:
         weights, report = train(batches(150, bad))
     assert len(caught) == 1
     assert [one.step for one in lost(report)] == [64 if train is train_jax else 51]
@@ -115,7 +115,7 @@ def test_a_batch_without_a_finite_loss_is_set_aside_and_told_once(train):
 
 def test_a_loss_that_is_never_finite_is_told_at_the_first_step(train):
     with pytest.warns(
-        resonax.torch.ResonanceWarning, match="loss of the first step is not finite"
+        resonax.torch.GuardWarning, match="loss of the first step is not finite"
     ) as caught:
         weights, report = train(batches(64, range(64)))
     assert len(caught) == 1
@@ -126,7 +126,7 @@ def test_a_loss_that_is_never_finite_is_told_at_the_first_step(train):
 
 
 def test_the_rest_of_a_run_is_learnt_whose_first_batch_has_no_finite_loss(train):
-    with pytest.warns(resonax.torch.ResonanceWarning, match="first step"):
+    with pytest.warns(resonax.torch.GuardWarning, match="first step"):
         weights, report = train(batches(150, {0}))
     assert report.set_aside == 1
     assert report.losses[-1] < 1
@@ -134,7 +134,7 @@ def test_the_rest_of_a_run_is_learnt_whose_first_batch_has_no_finite_loss(train)
 
 
 def test_a_run_that_is_watched_is_told_to_be_lost_and_its_order_is_not_blamed(train):
-    with pytest.warns(resonax.torch.ResonanceWarning, match="batch of step 51") as caught:
+    with pytest.warns(resonax.torch.GuardWarning, match="batch of step 51") as caught:
         weights, report = train(batches(200, {50}), "watch")
     assert len(caught) == 1
     assert not np.isfinite(weights).all()  # watching changes nothing
@@ -147,7 +147,7 @@ def test_a_run_that_is_watched_is_told_to_be_lost_and_its_order_is_not_blamed(tr
 def test_a_run_that_diverges_is_undone_and_no_batch_is_set_aside(train):
     """The step size is beyond 2/curvature in any order, until numbers end."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("error", resonax.torch.ResonanceWarning)
+        warnings.simplefilter("error", resonax.torch.GuardWarning)
         logging.getLogger("resonax").setLevel(logging.ERROR)
         weights, report = train(((3 * x, y) for x, y in batches(150)), lr=3.0)
     assert report.set_aside == 0
@@ -158,7 +158,7 @@ def test_a_run_that_diverges_is_undone_and_no_batch_is_set_aside(train):
 @pytest.mark.parametrize("policy", ["safe", "fastest"])
 def test_rows_without_a_finite_loss_are_not_mixed_with_others(policy):
     mixed = [Candidate(0.9, is_mixed=True)]
-    with pytest.warns(resonax.torch.ResonanceWarning):
+    with pytest.warns(resonax.torch.GuardWarning):
         weights, report = train_own(batches(300, range(1, 300, 40)), policy, candidates=mixed)
     assert 6 <= report.set_aside <= 8  # those that came after a change are looked at later
     assert np.isfinite(weights).all()
@@ -175,7 +175,7 @@ def test_a_mixed_run_finds_the_batch_whose_rows_spoil_those_of_others():
         given.append((x, np.full(8, [1.0, -1.0, 3.0][step // 16 % 3])))
     given[100][0][:] = NAN
     mixed = [Candidate(0.0, is_mixed=True)]
-    with pytest.warns(resonax.torch.ResonanceWarning, match="batch of step 101"):
+    with pytest.warns(resonax.torch.GuardWarning, match="batch of step 101"):
         weights, report = train_own(given, candidates=mixed, lr=0.1)
     assert report.candidate.is_mixed
     assert report.set_aside == 1

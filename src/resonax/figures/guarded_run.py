@@ -56,7 +56,9 @@ def _draw_loss(axes: Any, report: Any) -> None:
     losses = np.where(np.isfinite(report.losses), report.losses, np.nan)
     axes.plot(steps, losses, color=BLUE, label=f"loss, mean of {report.spacing} steps")
     judged = () if report.log is None else report.log.judged
-    seen = [(one.step, one.losses[0]) for one in judged if np.isfinite(one.losses[0])]
+    seen = [
+        (one.step, one.losses[0]) for one in judged if one.losses and np.isfinite(one.losses[0])
+    ]
     if seen:
         axes.plot(*zip(*seen, strict=True), ".", color=INK, markersize=4, label="on past data")
     shown = np.array([*losses, *(loss for _, loss in seen)])
@@ -118,6 +120,6 @@ def _draw_rhythm(axes: Any, report: Any) -> None:
     first = last - report.period
     axes.plot([first, last], [0.08] * 2, "|-", color=INK, linewidth=1.2, markersize=7)
     axes.annotate(
-        f"the inputs repeat about every {report.period:.1f} steps", (first, 0.08), (-6, 0),
+        f"the batches repeat about every {report.period:.1f} steps", (first, 0.08), (-6, 0),
         textcoords="offset points", ha="right", va="center", fontsize=8,
     )  # fmt: skip

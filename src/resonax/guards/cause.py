@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -131,6 +131,7 @@ def decide(
     phases: Sequence[PhaseAlone] = (),
     less: Sequence[LessMomentum] = (),
     momentum_name: str = "momentum",
+    needs_parts: bool = True,
 ) -> Cause:
     """Return why an order harms, from the runs that were made.
 
@@ -148,6 +149,8 @@ def decide(
         What the order costs with less momentum at the same effective step, if no part fails.
     momentum_name
         What the optimizer calls its momentum.
+    needs_parts
+        Whether resonance is told only if parts of the order were tried alone.
 
     Examples
     --------
@@ -186,12 +189,12 @@ def decide(
             return because("unclear", f"{text}, and with a tenth of the step as well")
         text += ", and with a tenth of the step it does not; mixed rows train"
         return because("phase", text)
-    if not phases:
-        return because("unclear", "the order has no parts that could be tried alone")
-    fine = "mixed rows and each part of the order alone train"
-    if momentum <= 0:
-        return because("forgetting", f"{fine}, and there is no momentum that could resonate")
     usable = [one for one in less if is_usable(one, own)]
+    fine = "mixed rows and each part of the order alone train" if phases else "mixed rows train"
+    if momentum <= 0 and phases:
+        return because("forgetting", f"{fine}, and there is no momentum that could resonate")
+    if not phases and (needs_parts or not usable):
+        return because("unclear", "the order has no parts that could be tried alone")
     if not usable:
         return because(
             "unclear", f"{fine}, but with less momentum at the same effective step mixed rows fail"
@@ -205,6 +208,8 @@ def decide(
     )
     if share <= _GONE:
         return because("resonance", f"{fine}, and {text}")
+    if not phases:
+        return because("unclear", f"{fine}, but {text}, and the order has no parts to try alone")
     is_deep = min(one.candidate.momentum for one in usable) <= less_momenta(momentum)[-1]
     if share >= (_STAYS if is_deep else _SURELY):
         return because("forgetting", f"{fine}, and even {text}")
@@ -234,6 +239,9 @@ def find_cause(
     phases: Sequence[Sequence[int]],
     most: float = math.inf,
     momentum_name: str = "momentum",
+    *,
+    mixed: int = _MIXED,
+    is_brief: bool = False,
 ) -> Cause:
     """Return why an order harms, by as few runs as tell it.
 
@@ -249,6 +257,11 @@ def find_cause(
         Work of the trials at most, in steps.
     momentum_name
         What the optimizer calls its momentum.
+    mixed
+        Runs on mixed rows with less momentum.
+    is_brief
+        Whether less momentum is tried first, and parts of the order only if that does not tell: a
+        part that fails alone is then not looked for where less momentum ends the harm.
     """
     used = trials.candidate
     momentum, gentle = used.momentum, used._replace(lr=_GENTLE * used.lr)
@@ -258,7 +271,34 @@ def find_cause(
     found = decide(own, momentum)
     if found.word is None or _failing(own):
         return found
-    if trials.work + most_work(len(phases), own.steps) / 2 > most:
+    less = less_momenta(momentum) if phases or is_brief else []
+
+    def affords(runs: int) -> bool:
+        return trials.work + 1.4 * runs * own.steps <= most
+
+    def try_less(phases: Sequence[PhaseAlone]) -> tuple[Cause, list[LessMomentum]]:
+        tried: list[LessMomentum] = []
+        found, left = decide(own, momentum, phases=phases), list(less)
+        while left and affords(1 + mixed):
+            candidate = trials.with_momentum(left.pop(0))
+            lost = replace(trials.measure(candidate, mixed), start=own.start)
+            tried.append(LessMomentum(candidate, lost))
+            found = decide(
+                own, momentum, phases=phases, less=tried, momentum_name=momentum_name,
+                needs_parts=not is_brief,
+            )  # fmt: skip
+            if found.word == "resonance":
+                return found, tried
+            if len(tried) == 1 and not is_usable(tried[0], own):  # larger steps fail all the more
+                left = [2 * momentum - 1] if momentum > 0.5 else []
+        return found, tried
+
+    tried: list[LessMomentum] = []
+    if is_brief:
+        found, tried = try_less(())
+        if found.word == "resonance":
+            return found
+    if not affords(len(phases)):
         return Cause("unclear", "the budget does not cover the runs that tell the cause")
     alone: list[PhaseAlone] = []
     for places in phases:
@@ -268,17 +308,9 @@ def find_cause(
         alone.append(phase)
         if _phase_fails(phase, own):
             return decide(own, momentum, phases=alone)
-    tried: list[LessMomentum] = []
-    left = less_momenta(momentum) if alone else []
-    while left:
-        candidate = trials.with_momentum(left.pop(0))
-        tried.append(LessMomentum(candidate, trials.measure(candidate, _MIXED)))
-        found = decide(own, momentum, phases=alone, less=tried, momentum_name=momentum_name)
-        if found.word == "resonance":
-            return found
-        if len(tried) == 1 and not is_usable(tried[0], own):  # larger steps fail all the more
-            left = [2 * momentum - 1] if momentum > 0.5 else []
-    return decide(own, momentum, phases=alone, less=tried, momentum_name=momentum_name)
+    if is_brief:
+        return decide(own, momentum, phases=alone, less=tried, momentum_name=momentum_name)
+    return try_less(alone)[0] if less else decide(own, momentum, phases=alone)
 
 
 def _run_alone(trials: Trials, places: Sequence[int], candidate: Candidate) -> PhaseAlone:

@@ -18,24 +18,36 @@ from typing import Any, NamedTuple, cast
 from resonax.core.errors import ArgumentError
 from resonax.guards.decide import act, look
 from resonax.guards.learner import Candidate, Replayable
+from resonax.guards.lost_steps import LostSteps
+from resonax.guards.phases import Phases
 from resonax.guards.state import Decision, GuardConfig, GuardState, before_step, count_step, init
 
-__all__ = ["DecisionLog", "Judged", "as_decision", "check_log", "plain_decision", "record"]
+__all__ = [
+    "DecisionLog",
+    "Judged",
+    "as_decision",
+    "as_judged",
+    "check_log",
+    "plain_decision",
+    "record",
+]
 
-_FORMAT = "resonax guard log 2"
+_FORMAT = "resonax guard log 3"
 
 
 class Judged(NamedTuple):
     """The losses on the reservoir that were asked for after a step, in their order.
 
     ``oldest`` is the step of the oldest snapshot, as far back as the guard could go. ``lost`` are
-    the steps with a loss that is not finite, where that is why losses were asked for.
+    the steps with a loss that is not finite, where that is why losses were asked for. ``phases``
+    are what was found of the order of the batches, each time that it was looked for.
     """
 
     step: int
     oldest: int
     losses: tuple[float, ...]
     lost: tuple[int, ...] = ()
+    phases: tuple[Phases, ...] = ()
 
 
 class _Recording:
@@ -44,6 +56,15 @@ class _Recording:
     def __init__(self, learner: Replayable):
         self._learner = learner
         self.losses: list[float] = []
+        self.found: list[Phases] = []
+
+    def rhythm(self, batches: Sequence[Any]) -> Phases:
+        self.found.append(self._learner.rhythm(batches))
+        return self.found[-1]
+
+    def phases(self, batches: Sequence[Any]) -> Phases:
+        self.found.append(self._learner.phases(batches))
+        return self.found[-1]
 
     def loss(self, batches: Sequence[Any]) -> float:
         self.losses.append(self._learner.loss(batches))
@@ -62,10 +83,12 @@ def record(
     made, is_due = look(state, config, asked)
     if is_due:
         made = act(made, config, asked)
-    if not recording.losses:
+    if not recording.losses and not recording.found:
         return made, ()
     oldest = state.history.oldest
-    return made, (Judged(state.step, oldest, tuple(recording.losses), state.lost),)
+    losses = tuple(recording.losses)
+    seen = Judged(state.step, oldest, losses, state.lost, tuple(recording.found))
+    return made, (seen,)
 
 
 @dataclass(frozen=True)
@@ -82,6 +105,7 @@ class DecisionLog:
     losses: tuple[float, ...]
     judged: tuple[Judged, ...]
     decisions: tuple[Decision, ...]
+    early: float = 1e-300  # range of the first losses
 
     def check(self) -> tuple[str, ...]:
         """Return where the decisions do not follow from the losses, in words."""
@@ -91,7 +115,7 @@ class DecisionLog:
         """Write the log to a file."""
         candidates = [one._asdict() for one in self.config.candidates]
         config = asdict(self.config) | {"candidates": candidates}
-        head = {"format": _FORMAT, "step": self.step, "config": config}
+        head = {"format": _FORMAT, "step": self.step, "config": config, "early": self.early}
         lines = [head, {"losses": self.losses}]
         lines += [{"judged": one._asdict()} for one in self.judged]
         lines += [{"decision": plain_decision(one)} for one in self.decisions]
@@ -114,13 +138,20 @@ class DecisionLog:
                 GuardConfig(**config),
                 head["step"],
                 tuple(_numbers(losses["losses"])),
-                tuple(
-                    one._replace(losses=tuple(one.losses), lost=tuple(one.lost)) for one in judged
-                ),
+                tuple(map(as_judged, judged)),
                 tuple(made),
+                head["early"],
             )
         except (ValueError, KeyError, TypeError):
             raise ArgumentError(f"{path} is not the log of a guard") from None
+
+
+def as_judged(one: Judged) -> Judged:
+    """Return what was judged, from lists."""
+    phases = tuple(
+        Phases(period, rows, tuple(map(tuple, parts)), p) for period, rows, parts, p in one.phases
+    )
+    return one._replace(losses=tuple(one.losses), lost=tuple(one.lost), phases=phases)
 
 
 def _words(value: Any) -> Any:
@@ -144,7 +175,8 @@ def plain_decision(one: Decision) -> dict[str, Any]:
     """Return a decision as plain values."""
     made = one._asdict() | {"before": one.before._asdict(), "after": one.after._asdict()}
     tried = [(candidate._asdict(), loss) for candidate, loss in one.tried]
-    return made | {"mixed": list(one.mixed), "tried": tried}
+    harm = None if one.harm is None else asdict(one.harm)
+    return made | {"mixed": list(one.mixed), "tried": tried, "harm": harm}
 
 
 def as_decision(plain: dict[str, Any]) -> Decision:
@@ -152,6 +184,9 @@ def as_decision(plain: dict[str, Any]) -> Decision:
     tried = tuple((Candidate(**candidate), loss) for candidate, loss in plain["tried"])
     ends = {name: Candidate(**plain[name]) for name in ("before", "after")}
     made: dict[str, Any] = {**plain, **ends, "tried": tried, "mixed": tuple(plain["mixed"])}
+    harm: dict[str, Any] | None = plain["harm"]
+    if harm is not None:
+        made["harm"] = LostSteps(**(harm | {"mixed": tuple(harm["mixed"])}))
     return Decision(**made)
 
 
@@ -165,6 +200,7 @@ class _Logged:
     def __init__(self, log: DecisionLog):
         self._means, self._spacing = log.losses, log.config.spacing
         self.answers: list[float] = []
+        self.found: list[Phases] = []
 
     def step(self, batch: int) -> float:
         place = batch // self._spacing
@@ -174,6 +210,14 @@ class _Logged:
         if not self.answers:
             raise _DisagreementError("more losses were asked for than are logged")
         return self.answers.pop(0)
+
+    def phases(self, batches: Sequence[Any]) -> Phases:
+        del batches
+        if not self.found:
+            raise _DisagreementError("the order of the batches is not logged")
+        return self.found.pop(0)
+
+    rhythm = phases
 
     def mix(self, batches: Sequence[int], rng: Any, like: Sequence[int] | None = None) -> Any:
         return batches if like is None else like
@@ -200,14 +244,14 @@ def check_log(log: DecisionLog) -> tuple[str, ...]:
     for step in range(log.step):
         is_lost = state.is_lost
         state = before_step(state, config, asked, step)
-        state = count_step(state, config, learner.step(step))
+        state = replace(count_step(state, config, learner.step(step)), early=log.early)
         entry = judged.get(step + 1)
         if entry is None:
             state = replace(state, lost=(), is_lost=is_lost)
         else:
             state = replace(state, lost=entry.lost)
         if entry is not None:
-            learner.answers = list(entry.losses)
+            learner.answers, learner.found = list(entry.losses), list(entry.phases)
             state = replace(state, history=state.history.from_step(entry.oldest))
         try:
             state, _ = record(state, config, asked)

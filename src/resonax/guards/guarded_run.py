@@ -12,17 +12,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from resonax.guards import state as states
 from resonax.guards.decision_log import DecisionLog, Judged, record
 from resonax.guards.learner import Candidate, Replayable
 from resonax.guards.report import Event, GuardReport, aside_event, event_of
-from resonax.guards.rhythm import dominant_period
 from resonax.guards.state import GuardConfig, GuardState
 
 __all__ = [
     "GuardedRun",
+    "allow_mixing",
     "begin",
     "count_step",
     "finish",
@@ -72,6 +70,20 @@ def with_reservoir(run: GuardedRun, rows: int) -> GuardedRun:
     return replace(run, config=replace(run.config, reservoir=reservoir))
 
 
+def allow_mixing(run: GuardedRun) -> GuardedRun:
+    """Return a run whose guard may mix rows, and which is tested soon."""
+    config, state = run.config, run.state
+    if not config.asks or state.is_allowed:
+        return run
+    asked = [one.rewound for one in state.decisions if one.why == "ask"]
+    length = asked[-1] if asked else state.length
+    soon = (state.step // length + 1) * length
+    allowed = replace(
+        state, is_allowed=True, quiet=0, next_test=soon, length=length, marked=(), suspicion=0.1
+    )
+    return replace(run, state=allowed)
+
+
 def update(run: GuardedRun, learner: Replayable, batch: Any) -> tuple[GuardedRun, Any]:
     """Train the learner on a batch, then test and replay where due; the run, and the loss."""
     run = begin(run, learner)
@@ -118,8 +130,14 @@ def finish(run: GuardedRun, learner: Replayable) -> GuardedRun:
         return run
     state, judged = record(run.state, run.config, learner)
     new = state.decisions[len(run.state.decisions) :]
-    period = _period(state, learner) if new else None
-    events = tuple(event_of(one, run.config.policy, period) for one in new)
+    known = [(one.why, one.cause) for one in run.state.decisions]
+    new = tuple(  # one line for each finding that changes nothing
+        one
+        for one in new
+        if (one.why, one.cause) not in known
+        or not (one.why == "ask" or run.config.policy == "watch")
+    )
+    events = tuple(event_of(one, run.config.policy) for one in new)
     if state.set_aside and not run.state.set_aside:
         events = (aside_event(state, run.config.policy), *events)
     copies = [one.saved for one in run.state.history.snapshots]
@@ -141,11 +159,6 @@ def _memory(state: GuardState, learner: Replayable) -> int:
     return state.history.size + others + copies
 
 
-def _period(state: GuardState, learner: Replayable) -> float | None:
-    rows = [learner.summary(batch) for batch in state.history.batches]
-    return dominant_period(np.stack(rows)) if rows else None
-
-
 def report(run: GuardedRun, learner: Replayable) -> GuardReport:
     """Return what is known of a run."""
     state, config = run.state, run.config
@@ -156,14 +169,20 @@ def report(run: GuardedRun, learner: Replayable) -> GuardReport:
         own=str(config.candidates[0]),
         candidate=run.setting,
         work=state.work / max(state.step, 1),
+        spent=(state.looked, state.work - state.looked),
+        allowed=(
+            states.look_allowance(state.step, config),
+            states.repair_allowance(state.step, config),
+        ),
         memory=max(run.memory, _memory(state, learner)),
         tests=state.tests,
-        period=_period(state, learner),
+        rhythm=learner.rhythm(state.history.batches) if state.history.batches else None,
         spacing=config.spacing,
         losses=run.losses,
         decisions=state.decisions,
         events=run.events,
-        log=DecisionLog(config, state.step, run.losses, run.judged, state.decisions),
+        log=DecisionLog(config, state.step, run.losses, run.judged, state.decisions, state.early),
         set_aside=state.set_aside,
         is_lost=state.is_lost,
+        first_test=0 if state.tests else state.next_test,
     )

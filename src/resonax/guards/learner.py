@@ -8,11 +8,15 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from resonax.core.errors import suggest
+from resonax.guards.phases import Phases
+
 __all__ = [
     "MOST_COPIES",
     "Candidate",
     "Replayable",
     "as_candidates",
+    "check_mix",
     "default_candidates",
     "mean_loss",
     "mixed_places",
@@ -93,8 +97,12 @@ class Replayable(Protocol):
         """
         ...
 
-    def summary(self, batch: Any) -> np.ndarray:
-        """Return a few numbers of a batch, in which a rhythm is looked for."""
+    def rhythm(self, batches: Sequence[Any]) -> Phases:
+        """Return order and rhythm of batches, without work such as that of gradients."""
+        ...
+
+    def phases(self, batches: Sequence[Any]) -> Phases:
+        """Return the rhythm of batches, and the parts of their order; see `Phased`."""
         ...
 
 
@@ -140,10 +148,23 @@ def as_candidates(given: Iterable[float | Candidate]) -> tuple[Candidate, ...]:
     return tuple(one if isinstance(one, Candidate) else Candidate(float(one)) for one in given)
 
 
+def check_mix(mix: object, words: Sequence[str]) -> None:
+    """Raise `ArgumentError` for a ``mix`` that is neither true, false nor one of some words.
+
+    Examples
+    --------
+    >>> check_mix("aks", ("ask", "batches"))
+    Traceback (most recent call last):
+    resonax.ArgumentError: unknown mix 'aks', did you mean 'ask'? ...
+    """
+    if not isinstance(mix, bool) and mix not in words:
+        raise suggest("mix", str(mix), words)
+
+
 def default_candidates(momentum: float, *, mix: bool = True) -> tuple[Candidate, ...]:
     """Return the user's setting and others, from the mildest to the strongest.
 
-    Smaller momenta first, then the user's own on mixed rows, then smaller steps.
+    Smaller momenta first, then the user's own on mixed rows, then smaller steps, then both.
 
     Examples
     --------
@@ -157,4 +178,5 @@ def default_candidates(momentum: float, *, mix: bool = True) -> tuple[Candidate,
     made = [Candidate(momentum), *(Candidate(one) for one in smaller)]
     if mix:
         made += [Candidate(one, 1.0, is_mixed=True) for one in dict.fromkeys((momentum, low))]
+    made += [Candidate(momentum, factor) for factor in _FACTORS]
     return (*made, *(Candidate(low, factor, is_mixed=mix) for factor in _FACTORS))

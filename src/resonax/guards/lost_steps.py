@@ -152,8 +152,9 @@ def lost_steps(
     own, mixed = (np.where(np.isfinite(one), one, np.inf) for one in (own, mixed))
     level, levels = float(level_of(marks, own, window)), level_of(marks, mixed, window)
     start = float(np.median(mixed[:, 0]))
-    end = float(marks[marks > steps - window].mean())
     path = np.median(mixed, axis=0)
+    # Where the path itself has its level: its late losses are not spread evenly.
+    end = _place(marks, path, float(level_of(marks, path, window))) or float(steps)
 
     def lost(at: float) -> float:
         return max(0.0, steps * (1 - _place(marks, path, at) / end))

@@ -1,57 +1,48 @@
 r"""Does the order of the rows harm? A test by training on the same rows, mixed.
 
 If the rows of a stretch are exchangeable, as independent draws are, the run on the rows as they
-came is like any of the mixed runs: their losses :math:`L, L_1, \dots, L_m` are exchangeable. With
-normal logarithms
+came is like any of the mixed runs: their levels :math:`L_0, L_1, \dots, L_m`, mean losses over the
+last steps, are exchangeable. They are skewed to the right, as noise multiplies what is above a
+floor, so that logarithms are taken, above the least of them and in units of twice their median
+above it:
 
-.. math:: t = \frac{\log L - \overline{\log L_i}}{s \sqrt{1 + 1/m}}
+.. math:: z_i = \log\Bigl(1 + \frac{L_i - \min L}{2 (\operatorname{med}(L) - \min L)}\Bigr), \quad
+          t = \frac{z_0 - \bar z}{s \sqrt{1 + 1/m}},
 
-has Student's distribution with :math:`m - 1` degrees of freedom. The significance :math:`\alpha` of
-a run is shared: each of its first five tests has 16% of it, and the :math:`k`-th after them
-:math:`\alpha / (5 k (k + 1))`, which adds up to :math:`\alpha` over all tests. What harms from the
-start is found early, while little is lost; a later harm shows in more than one test.
+with mean and deviation of the :math:`m` mixed runs. If the :math:`z_i` were normal, :math:`t` would
+have Student's distribution with :math:`m - 1` degrees of freedom. The level :math:`\alpha` of a run
+is shared: each of its first five tests has 16% of it, and the :math:`k`-th after them
+:math:`\alpha / (5 k (k + 1))`, which adds up to :math:`\alpha` over all tests. On independent rows
+of the noisiest of the paper's streams 0.7% of runs are changed in their first three tests, with an
+:math:`\alpha` of 0.5%.
 
-No mixed run is more than :math:`s (m - 1)/\sqrt m` from their mean (Samuelson, 1968). Up to a
-significance of 0.005 and for twelve of them that is less than what :math:`t` asks of the run: a
-mixed run that is as bad as the run settles the test, and under exchangeability
-1 + 1/2 + ... + 1/12 = 3.1 of the twelve are trained on average.
+What counts as harm is progress, not the loss itself, which may have a floor: of the steps of the
+stretch a share has to be lost, also at the lower end of the interval (`lost_steps`). No decision
+changes if the loss is multiplied, or shifted. A harm that is too small for one test shows in two: a
+test whose p is small is followed by another, and both count together.
 
-Logarithms of losses are skewed to the right, so that far tails are longer than Student's: on
-independent rows of noise, p below 0.0025 comes two to four times as often. The default
-:math:`\alpha` of 0.01 allows for that. Few mixed runs say little of their spread; so a loss three
-times the largest of them is harm too, which independent rows of the noisiest of the
-paper's streams show in 0.2% of the tests.
+A mixed run that is as bad as the run settles the test: nothing is found. So under exchangeability
+1 + 1/2 + ... + 1/12 = 3.1 of twelve are trained at most on average; fewer, as nothing is found
+either where the run has not lost that share of the steps against the first of them, or where p is
+above 0.1 after four. Four are enough to find harm if p is at most half of the level then.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
+import scipy
 
-__all__ = ["geometric_mean", "harm_of_order", "significance_of", "student_p"]
+from resonax.guards.lost_steps import LostSteps, level_of, lost_steps
 
-_LEAST = 1e-9  # least spread of log losses
-_EQUAL = 5  # tests of a run that have the same significance
+__all__ = ["harm_of_order", "order_p", "significance_of", "student_p"]
 
-
-def _log(loss: float) -> float:
-    return math.log(max(loss, 1e-300)) if math.isfinite(loss) else math.inf
-
-
-def geometric_mean(losses: Sequence[float]) -> float:
-    """Return the geometric mean of losses; infinity if one of them is not finite.
-
-    Examples
-    --------
-    >>> geometric_mean([1.0, 4.0])
-    2.0
-    """
-    if not losses:
-        return math.inf
-    mean = sum(_log(one) for one in losses) / len(losses)
-    return math.exp(mean) if mean < 700 else math.inf
+_EQUAL = 5  # tests of a run that have the same significance level
+_LEAST = 1e-9  # least deviation of logarithms
+_FEW, _UNLIKELY = 4, 0.1  # mixed runs after which p is looked at, and what it is at most
 
 
 def significance_of(test: int, significance: float) -> float:
@@ -71,8 +62,28 @@ def significance_of(test: int, significance: float) -> float:
     return significance * share
 
 
-def student_p(own: float, mixed: Sequence[float]) -> float:
-    """Return the probability of so large a loss of the run if the order did not matter.
+def order_p(own: float, mixed: Sequence[float] | np.ndarray) -> float:
+    """Return the probability of so high a level of the run if the order did not matter.
+
+    Examples
+    --------
+    >>> mixed = [1.1, 0.9, 1.05, 0.95, 1.0]
+    >>> order_p(1.02, mixed) > 0.2, order_p(3.0, mixed) < 0.01, order_p(3.0, [1.1, np.inf])
+    (True, True, 1.0)
+    """
+    levels = np.array([own, *mixed])
+    if not np.isfinite(levels[1:]).all():
+        return 1.0
+    if not np.isfinite(own):
+        return 0.0
+    above = levels - levels.min()
+    unit = 2 * float(np.median(above)) or float(above.max()) or 1.0
+    scores = np.log1p(above / unit)
+    return student_p(float(scores[0]), scores[1:])
+
+
+def student_p(own: float, mixed: Sequence[float] | np.ndarray) -> float:
+    """Return the probability of so large a number, if all of them were draws of one normal law.
 
     Examples
     --------
@@ -81,52 +92,85 @@ def student_p(own: float, mixed: Sequence[float]) -> float:
     >>> student_p(3.0, [1.1, 0.9, 1.05, 0.95]) < 0.001
     True
     """
-    from scipy.special import stdtr
-
-    logs = np.array([_log(one) for one in mixed])
-    if not np.all(np.isfinite(logs)):
+    given = np.asarray(mixed, float)
+    if not np.isfinite(given).all():
         return 1.0
-    if not math.isfinite(own):
+    if not np.isfinite(own):
         return 0.0
-    spread = max(float(np.std(logs, ddof=1)), _LEAST) * math.sqrt(1 + 1 / len(logs))
-    return float(stdtr(len(logs) - 1, (float(np.mean(logs)) - _log(own)) / spread))
+    count = len(given)
+    spread = max(float(np.std(given, ddof=1)), _LEAST * (1 + abs(own))) * (1 + 1 / count) ** 0.5
+    return float(scipy.special.stdtr(count - 1, (given.mean() - own) / spread))
 
 
-def harm_of_order(
-    own: float,
-    mixed: Iterable[float],
-    significance: float,
-    *,
-    harm: float = 1.0,
-    beyond: float = math.inf,
-) -> tuple[tuple[float, ...], float] | None:
-    """Return the losses on mixed rows and p if the order harms, None if not.
-
-    Parameters
-    ----------
-    own
-        Loss of the run.
-    mixed
-        Losses of mixed runs, which are asked for only until they settle the test.
-    significance
-        Largest p at which the order is found to harm, at most 0.005.
-    harm
-        Times the usual loss on mixed rows that the run has at least.
-    beyond
-        Times the largest loss on mixed rows that is harm whatever its p.
+def together(p: float, before: float) -> float:
+    """Return the p of two tests together (Fisher, 1925), or that of one, if that is smaller.
 
     Examples
     --------
-    >>> harm_of_order(2.0, iter([1.0, 2.5, 1.0]), 0.005) is None
-    True
-    >>> losses, p = harm_of_order(2.0, [1.1, 0.9, 1.05, 0.95], 0.005)
-    >>> len(losses), round(p, 4)
-    (4, 0.0033)
+    >>> together(0.01, 1.0), round(together(0.01, 0.01), 4)
+    (0.01, 0.001)
     """
-    seen: list[float] = []
+    product = p * before
+    return min(p, product * (1 - math.log(product))) if product > 0 else 0.0
+
+
+def harm_of_order(
+    marks: Sequence[int],
+    own: Sequence[float] | np.ndarray,
+    mixed: Iterable[np.ndarray],
+    significance: float,
+    *,
+    window: float,
+    least: float,
+    before: float = 1.0,
+) -> LostSteps | None:
+    """Return what the order of a stretch costs if it harms, None if that is not found.
+
+    Parameters
+    ----------
+    marks
+        (k,) steps of the stretch at which runs are judged, from 0 to the last.
+    own
+        (k,) losses of the run; only those within the window are looked at.
+    mixed
+        (k,) losses of each mixed run, asked for only until they settle the test.
+    significance
+        Largest p at which the order is found to harm, at most 0.005.
+    window
+        Steps at the end over which levels are taken.
+    least
+        Share of the steps that is lost at least.
+    before
+        p of the test before, if that was small; both count together.
+
+    Examples
+    --------
+    >>> marks, own = np.arange(0, 101, 10), 2.0 ** (-np.arange(0, 101, 10) / 50)
+    >>> mixed = [(1 + one / 100) * own**2.5 for one in range(5)]
+    >>> print(harm_of_order(marks, own, mixed, 0.005, window=20, least=0.1))
+    after 100 steps in this order the model is where mixed rows are after 41 (59 steps lost,
+    interval 59 to 60)
+    >>> harm_of_order(marks, own, [own], 0.005, window=20, least=0.1) is None
+    True
+    """
+    seen: list[np.ndarray] = []
+    level, levels = float(level_of(marks, own, window)), []
     for one in mixed:
         seen.append(one)
-        if not own > max(harm * geometric_mean(seen), *seen):
+        levels.append(float(level_of(marks, one, window)))
+        if not level > max(levels):
             return None
-    p = student_p(own, seen)
-    return (tuple(seen), p) if p <= significance or own > beyond * max(seen) else None
+        twice = [*seen, one]  # a deviation needs two
+        if lost_steps(marks, own, np.stack(twice), window=window).lost < least * marks[-1]:
+            return None
+        if len(seen) < _FEW:
+            continue
+        p = order_p(level, levels)
+        # What is found before the last run has half of the level.
+        if p > _UNLIKELY or together(p, before) <= significance / 2:
+            break
+    if len(seen) < _FEW:
+        return None
+    p = together(order_p(level, levels), before)
+    found = lost_steps(marks, own, np.stack(seen), window=window)
+    return replace(found, p=p) if p <= significance and found.is_harm(least) else None

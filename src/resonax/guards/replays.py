@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from resonax.guards.history import Snapshot
 from resonax.guards.learner import Candidate, Replayable
-from resonax.guards.order_test import geometric_mean
-from resonax.guards.state import GuardConfig, GuardState, marks, trained_on
+from resonax.guards.lost_steps import level_of
+from resonax.guards.state import (
+    GuardConfig,
+    GuardState,
+    judging_cost,
+    look_allowance,
+    marks,
+    repair_allowance,
+    trained_on,
+)
+from resonax.guards.trials import Run, Trials
 
-__all__ = ["BadBatches", "Choice", "Replays"]
+__all__ = ["IN_NO_ORDER", "BadBatches", "Choice", "Replays", "Stretch"]
+
+IN_NO_ORDER = 0.25  # of what tests may cost, where batches come in no order that can be seen
 
 
 class Choice(NamedTuple):
-    """A candidate, the learner after its replay, and the losses of all that were tried."""
+    """A candidate, the learner after its replay, and the levels of all that were tried."""
 
     place: int
     saved: Any
@@ -32,23 +43,98 @@ class BadBatches(NamedTuple):
     reservoir: tuple[Any, ...]
 
 
+class Stretch(Trials):
+    """Runs from a snapshot to now, of which nothing but judged losses decides.
+
+    So all that a guard decides follows from the losses in its log.
+    """
+
+    def run(
+        self, candidate: Candidate, batches: Iterable[Any], judged: Sequence[Any] | None = None
+    ) -> Run:
+        """Train on batches; what comes after a loss that is not finite is infinite."""
+        chosen = self.judged if judged is None else judged
+        learner, losses, coming, last = self.learner, [], iter(batches), 0
+        learner.load(self.start)
+        learner.set(candidate)
+        for mark in self.marks:
+            if math.inf in losses:
+                losses.append(math.inf)
+                continue
+            for _ in range(mark - last):
+                learner.step(next(coming))
+            self._count(mark - last)
+            last = mark
+            losses.append(self._judge(chosen) if mark else self._before(chosen))
+        return Run(np.array(losses), max(losses))
+
+    def _judge(self, judged: Sequence[Any]) -> float:
+        self._count(judging_cost(len(judged)))
+        return self.learner.loss(judged)
+
+    def _before(self, judged: Sequence[Any]) -> float:
+        """Return the loss at the snapshot, which is the same for all runs."""
+        if judged is not self.judged:
+            return self._judge(judged)
+        if self._first is None:
+            self._first = self._judge(judged)
+        return self._first
+
+    def loss_before(self) -> float:
+        """Return the loss at the snapshot."""
+        if self._first is None:
+            self.learner.load(self.start)
+        return self._before(self.judged)
+
+    _first: float | None = None
+
+    @property
+    def length(self) -> float:
+        """Steps at the end over which levels are taken."""
+        return self.marks[-1] / 4 if self.window is None else self.window
+
+    @property
+    def cost(self) -> float:
+        """Steps that a run takes."""
+        return self.marks[-1] + judging_cost(len(self.judged)) * len(self.marks[1:])
+
+    def level(self, candidate: Candidate, batches: Iterable[Any]) -> float:
+        """Return the mean loss of a run over the last steps."""
+        return float(level_of(self.marks, self.run(candidate, batches).losses, self.length))
+
+
 class Replays:
     """Replays of a run up to the step of a state.
 
-    ``work`` counts what they cost, in steps; a loss without training counts a third of a step. The
-    learner is left wherever the last of them ended.
+    ``work`` counts what they cost, in steps; a loss without training counts a third of a step.
+    ``looked`` is the share of tests, until they find something. The learner is left wherever the
+    last of them ended.
     """
 
     def __init__(self, state: GuardState, config: GuardConfig, learner: Replayable):
         self.state, self.config, self.learner = state, config, learner
         self.used = config.candidates[state.place]
-        self.work = 0.0
+        self.work = self.looked = 0.0
+        self.is_looking = False
+
+    def affords(self, cost: float, share: float = 1.0) -> bool:
+        """Return whether work fits into what the budget allows so far."""
+        state, config = self.state, self.config
+        if self.is_looking:
+            return state.looked + self.looked + cost <= share * look_allowance(state.step, config)
+        done = state.work - state.looked + self.work - self.looked
+        return done + cost <= repair_allowance(state.step, config)
+
+    def left(self) -> float:
+        """Return the steps that the budget still allows for what is done about a harm."""
+        done = self.state.work - self.state.looked + self.work - self.looked
+        return repair_allowance(self.state.step, self.config) - done
 
     def judge(self) -> float:
         """Return the loss of the learner on the reservoir."""
         if not self.state.reservoir:
             return math.inf
-        self.work += len(self.state.reservoir) / 3
+        self._add_work(judging_cost(len(self.state.reservoir)))
         return self.learner.loss(self.state.reservoir)
 
     def judge_snapshots(self) -> list[float]:
@@ -59,44 +145,55 @@ class Replays:
             judged.append(self.judge())
         return judged
 
-    def replay(
-        self,
-        start: Snapshot,
-        batches: Iterable[Any],
-        candidate: Candidate,
-        marked: Collection[int] | None = None,
-    ) -> float:
-        """Train from a snapshot; the geometric mean of the reservoir loss at the marks.
+    def stretch(self, start: Snapshot, seed: int = 3) -> Stretch:
+        """Return runs from a snapshot, on the batches since it that were not set aside."""
+        state, config = self.state, self.config
+        steps = state.step - start.step
+        length = min(state.length, steps) if state.step == state.next_test else steps
+        late = {one - start.step for one in marks(state.step, length)}
+        path = {0, steps // 8}
+        aside = [one - start.step for one in state.aside if one >= start.step]
 
-        There is one batch for each step since the snapshot that was not set aside.
-        """
-        self.learner.load(start.saved)
-        self.learner.set(candidate)
-        judged, coming = [], iter(batches)
-        marked = marks(self.state.step, self.config.spacing) if marked is None else marked
-        for step in range(start.step, self.state.step):
-            if step not in self.state.aside:
-                self.work += 1
-                self.learner.step(next(coming))
-            if step + 1 in marked:
-                judged.append(self.judge())
-        return geometric_mean(judged)
+        def kept(step: int) -> int:
+            return step - sum(one < step for one in aside)
 
-    def replay_in_order(
-        self, start: Snapshot, candidate: Candidate, marked: Collection[int] | None = None
-    ) -> float:
-        """Replay a candidate on the batches as they came."""
+        return Stretch(
+            self.learner,
+            start.saved,
+            self.batches_since(start),
+            state.reservoir,
+            sorted({kept(one) for one in late | path}),
+            self.used,
+            is_averaging=config.is_averaging,
+            window=kept(steps) - kept(min(late)) + 0.5,
+            seed=(config.seed << 64) + (seed << 48) + state.step,
+            advance=self._add_work,
+        )
+
+    def _add_work(self, work: float) -> None:
+        self.work += work
+        self.looked += work if self.is_looking else 0.0
+
+    def in_order(self, start: Snapshot, candidate: Candidate) -> list[Any]:
+        """Return what a candidate trains on in the order in which batches came."""
         state, first = self.state, self.state.history.oldest
-        batches = [
+        return [
             trained_on(state, self.config, self.learner, candidate, step - first + 1)
             for step in range(start.step, state.step)
             if step not in state.aside
         ]
-        return self.replay(start, batches, candidate, marked)
 
-    def replay_mixed(self, start: Snapshot, rng: np.random.Generator) -> float:
-        """Replay the candidate in use on the same rows in random order."""
-        return self.replay(start, self.learner.mix(self.batches_since(start), rng), self.used)
+    def level_in_order(self, stretch: Stretch, start: Snapshot, candidate: Candidate) -> float:
+        """Return the level of a candidate on the batches as they came."""
+        return stretch.level(candidate, self.in_order(start, candidate))
+
+    def train_again(self, start: Snapshot) -> None:
+        """Train on the batches since a snapshot without judging."""
+        self.learner.load(start.saved)
+        self.learner.set(self.used)
+        for batch in self.in_order(start, self.used):
+            self.learner.step(batch)
+            self._add_work(1)
 
     def batches_since(self, start: Snapshot) -> list[Any]:
         """Return the batches since a snapshot without those that were set aside."""
@@ -104,21 +201,27 @@ class Replays:
         return [one for step, one in enumerate(batches, start.step) if step not in self.state.aside]
 
     def choose(self, start: Snapshot, target: float, places: Sequence[int]) -> Choice | None:
-        """Replay candidates in turn; the first that reaches the target, or else the best."""
-        best, least, tried = None, math.inf, []
-        for place in places:
-            loss = self.replay_in_order(start, self.config.candidates[place])
-            tried.append((self.config.candidates[place], loss))
-            if loss < least:
-                best, least = (place, self.learner.save()), loss
-            if loss <= target:
-                break
+        """Replay candidates; the mildest that reaches the target, or else the best.
+
+        It is found by bisection: of candidates of one kind a stronger one does as well. What the
+        budget does not allow is not tried.
+        """
+        best, least, tried, stretch = None, math.inf, [], self.stretch(start)
+        low, high = 0, len(places)
+        while low < high and self.affords(stretch.cost):
+            middle = (low + high) // 2
+            place = places[middle]
+            level = self.level_in_order(stretch, start, self.config.candidates[place])
+            tried.append((self.config.candidates[place], level))
+            if level <= target or (least > target and level < least):
+                best, least = (place, self.learner.save()), level
+            low, high = (low, middle) if level <= target else (middle + 1, high)
         return None if best is None else Choice(*best, tuple(tried))
 
     def may_hold_bad(self) -> bool:
         """Return whether a batch has no finite loss: of mixed rows not all were trained on."""
         kept = [*self.batches_since(self.state.history.snapshots[0]), *self.state.reservoir]
-        self.work += len(kept) / 3
+        self._add_work(len(kept) / 3)
         return not math.isfinite(self.learner.loss(kept))
 
     def find_bad(self) -> BadBatches:
@@ -148,7 +251,7 @@ class Replays:
         """Return the places of batches whose loss is not finite, by bisection."""
         if not batches:
             return []
-        self.work += len(batches) / 3
+        self._add_work(len(batches) / 3)
         if math.isfinite(self.learner.loss(batches)):
             return []
         if len(batches) == 1:

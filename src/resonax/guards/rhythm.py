@@ -11,26 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["dominant_period", "row_summary"]
+__all__ = ["dominant_period"]
 
 _LEVEL = 1e-3
+_NOISE = 0.05  # p of its own, above which a column is noise
 _LINE = 6.0  # times the mean of all ordinates, beyond which one counts as a line
 _LIKE = 0.6  # share of the power in lines that must come again after a period
-
-_SEEN = 16  # numbers of a batch that its rhythm is looked for in
-
-
-def row_summary(rows: np.ndarray) -> np.ndarray:
-    """Return the mean of the rows of a batch, or some of its numbers where it is long.
-
-    Examples
-    --------
-    >>> row_summary(np.array([[1.0, 2.0], [3.0, 4.0]]))
-    array([2., 3.])
-    """
-    rows = np.atleast_1d(rows)
-    mean = rows.reshape(len(rows), -1).mean(axis=0, dtype=float)
-    return mean[:: max(1, len(mean) // _SEEN)][:_SEEN]
 
 
 def dominant_period(series: np.ndarray) -> float | None:
@@ -71,8 +57,10 @@ def dominant_period(series: np.ndarray) -> float | None:
     p = count * (1 - share[line, column]) ** (count - 1) * centred.shape[1]
     if p >= _LEVEL:
         return None
-    lines = float(share[share > _LINE / count].sum())
-    return _repeats(centred, _refined(centred[:, column], line + 1), lines)
+    # Columns without a line of their own are noise, in which nothing comes again.
+    told = count * (1 - share.max(axis=0)) ** (count - 1) < _NOISE
+    lines = float(share[:, told][share[:, told] > _LINE / count].sum())
+    return _repeats(centred[:, told], _refined(centred[:, column], line + 1), lines)
 
 
 def _repeats(signals: np.ndarray, period: float, lines: float) -> float | None:

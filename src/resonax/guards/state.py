@@ -26,6 +26,7 @@ This module holds what is decided without training; `decide` trains and chooses.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ from resonax.core.errors import ArgumentError, suggest
 from resonax.guards import history as histories
 from resonax.guards.history import History, Snapshot, sampled
 from resonax.guards.learner import Candidate, Replayable
+from resonax.guards.lost_steps import LostSteps
 
 __all__ = [
     "POLICIES",
@@ -44,21 +46,33 @@ __all__ = [
     "before_step",
     "checked_policy",
     "count_step",
+    "early_spread",
     "has_judged",
     "has_risen",
     "init",
     "is_due",
     "is_marked",
+    "judging_cost",
+    "look_allowance",
     "marks",
     "may_return",
     "next_test",
+    "repair_allowance",
+    "spread_of",
     "trained_on",
     "with_batch",
     "with_snapshot",
 ]
 
 POLICIES = ("safe", "watch", "fastest")
-_MARKS = 4  # moments of a stretch at which a run is judged
+_MARKS = (19, 30, 45, 64)  # of 64, of a stretch, where a run is judged: at phases of any rhythm
+_MOST_JUDGING = 4.0  # steps that judging a reservoir costs at most
+_LOOK, _FIRST, _EARLY_LOOK = 6000, 1000, 4  # budgets of a run that begins, and of its steps
+_REPAIR = 60_000  # steps whose budget may be spent in advance on what was found
+_SHARE = 8  # of a run, of which the last is tested, once that is longer than two spacings
+_KNOWN = 3  # means of spacings from which on their range is known
+_EARLY = 8  # first losses whose range is used before
+_RECENT = 16  # mean losses that are kept
 _DRAWN = 16  # recent batches whose rows a mixed batch is drawn from
 
 
@@ -73,31 +87,35 @@ def checked_policy(name: object) -> str:
 class GuardConfig:
     """What a guard may do, and its thresholds; see `resonax.torch.Guard`.
 
-    ``explodes`` times the median reservoir loss of the snapshots is an alarm, and so is ``spoils``
-    times that of the start of the run while it is among them; a mean loss of ``rises`` times the
-    median before calls for a test. ``harm`` times the loss of mixed rows is worth a change, and
-    ``reach`` times it is good enough for a candidate. ``mixes`` is how often rows are mixed before
-    a change; a test that finds nothing stops earlier. A loss of ``beyond`` times the largest of
-    these is harm whatever its p.
+    A mean loss above the median of those before by ``rises`` times the range below it calls for a
+    test; a reservoir loss above the median of the snapshots by ``explodes`` times that is an
+    alarm. ``harm`` is the share of the steps of a stretch that an order costs at least where it is
+    worth a change. ``mixes`` is how often rows are mixed before a change; a test that finds nothing
+    stops earlier. ``is_averaging`` says that the momentum is that of a mean of gradients. No
+    decision changes if all losses are multiplied, or shifted.
+
+    ``budget`` bounds the extra work in steps: of tests that find nothing ``10,000 * budget`` in the
+    first thousand and ``budget`` for each later one, and ``budget * (60,000 + n)`` more up to step
+    n for what is done once something is found. With
+    ``asks`` the guard mixes rows only if it was allowed to.
     """
 
     candidates: tuple[Candidate, ...]
     policy: str = "safe"
     spacing: int = 32
     doublings: int = 4
-    reservoir: int = 16
+    reservoir: int = 8
     memory: int = 2**28
-    budget: float = 0.01
+    budget: float = 0.05
     significance: float = 0.01
-    beyond: float = 3.0
     explodes: float = 10.0
-    spoils: float = 5.0
     rises: float = 3.0
-    harm: float = 1.25
-    reach: float = 1.1
+    harm: float = 0.1
     mixes: int = 12
     wait: int = 1024
     seed: int = 0
+    is_averaging: bool = False
+    asks: bool = False
 
     def checked(self) -> GuardConfig:
         """Return it, or raise `ArgumentError` for what cannot be."""
@@ -115,9 +133,11 @@ class GuardConfig:
 class Decision(NamedTuple):
     """What a guard did at a step, and the reservoir losses that it saw.
 
-    ``rewound`` is the number of steps that were trained again. ``own`` is the loss of the run,
-    ``mixed`` of the same rows in random order, ``tried`` of candidates on the batches as they came,
-    ``p`` the probability of so large an ``own`` if the order did not matter.
+    ``rewound`` is the number of steps that were trained again. ``own`` is the level of the run, its
+    mean loss over the last steps, ``mixed`` of the same rows in random order, ``tried`` of
+    candidates on the batches as they came. ``harm`` is what the order cost, where it was tested,
+    ``cause`` why, one of `resonax.guards.cause.CAUSES`, with the ``reason``; ``period`` and
+    ``rows`` are the steps and the rows after which the batches repeat, if they surely do.
     """
 
     step: int
@@ -128,7 +148,11 @@ class Decision(NamedTuple):
     own: float
     mixed: tuple[float, ...] = ()
     tried: tuple[tuple[Candidate, float], ...] = ()
-    p: float = math.nan
+    harm: LostSteps | None = None
+    cause: str | None = None
+    reason: str = ""
+    period: float | None = None
+    rows: float | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +163,7 @@ class GuardState:
     recent: tuple[float, ...] = ()  # mean losses of whole spacings
     partial: tuple[Any, ...] = ()  # losses of the spacing so far; None: not finite, and examined
     lost: tuple[int, ...] = ()  # steps whose loss is not finite and was not examined yet
+    early: float = 1e-300  # range of the first losses
     is_lost: bool = False  # a run that is only watched has no finite loss any more
     aside: tuple[int, ...] = ()  # steps whose batch was set aside, as far as the history goes back
     set_aside: int = 0  # all batches that were set aside
@@ -146,15 +171,19 @@ class GuardState:
     reservoir: tuple[Any, ...] = ()
     places: tuple[int, ...] = (0,)  # of the candidates taken up and not left, the last in use
     next_test: int = 0
+    length: int = 0  # of the stretch of that test, in steps
     tests: int = 0
     marked: tuple[float, ...] = ()  # losses of the run at the marks before the next test
-    least: float = math.inf  # loss of the run in a test
     rose: int = 0  # step at which the loss last began to rise
     returned: int = 0  # step of the last return to a candidate before
     earlier: int = 0  # tests until then
     wait: int = 0  # steps from a change until the candidate before is tried again
     hold: int = 0  # step at which that is
+    quiet: int = 0  # step until which a run that is only watched is not tested again
     work: float = 0.0  # all extra work so far, in steps
+    looked: float = 0.0  # of that, tests that found nothing
+    is_allowed: bool = False  # to mix rows, where the guard asks
+    suspicion: float = 1.0  # p of the last test, if that was small and not significant
     decisions: tuple[Decision, ...] = ()
 
     @property
@@ -165,26 +194,27 @@ class GuardState:
 
 def init(config: GuardConfig) -> GuardState:
     """Return the state of a run that begins."""
-    return GuardState(next_test=config.spacing, wait=config.wait)
+    return GuardState(next_test=config.spacing, length=config.spacing, wait=config.wait)
 
 
-def marks(test: int, spacing: int) -> range:
-    """Return the steps after which a run is judged for a test at a step.
+def marks(test: int, length: int) -> tuple[int, ...]:
+    """Return the steps after which a run is judged for a test of its last steps.
+
+    They are not evenly apart, so that a rhythm is not always judged at the same phase.
 
     Examples
     --------
-    >>> list(marks(64, spacing=32))
-    [16, 32, 48, 64]
+    >>> marks(64, length=64), marks(512, length=128)
+    ((19, 30, 45, 64), (422, 444, 474, 512))
     """
-    apart = spacing // 2
-    return range(test - (_MARKS - 1) * apart, test + 1, apart)
+    return tuple(test - length + one * length // 64 for one in _MARKS)
 
 
 def is_marked(state: GuardState, config: GuardConfig) -> bool:
     """Return whether the run is judged after this step."""
     if config.candidates[state.place].is_mixed or not _can_judge(state):
         return False
-    return state.step in marks(state.next_test, config.spacing)
+    return state.step in marks(state.next_test, state.length)
 
 
 def _can_judge(state: GuardState) -> bool:
@@ -248,7 +278,10 @@ def count_step(state: GuardState, config: GuardConfig, loss: Any) -> GuardState:
     finite = [one for one in state.partial if one is not None and math.isfinite(one)]
     if not finite:
         return replace(state, partial=())
-    recent = (*state.recent, math.fsum(finite) / len(finite))[-(2**config.doublings) :]
+    if step == config.spacing:
+        first = finite[:_EARLY]
+        state = replace(state, early=max(max(first) - min(first), 1e-300))
+    recent = (*state.recent, math.fsum(finite) / len(finite))[-_RECENT:]
     return replace(state, partial=(), recent=recent)
 
 
@@ -269,7 +302,7 @@ def is_due(state: GuardState, config: GuardConfig) -> bool:
     """Return whether something is to be done after this step."""
     if state.lost:
         return True
-    if not _can_judge(state):
+    if not _can_judge(state) or state.step < state.quiet:
         return False
     returns = may_return(state, config)
     tests = state.step >= state.next_test and not config.candidates[state.place].is_mixed
@@ -291,13 +324,85 @@ def has_risen(state: GuardState, config: GuardConfig) -> bool:
     if state.step % config.spacing or not state.recent:
         return False
     *before, last = state.recent
-    if not before or last <= config.rises * min(before):  # then it is below the median, too
+    if not before:
         return False
-    return last > config.rises * float(np.median(before))
+    scale = max(spread_of(before), early_spread(state))
+    return last - float(np.median(before)) > config.rises * scale
 
 
-def next_test(state: GuardState, config: GuardConfig, stretch: int) -> int:
-    """Return the step of the next test: each twice as late, and later on within the budget."""
-    cost = stretch + 2 * _MARKS * config.reservoir / 3
-    gap = min(state.step - state.returned, math.ceil(cost / config.budget))
-    return state.step + max(gap, config.spacing)
+def spread_of(losses: Sequence[float]) -> float:
+    """Return the range of losses below their median, as those above may have risen.
+
+    Examples
+    --------
+    >>> spread_of([2.0, 1.0, 0.5, 1.0, 90.0]), spread_of([])
+    (0.5, 0.0)
+    """
+    finite = [one for one in losses if math.isfinite(one)]
+    return float(np.median(finite)) - min(finite) if finite else 0.0
+
+
+def early_spread(state: GuardState) -> float:
+    """Return the range of the first losses while few means are known, and else next to nothing."""
+    return state.early if len(state.recent) <= _KNOWN else 1e-300
+
+
+def next_test(
+    state: GuardState, config: GuardConfig, cost: float, period: float | None = None
+) -> tuple[int, int]:
+    """Return the step of the next test, and the length of the stretch that it is of.
+
+    Each test comes twice as late, and later on within the budget; its stretch is a power of two of
+    spacings, two at least, an eighth of the run or a period where these are longer. A test that the
+    budget does not allow yet is made later.
+    """
+    length = _length(state.step, config, period)
+    work = max(cost, _run_cost(length, config))
+    gap = max(config.spacing, min(state.step - state.returned, math.ceil(work / config.budget)))
+    length = _length(state.step + gap, config, period)
+    while True:
+        step = -(-(state.step + gap) // length) * length
+        # Of a stretch that began before this step the run itself is replayed as well.
+        runs = 2 if length <= gap else 3
+        needed = state.looked + cost + runs * _run_cost(length, config)
+        is_paid = needed <= look_allowance(step, config) or state.suspicion < 1
+        if runs == 2 or is_paid or length <= config.spacing:
+            break
+        length //= 2
+    while needed > look_allowance(step, config) and state.suspicion == 1:
+        step += length
+    return step, length
+
+
+def _run_cost(length: int, config: GuardConfig) -> float:
+    return length + 1.5 * len(_MARKS) * judging_cost(config.reservoir)
+
+
+def _length(step: int, config: GuardConfig, period: float | None) -> int:
+    wanted = max(2 * config.spacing, step / _SHARE, 0.95 * (period or 0.0))
+    length = config.spacing
+    while length < wanted and length < config.spacing << config.doublings - 1:
+        length *= 2
+    return length
+
+
+def look_allowance(step: int, config: GuardConfig) -> float:
+    """Return the steps that tests which find nothing may have cost up to a step.
+
+    Examples
+    --------
+    >>> [round(look_allowance(step, GuardConfig(()))) for step in (32, 1000, 100_000)]
+    [306, 500, 5450]
+    """
+    first, later = min(step, _FIRST), max(0, step - _FIRST)
+    return config.budget * (_LOOK + _EARLY_LOOK * first + later)
+
+
+def repair_allowance(step: int, config: GuardConfig) -> float:
+    """Return the steps that all may have cost that was done as something was found."""
+    return config.budget * (_REPAIR + step)
+
+
+def judging_cost(batches: int) -> float:
+    """Return what it costs to judge batches, in steps: small ones are judged all at once."""
+    return min(batches / 3, _MOST_JUDGING)

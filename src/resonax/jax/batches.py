@@ -11,7 +11,6 @@ import numpy as np
 
 from resonax.core.errors import ArgumentError
 from resonax.guards.learner import mixed_places
-from resonax.guards.rhythm import row_summary
 from resonax.jax.hyperparameters import Hyperparameters
 
 __all__ = [
@@ -20,9 +19,9 @@ __all__ = [
     "checked_like",
     "copied",
     "count_rows",
+    "mean_row",
     "mix_rows",
     "stacked",
-    "summary",
 ]
 
 
@@ -123,8 +122,7 @@ def _placed(rows: np.ndarray, like: Any) -> Any:
     return jax.device_put(rows, like.sharding) if isinstance(like, jax.Array) else rows
 
 
-def summary(data: Any) -> np.ndarray:
-    """Return the mean row of the first floating array of a batch, some of its numbers."""
+def mean_row(data: Any) -> np.ndarray:
+    """Return the mean row of all arrays of a batch."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(data)]
-    first = next((leaf for leaf in leaves if leaf.dtype.kind not in "iub"), leaves[0])
-    return row_summary(first)
+    return np.concatenate([leaf.mean(axis=0, dtype=float).reshape(-1) for leaf in leaves])

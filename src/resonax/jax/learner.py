@@ -13,6 +13,7 @@ from jax import Array
 
 from resonax.core.errors import ArgumentError
 from resonax.guards.learner import MOST_COPIES, Candidate, mean_loss
+from resonax.guards.phases import Phased, projected
 from resonax.jax import batches as kept
 from resonax.jax import hyperparameters
 from resonax.jax.batches import KeptBatch
@@ -96,7 +97,7 @@ def _mapped(function: Callable[..., Array]) -> Callable[..., Array]:
     return lambda stacked: jax.lax.map(function, stacked)
 
 
-class JaxLearner:
+class JaxLearner(Phased):
     """A run at a moment; it lives within one `update`, and is all that changes there.
 
     A candidate's factor multiplies the update of the optimizer, whatever schedule made it. Its
@@ -155,9 +156,13 @@ class JaxLearner:
         """Return the bytes of a batch."""
         return kept.byte_size(batch.data)
 
-    def summary(self, batch: KeptBatch) -> np.ndarray:
-        """Return a few numbers of a batch."""
-        return kept.summary(batch.data)
+    def sketches(self, batches: Sequence[KeptBatch]) -> np.ndarray:
+        """Return random projections of the mean row of each batch."""
+        return projected(np.stack([kept.mean_row(one.data) for one in batches]))
+
+    def row_counts(self, batches: Sequence[KeptBatch]) -> list[int]:
+        """Return the number of rows of each batch."""
+        return [kept.count_rows(one.data) for one in batches]
 
     def saved_size(self, saved: Saved) -> int:
         """Return the bytes of a snapshot."""

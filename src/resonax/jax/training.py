@@ -98,7 +98,7 @@ def guard(
     knob: str | None = None,
     candidates: Iterable[float | Candidate] | None = None,
     mix: bool = True,
-    budget: float = 0.01,
+    budget: float = 0.05,
     memory: int = 2**28,
     spacing: int = 32,
     average: bool = False,
@@ -141,7 +141,9 @@ def guard(
     mix
         Whether the guard may train on mixed rows of recent batches.
     budget
-        Extra work for each step in the long run, in steps, as long as nothing is wrong.
+        Extra work for each step in the long run, in steps. Tests that find nothing take 10,000
+        times that in the first thousand steps, and it for each later one; what is done once
+        something is found takes 60,000 times that more.
     memory
         Bytes that kept batches may take.
     spacing
@@ -184,8 +186,9 @@ def guard(
         own = hyperparameters.largest_momentum(opt_state, names)
         made = default_candidates(own, mix=mix) if given is None else (Candidate(own), *given)
         config = GuardConfig(
-            made, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed
-        )
+            made, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed,
+            is_averaging="b1" in names,
+        )  # fmt: skip
         model_state = None if model_state is None else _as_arrays(model_state)
         averaged = Average(params) if average else None
         return TrainState(params, opt_state, model_state, key, guarded_run.init(config), averaged)

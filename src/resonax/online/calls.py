@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from resonax.guards.learner import mixed_places
-from resonax.guards.rhythm import row_summary
 
-__all__ = ["Call", "byte_size", "copied", "count_rows", "join", "mix_rows", "summary"]
+__all__ = ["Call", "byte_size", "copied", "count_rows", "join", "mix_rows", "numbers_of"]
 
-_SEEN = 16  # numbers of a row that its rhythm is looked for in
+_SEEN = 64  # numbers of a row of river that its rhythm is looked for in
 
 
 class Call(NamedTuple):
@@ -111,17 +110,19 @@ def byte_size(call: Call) -> int:
     return sum(map(_bytes, call.batch)) + (0 if call.random is None else 2500)
 
 
-def summary(call: Call) -> np.ndarray:
-    """Return a few numbers of a call: the mean of its rows."""
-    first = call.batch[0]
-    if hasattr(first, "tocsr"):
-        first = first.mean(axis=0)
-    elif isinstance(first, list) and isinstance(first[0], Mapping):
-        first = [_numbers(row) for row in first]
-    try:
-        return row_summary(np.asarray(first, float))
-    except (TypeError, ValueError):  # words, or things of one's own
-        return np.zeros(1)
+def numbers_of(call: Call) -> np.ndarray:
+    """Return the rows of a call as numbers, inputs and outputs, in their order: (rows, numbers)."""
+    columns = []
+    for part in call.batch:
+        rows = part.toarray() if hasattr(part, "tocsr") else part
+        if isinstance(rows, list) and rows and isinstance(rows[0], Mapping):
+            rows = [_numbers(row) for row in rows]
+        try:
+            made = np.asarray(rows, float)
+        except (TypeError, ValueError):  # words, or things of one's own
+            continue
+        columns.append(made.reshape(len(made), -1) if made.ndim else made.reshape(1, 1))
+    return np.concatenate(columns, axis=1) if columns else np.zeros((1, 1))
 
 
 def _numbers(row: Mapping[Any, Any]) -> list[float]:

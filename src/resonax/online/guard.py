@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any
 
 from resonax.core.errors import ArgumentError, check_whole
 from resonax.guards import guarded_run
 from resonax.guards.averaging import preferred
 from resonax.guards.guarded_run import GuardedRun
-from resonax.guards.learner import Candidate, as_candidates, default_candidates
+from resonax.guards.learner import Candidate, as_candidates, check_mix, default_candidates
 from resonax.guards.report import GuardReport, announce
 from resonax.guards.state import GuardConfig, has_judged
 from resonax.online.calls import Call, count_rows
@@ -26,7 +27,9 @@ _guards: weakref.WeakValueDictionary[int, Guard] = weakref.WeakValueDictionary()
 class Guard:
     r"""Guard a model that learns by calls, by training it again where the order of rows harms.
 
-    It decides as `resonax.torch.Guard` does, and needs nothing but copies of the model. In place of
+    With a module of torch and its optimizer, ``Guard(model, optimizer)`` is a
+    `resonax.torch.Guard`. This one decides as that does, and needs nothing but copies of the model.
+    In place of
     ``model.learn_one(x, y)`` or ``model.partial_fit(X, y)`` write ``guard.learn(x, y)``.
 
     Parameters
@@ -48,9 +51,12 @@ class Guard:
     candidates
         Momenta to try, or `Candidate` values from the mildest to the strongest.
     mix
-        Whether the guard may train on mixed rows of recent steps.
+        Whether the guard may train on mixed rows of recent steps, which changes the order of your
+        data. ``"ask"``: it says where that would help, and does it after `allow_mixing`.
     budget
-        Extra work for each step in the long run, in steps, as long as nothing is wrong.
+        Extra work for each step in the long run, in steps. Tests that find nothing take 10,000
+        times that in the first thousand steps, and it for each later one; what is done once
+        something is found takes 60,000 times that more.
     memory
         Bytes that kept batches may take.
     spacing
@@ -77,6 +83,12 @@ class Guard:
     1.0
     """
 
+    def __new__(cls, model: Any = None, *given: Any, **options: Any) -> Any:
+        """Return a guard; for a module of torch and its optimizer that of `resonax.torch`."""
+        if given and _is_torch(model) and _is_torch(given[0]):
+            return import_module("resonax.torch").Guard(model, *given, **options)
+        return super().__new__(cls)
+
     def __init__(
         self,
         model: Any,
@@ -87,8 +99,8 @@ class Guard:
         knob: str | Iterable[str] | None = None,
         lr: str | Iterable[str] | None = None,
         candidates: Iterable[float | Candidate] | None = None,
-        mix: bool = True,
-        budget: float = 0.03,
+        mix: bool | str = True,
+        budget: float = 0.05,
         memory: int = 2**28,
         spacing: int = 32,
         rows: int = 16,
@@ -101,10 +113,13 @@ class Guard:
         library = _completed(find_library(model), learn, loss, _paths(knob), _paths(lr))
         knobs = library.knobs.checked(model)
         own = knobs.largest_momentum(model)
-        made = _candidates(knobs, own, candidates, mix)
+        check_mix(mix, ("ask",))
+        made = _candidates(knobs, own, candidates, bool(mix))
         config = GuardConfig(
-            made, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed
-        )
+            made, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed,
+            asks=mix == "ask",
+            is_averaging=any("beta" in path for path in knobs.momentum),
+        )  # fmt: skip
         self._learner = CopiedLearner(model, library)
         self._run = guarded_run.init(config)
         self._group: RowGroup | None = None
@@ -243,9 +258,18 @@ class Guard:
             if guard is self:
                 del _guards[known]
 
+    def allow_mixing(self) -> None:
+        """Let a guard that was made with ``mix="ask"`` mix rows from now on, if that helps."""
+        self._run = guarded_run.allow_mixing(self._run)
+
     def report(self) -> GuardReport:
         """Return what is known of the run; print it, plot it, or take ``to_dict()``."""
         return guarded_run.report(self._run, self._learner)
+
+
+def _is_torch(thing: Any) -> bool:
+    """Return whether a thing is of torch, which is not imported for it."""
+    return any(base.__module__.split(".")[0] == "torch" for base in type(thing).__mro__)
 
 
 def _check_kind(*given: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from resonax.guards.learner import MOST_COPIES, Candidate, mean_loss
+from resonax.guards.phases import Phased, Phases, phases_of, projected
 from resonax.online import calls
 from resonax.online.calls import Call
 from resonax.online.libraries import Library
@@ -21,7 +22,10 @@ from resonax.probing.adapters import is_overflow
 __all__ = ["CopiedLearner", "RowGroup"]
 
 
-class CopiedLearner:
+_ROWS = 8192  # last rows in which a rhythm is looked for
+
+
+class CopiedLearner(Phased):
     """A model and how it learns; copies are pickled, which is quicker than `copy.deepcopy`.
 
     A model that cannot be pickled is copied by `copy.deepcopy`. Going back gives the model the
@@ -119,9 +123,32 @@ class CopiedLearner:
         """Return the bytes of a batch."""
         return calls.byte_size(batch)
 
-    def summary(self, batch: Call) -> np.ndarray:
-        """Return a few numbers of a batch."""
-        return calls.summary(batch)
+    def sketches(self, batches: Sequence[Call]) -> np.ndarray:
+        """Return random projections of the mean row of each step."""
+        rows = [calls.numbers_of(one) for one in batches]
+        if len({one.shape[1] for one in rows}) > 1:
+            return np.zeros((len(rows), 1))
+        return projected(np.stack([one.mean(axis=0) for one in rows]))
+
+    def phases(self, batches: Sequence[Call]) -> Phases:
+        """Return the rhythm of the rows, which may be shorter than a step, and parts of an order.
+
+        Rows are looked at one by one: a rhythm of 24 rows in steps of 16 is none of 3 steps.
+        """
+        rows = [calls.numbers_of(one) for one in batches]
+        if len({one.shape[1] for one in rows}) > 1:
+            return Phases()
+        found = phases_of(self.sketches(batches))
+        counts = {len(one) for one in rows}
+        series = projected(np.concatenate(rows)[-_ROWS:])
+        within = phases_of(series, parts=0)  # rows that a step learns one by one have an order, too
+        found = found._replace(p=min(found.p, within.p))
+        period = within.period if len(counts) == 1 else None
+        if period is None:
+            return found._replace(period=None)
+        return found._replace(period=period / counts.pop(), rows=period, p=0.0)
+
+    rhythm = phases
 
     def saved_size(self, saved: Any) -> int:
         """Return the bytes of a copy; of one that cannot be pickled they are not known."""

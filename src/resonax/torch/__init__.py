@@ -10,9 +10,9 @@ except ModuleNotFoundError as error:
     text = 'resonax.torch needs PyTorch: pip install "resonax[torch]"'
     raise ModuleNotFoundError(text, name="torch") from None
 
-from resonax.guards.report import GuardReport, ResonanceWarning
+from resonax.guards.report import GuardReport, GuardWarning
 from resonax.torch.auditing import audit
 from resonax.torch.guard import Guard
 from resonax.torch.phases import phases
 
-__all__ = ["Guard", "GuardReport", "ResonanceWarning", "audit", "phases"]
+__all__ = ["Guard", "GuardReport", "GuardWarning", "audit", "phases"]

@@ -16,6 +16,7 @@ __all__ = [
     "byte_count",
     "can_mix",
     "copied",
+    "count_rows",
     "form_of",
     "mapped",
     "mix_rows",
@@ -55,7 +56,9 @@ def copied(value: Any) -> Any:
 
 def byte_count(value: Any) -> int:
     """Return the bytes of all tensors in a value."""
-    return sum(one.nbytes for one in tensors_of(value))
+    return sum(
+        (one.coalesce().values() if one.is_sparse else one).nbytes for one in tensors_of(value)
+    )
 
 
 def with_tensors(value: Any, tensors: Iterator[Tensor]) -> Any:
@@ -142,11 +145,28 @@ class _MixedBatches(Sequence[KeptBatch]):
         return made
 
 
+def count_rows(batch: KeptBatch) -> int:
+    """Return the number of rows of a batch, by the first tensor of each part that has rows."""
+    found = [[len(one) for one in tensors_of(part) if one.ndim] for part in batch.parts]
+    return sum(sizes[0] if sizes else 1 for sizes in found)
+
+
 def mix_rows(
-    batches: Sequence[KeptBatch], rng: np.random.Generator, like: Sequence[KeptBatch] | None
+    batches: Sequence[KeptBatch],
+    rng: np.random.Generator,
+    like: Sequence[KeptBatch] | None,
+    *,
+    by_rows: bool = True,
 ) -> Sequence[KeptBatch]:
-    """Return the rows of batches in random order, with the sizes and context of ``like``."""
+    """Return the rows of batches in random order, with the sizes and context of ``like``.
+
+    Batches whose rows cannot be put together come as wholes in random order.
+    """
     like = batches if like is None else like
+    if not by_rows or not can_mix([part for batch in (*batches, *like) for part in batch.parts]):
+        order = np.resize(rng.permutation(len(batches)), len(like)).tolist()
+        pairs = zip(order, like, strict=True)
+        return [batches[one]._replace(own=kept.own, random=kept.random) for one, kept in pairs]
     found = [tensors_of(part) for batch in batches for part in batch.parts]
     rows = [_rows(tensors) or 0 for tensors in found]
     wanted = [[_rows(tensors_of(part)) or 0 for part in batch.parts] for batch in like]

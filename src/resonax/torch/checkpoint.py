@@ -10,7 +10,7 @@ from zlib import crc32
 from torch import Tensor
 
 from resonax.core.errors import ArgumentError
-from resonax.guards.decision_log import Judged, as_decision, plain_decision
+from resonax.guards.decision_log import Judged, as_decision, as_judged, plain_decision
 from resonax.guards.guarded_run import GuardedRun
 from resonax.guards.history import History, Snapshot
 from resonax.guards.report import Event
@@ -22,7 +22,7 @@ from resonax.torch.snapshots import Saved
 
 __all__ = ["digest_of", "load_run", "save_run", "with_loss"]
 
-_FORMAT = 7
+_FORMAT = 8
 
 
 def _no_loss(*_: Any) -> Any:
@@ -53,7 +53,7 @@ def save_run(run: GuardedRun) -> dict[str, Any]:
         "events": events,
         "peak": run.memory,
         "reservoir": run.config.reservoir,
-        "judged": [tuple(one) for one in run.judged],
+        "judged": [(*one[:4], tuple(map(tuple, one.phases))) for one in run.judged],
     }
 
 
@@ -139,7 +139,7 @@ def load_run(saved: dict[str, Any], config: GuardConfig, learner: TorchLearner) 
         GuardState(**plain),
         losses=tuple(saved["losses"]),
         events=tuple(Event(*one) for one in saved["events"]),
-        judged=tuple(Judged(*one) for one in saved["judged"]),
+        judged=tuple(as_judged(Judged(*one)) for one in saved["judged"]),
         memory=saved["peak"],
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from resonax.guards.report import Event, ResonanceWarning
+from resonax.guards.report import Event, GuardWarning
 
 __all__ = ["EventLog"]
 
@@ -22,7 +22,7 @@ _INSIDE = tuple(str(Path(str(one)).parent) for one in (__file__, torch.__file__)
 class EventLog:
     """Reports events to the user and to the user's own log.
 
-    What the user should act on is a `ResonanceWarning`; what the guard did itself, such as lowering
+    What the user should act on is a `GuardWarning`; what the guard did itself, such as lowering
     the momentum, is a line of the logger ``resonax``, which Python prints by default.
 
     Parameters
@@ -44,7 +44,7 @@ class EventLog:
         """Warn of an event, with its step or without."""
         self._record(event, numbers)
         text = f"step {event.step}: {event.text}" if step else event.text
-        warnings.warn(text, ResonanceWarning, stacklevel=_level())
+        warnings.warn(text, GuardWarning, stacklevel=_level())
 
     def _record(self, event: Event, numbers: dict[str, Any]) -> None:
         if self._log is None:

@@ -58,9 +58,13 @@ class Guard:
             the strongest; by default the user's own momentum, smaller ones down to 0, mixed rows
             and smaller steps.
         mix
-            Whether the guard may train on mixed rows of recent batches.
+            Whether the guard may train on mixed rows of recent batches, which changes the order of
+            your data. ``"ask"``: it says where that would help, and does it after `allow_mixing`.
+            ``"batches"``: whole batches in another order, as is done where shapes differ.
         budget
-            Extra work for each step in the long run, in steps, as long as nothing is wrong.
+            Extra work for each step in the long run, in steps. Tests that find nothing take
+            10,000 times that in the first thousand steps, and it for each later one; what is done
+            once something is found takes 60,000 times that more.
         memory
             Bytes that kept batches may take.
         spacing
@@ -197,6 +201,11 @@ class Guard:
         """Add a part of the next step's batch, for a step of several backward passes."""
         self._check_open()
         self._parts = (*self._parts, copied(batch))
+
+    def allow_mixing(self) -> None:
+        """Let a guard that was made with ``mix="ask"`` mix rows from now on, if that helps."""
+        self._check_open()
+        self._training.allow_mixing()
 
     def report(self) -> GuardReport:
         """Return what is known of the run; print it, plot it, or take ``to_dict()``."""

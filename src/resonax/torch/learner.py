@@ -10,8 +10,16 @@ import torch
 from torch import Tensor
 
 from resonax.guards.learner import MOST_COPIES, Candidate, mean_loss
-from resonax.guards.rhythm import row_summary
-from resonax.torch.batches import KeptBatch, byte_count, can_mix, mix_rows, tensors_of, with_tensors
+from resonax.guards.phases import Phased
+from resonax.torch.batches import (
+    KeptBatch,
+    byte_count,
+    can_mix,
+    count_rows,
+    mix_rows,
+    tensors_of,
+    with_tensors,
+)
 from resonax.torch.groups import Groups, find_knob
 from resonax.torch.random_state import (
     RandomState,
@@ -20,6 +28,7 @@ from resonax.torch.random_state import (
     write_random_state,
 )
 from resonax.torch.refusals import check_loss, check_no_backward, check_used
+from resonax.torch.sketches import data_sketch, gradient_sketch, random_signs
 from resonax.torch.snapshots import Saved, check_place, put_back, save
 
 __all__ = ["TorchLearner"]
@@ -27,7 +36,7 @@ __all__ = ["TorchLearner"]
 _JOINED = 2**24  # bytes up to which batches are evaluated in one forward pass
 
 
-class TorchLearner:
+class TorchLearner(Phased):
     """A module and its optimizer; a candidate is in force during a step only.
 
     Parameters
@@ -40,6 +49,8 @@ class TorchLearner:
         The entry of a group that holds the momentum, if it is not ``betas[0]`` or ``momentum``.
     snapshots
         Where copies are held: ``device``, ``cpu`` or ``pinned``.
+    by_rows
+        Whether rows may be mixed across batches; if not, whole batches come in another order.
     """
 
     def __init__(
@@ -50,8 +61,10 @@ class TorchLearner:
         transform: Callable[[], object] | None = None,
         knob: str | tuple[str, int] | None = None,
         snapshots: str = "device",
+        by_rows: bool = True,
     ):
         check_place(snapshots)
+        self.by_rows = by_rows
         self.model, self.optimizer, self.scaler = model, optimizer, scaler
         self.transform = transform
         self.candidate: Candidate | None = None
@@ -169,18 +182,32 @@ class TorchLearner:
         like: Sequence[KeptBatch] | None = None,
     ) -> Sequence[KeptBatch]:
         """Return the rows of batches in random order."""
-        return mix_rows(batches, rng, like)
+        return mix_rows(batches, rng, like, by_rows=self.by_rows)
 
     def size(self, batch: KeptBatch) -> int:
         """Return the bytes of a batch."""
         return batch.size
 
-    def summary(self, batch: KeptBatch) -> np.ndarray:
-        """Return some numbers of the mean row of the first floating tensor of a batch."""
-        tensors = tensors_of(batch.parts)
-        first = next((one for one in tensors if one.is_floating_point()), tensors[0])
-        mean = first.detach().float().mean(dim=0, keepdim=True)
-        return row_summary(mean.cpu().numpy())
+    def sketches(self, batches: Sequence[KeptBatch]) -> np.ndarray:
+        """Return a few numbers of each batch, and of its gradient at the weights as they are."""
+        weights, found = self.groups.weights(), []
+        signs = random_signs(weights)
+        for batch in batches:
+            self.set_random_state(batch.random)
+            self.optimizer.zero_grad()
+            loss = self._differentiate(batch)
+            sketch = gradient_sketch(weights, signs)
+            found.append(torch.cat([sketch, loss.float().reshape(1).to(sketch.device)]))
+        self.optimizer.zero_grad()
+        return np.concatenate([torch.stack(found).cpu().numpy(), _held(batches)], axis=1)
+
+    def held(self, batches: Sequence[KeptBatch]) -> np.ndarray:
+        """Return a few numbers of what each batch holds."""
+        return _held(batches)
+
+    def row_counts(self, batches: Sequence[KeptBatch]) -> list[int]:
+        """Return the number of rows of each batch."""
+        return [count_rows(one) for one in batches]
 
     def saved_size(self, saved: Saved) -> int:
         """Return the bytes of a copy."""
@@ -190,6 +217,10 @@ class TorchLearner:
         """Return the bytes that a replay needs at most, beyond these copies and batches."""
         copies = MOST_COPIES * max((one.size for one in saved), default=0)
         return copies + min(sum(one.size for one in batches), _JOINED)
+
+
+def _held(batches: Sequence[KeptBatch]) -> np.ndarray:
+    return torch.stack([data_sketch(tensors_of(one.parts)) for one in batches]).numpy()
 
 
 def _joined(batches: Sequence[KeptBatch]) -> Sequence[KeptBatch]:

@@ -97,7 +97,11 @@ def put_back(
 def _state_from(kept: dict[str, Any], held: dict[str, Any], weight: Tensor) -> dict[str, Any]:
     """Return the state of a parameter as it was kept, in the tensors that are held if they fit."""
     old, new = tensors_of(held), tensors_of(kept)
-    if [(one.shape, one.dtype) for one in old] == [(one.shape, one.dtype) for one in new]:
+    # In place a sparse tensor would keep its mark that no index comes twice.
+    is_sparse = any(one.is_sparse for one in new)
+    if not is_sparse and [(one.shape, one.dtype) for one in old] == [
+        (one.shape, one.dtype) for one in new
+    ]:
         for one, two in zip(old, new, strict=True):
             one.detach().copy_(two)
         return with_tensors(kept, iter(old))

@@ -35,6 +35,8 @@ class DrivenTraining(GuardedTraining):
         self._loss: Any = 0.0
         self._in_force = ExitStack()  # what is undone after an update
 
+    _needs_rows = True
+
     def _start(self) -> KeptBatch:
         """Keep what a step begins with; the update of some trainers begins before its loss."""
         if self._batch is None:

@@ -15,11 +15,11 @@ from resonax.core.errors import ArgumentError, suggest
 from resonax.guards import guarded_run
 from resonax.guards.averaging import STRIDE
 from resonax.guards.history import EMPTY
-from resonax.guards.learner import Candidate, as_candidates, default_candidates
+from resonax.guards.learner import Candidate, as_candidates, check_mix, default_candidates
 from resonax.guards.report import WARNED, Event, GuardReport
 from resonax.guards.state import GuardConfig, has_judged
 from resonax.torch.average import Offer
-from resonax.torch.batches import can_mix, copied, form_of, tensors_of
+from resonax.torch.batches import can_mix, copied, count_rows, form_of
 from resonax.torch.checkpoint import digest_of, load_run, save_run, with_loss
 from resonax.torch.events import EventLog
 from resonax.torch.learner import TorchLearner
@@ -32,7 +32,7 @@ class GuardOptions(TypedDict, total=False):
     """Options of `resonax.torch.Guard`."""
 
     candidates: Iterable[float | Candidate] | None
-    mix: bool
+    mix: bool | str
     budget: float
     memory: int
     spacing: int
@@ -91,8 +91,8 @@ class GuardedTraining:
         policy: str,
         *,
         candidates: Iterable[float | Candidate] | None = None,
-        mix: bool = True,
-        budget: float = 0.01,
+        mix: bool | str = True,
+        budget: float = 0.05,
         memory: int = 2**28,
         spacing: int = 32,
         average: bool = False,
@@ -104,15 +104,25 @@ class GuardedTraining:
         seed: int = 0,
     ):
         check_optimizer(model, optimizer)
-        self.learner = TorchLearner(model, optimizer, scaler, transform, knob, snapshots)
-        own = self.learner.groups.largest_momentum()
+        check_mix(mix, ("ask", "batches"))
+        self.learner = TorchLearner(
+            model, optimizer, scaler, transform, knob, snapshots, by_rows=mix != "batches"
+        )
+        own, held = self.learner.groups.largest_momentum(), self.learner.groups.knob
         if candidates is None:
-            tried = default_candidates(own, mix=mix)
+            tried = default_candidates(own, mix=bool(mix))
         else:
             tried = (Candidate(own), *as_candidates(candidates))
         self.run = guarded_run.init(
             GuardConfig(
-                tried, policy=policy, budget=budget, memory=memory, spacing=spacing, seed=seed
+                tried,
+                policy=policy,
+                budget=budget,
+                memory=memory,
+                spacing=spacing,
+                seed=seed,
+                asks=mix == "ask",
+                is_averaging=held is not None and held.name in ("betas", "beta1"),
             )
         )
         self._log = EventLog(log)
@@ -123,6 +133,8 @@ class GuardedTraining:
         self._is_pending = False  # whether the run is still to be looked at after the last step
         self._acted: tuple[bool, bool] | None = None  # what `_act` did, until all is finished
         self._ended: GuardReport | None = None
+
+    _needs_rows = False  # whether batches have to be such that their rows can be mixed
 
     @property
     def setting(self) -> Candidate:
@@ -173,8 +185,10 @@ class GuardedTraining:
             self._is_stepping = False
             self.learner.optimizer.zero_grad()
 
-    def _check_batch(self, loss_fn: object, parts: Sequence[tuple[Any, ...]]) -> None:
-        """Raise `ArgumentError` for a batch whose rows could not be mixed with others."""
+    def _check_batch(
+        self, loss_fn: Callable[..., Tensor], parts: Sequence[tuple[Any, ...]]
+    ) -> None:
+        """Raise `ArgumentError` for a batch that could not be trained on again."""
         check_loss_function(loss_fn)
         form = form_of(parts)
         if form == self._form:
@@ -184,19 +198,16 @@ class GuardedTraining:
                 f"a batch can be trained on again only if it is given to step: write {SHOWN} in "
                 "place of guard.step(lambda: loss_fn(model(x), y))"
             )
-        if not can_mix(parts):
-            raise ArgumentError(
-                "the rows of this batch cannot be told apart, as its tensors differ in length; "
-                "give tensors of one row for each example, padded to one shape"
-            )
         last = self.run.state.history.batches[-1:]
-        if not can_mix([*parts, *(part for batch in last for part in batch.parts)]):
+        if self._needs_rows and not can_mix(
+            [*parts, *(part for batch in last for part in batch.parts)]
+        ):
             raise ArgumentError(
-                "the rows of this batch have another shape than those before and cannot be mixed; "
-                "give tensors of one row for each example, padded to one shape"
+                "the rows of this batch cannot be mixed with those before: give tensors of one row "
+                "for each example, padded to one shape"
             )
         self._form = form
-        rows = sum(len(tensors_of(part)[0]) for part in parts)
+        rows = count_rows(self.learner.keep(loss_fn, tuple(parts)))
         self.run = guarded_run.with_reservoir(self.run, rows)
 
     def _resume(self, loss_fn: Callable[..., Tensor]) -> None:
@@ -260,6 +271,10 @@ class GuardedTraining:
     def offered(self) -> AveragedModel | None:
         """Return the average, or what was offered before, if it predicts better than the model."""
         return None if self._offer is None else self._offer.choose(self.run.state.reservoir)[0]
+
+    def allow_mixing(self) -> None:
+        """Let the guard mix rows, where it was to ask."""
+        self.run = guarded_run.allow_mixing(self.run)
 
     def report(self) -> GuardReport:
         """Return what is known of the run."""
