@@ -1,17 +1,23 @@
 """The guard on data in order, against constants and remedies, and what it costs.
 
-    python benchmarks/guard.py [digits stream recording transformer cost] [--seeds FIRST:LAST]
+    python benchmarks/guard.py [TASK ...] [--seeds FIRST:LAST]
 
 digits     A residual network of 0.93 million parameters; digits come one class after the other,
            all ten classes in a cycle of steps. The share that is recognised at the end.
 stream     A linear model on a sinusoidal mean (Experiment 3 of the paper), by period. The
            prediction error at the end, over the variance of the noise.
+switching  The same with a mean that is drawn anew once a period (Experiment 4).
+network    A network of two hidden layers on such a mean (Experiment 6). The squared error on the
+           law of the inputs, over the variance of the noise.
+demand     A convolutional network on a year of electricity demand, as time goes (1), or at random
+           (0). The squared error on windows that were held out, over the variance of the demand.
 recording  A linear model on one pass of recordings, as time goes. The prediction error over the
            whole pass, over that of the least-squares solution.
-transformer  A small transformer on bytes under AdamW, for each beta1 and step size; Python code and
-           prose in turn, both in a period of steps. The loss on held-out bytes of both at the end:
-           period 0 is both in every batch, and the loss to reach. With ``--size large --device
-           cuda`` it is one of 3.3 million parameters.
+transformer, convolutional, recurrent
+           A network on bytes under AdamW, for each beta1 and step size; Python code and prose in
+           turn, both in a period of steps. The loss on held-out bytes of both at the end: period 0
+           is both in every batch, and the loss to reach. With ``--size large --device cuda`` the
+           transformer has 3.3 million parameters.
 cost       Time and memory on a network of a million parameters while nothing is wrong; on a GPU
            with ``--device cuda``.
 
@@ -42,6 +48,7 @@ from torch import Tensor, nn
 from resonax.torch import Guard
 
 METHODS = ("own", "0.85", "0.5", "clipping", "shuffle buffer", "guard")
+TASKS = ("digits", "stream", "switching", "network", "demand", "recording", "cost")
 BUFFER = 64  # batches
 Batch = tuple[Tensor, Tensor]
 Judge = Callable[[nn.Module], float]
@@ -110,18 +117,15 @@ class Digits(Task):
 
 
 class Stream(Task):
-    """Five inputs whose first has a sinusoidal mean; the output is noise of variance 0.1."""
+    """Five inputs whose mean moves; the output is noise of variance 0.1."""
 
     cases = (0, 10, 12, 15, 20, 22, 30, 60, 120)
     steps, batch, dim = 10_000, 5, 5
 
     def data(self, case: int, seed: int) -> tuple[list[Batch], Judge]:
         rng = np.random.default_rng([seed, case])
-        turns = rng.random((self.steps, self.batch))
-        if case:
-            turns = np.arange(self.steps)[:, None] / case
         inputs = 0.5 * rng.standard_normal((self.steps, self.batch, self.dim))
-        inputs[:, :, 0] += 0.5 * np.sin(2 * np.pi * turns)
+        self.move(inputs, case, rng)
         outputs = np.sqrt(0.1) * rng.standard_normal((self.steps, self.batch, 1))
         x, y = (torch.tensor(part, dtype=torch.float32) for part in (inputs, outputs))
 
@@ -130,6 +134,93 @@ class Stream(Task):
             return float(torch.mean(model(x.flatten(0, 1)) ** 2)) / 0.1 + 1
 
         return list(zip(x, y, strict=True)), judge
+
+    def move(self, inputs: np.ndarray, case: int, rng: np.random.Generator) -> None:
+        """Add a sinusoid to the mean of the first input."""
+        turns = np.arange(self.steps)[:, None] / case if case else rng.random(inputs.shape[:2])
+        inputs[:, :, 0] += 0.5 * np.sin(2 * np.pi * turns)
+
+
+class Switching(Stream):
+    """A mean that is drawn anew once a period."""
+
+    def move(self, inputs: np.ndarray, case: int, rng: np.random.Generator) -> None:
+        inputs += 0.5 * switching_mean(inputs.shape, case, rng)
+
+
+def switching_mean(
+    shape: tuple[int, int, int], period: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Return standard normal means, one for each period; for a period of 0, one for each row."""
+    if not period:
+        return rng.standard_normal(shape)
+    drawn = rng.standard_normal((-(-shape[0] // period), 1, shape[2]))
+    return drawn.repeat(period, axis=0)[: shape[0]]
+
+
+class Hidden(Task):
+    """The network of Experiment 6 of the paper."""
+
+    cases = (0, 5, 10, 20, 40, 80)
+    steps, batch = 3000, 10
+
+    def data(self, case: int, seed: int) -> tuple[list[Batch], Judge]:
+        rng = np.random.default_rng([seed, case])
+
+        def drawn(mean: np.ndarray, rows: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+            inputs = 0.63 * mean + np.sqrt(0.1) * rng.standard_normal((*rows, 2))
+            return inputs, np.cos(np.pi * np.linalg.norm(inputs, axis=2, keepdims=True))
+
+        rows = (self.steps, self.batch)
+        inputs, outputs = drawn(switching_mean((*rows, 2), case, rng), rows)
+        outputs += np.sqrt(0.1) * rng.standard_normal(outputs.shape)
+        held = drawn(rng.standard_normal((1, 2000, 2)), (1, 2000))
+        x, y, far, truth = (
+            torch.tensor(part, dtype=torch.float32) for part in (inputs, outputs, *held)
+        )
+
+        def judge(model: nn.Module) -> float:
+            return float(torch.mean((model(far) - truth) ** 2)) / 0.1 + 1
+
+        return list(zip(x, y, strict=True)), judge
+
+
+def hidden() -> nn.Module:
+    """Return a network with two hidden layers."""
+    return nn.Sequential(
+        nn.Linear(2, 20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, 1)
+    )
+
+
+class Demand(Task):
+    """The next half hour of electricity demand from the last day, 16 half hours a step."""
+
+    cases = (0, 1)
+    day, batch = 48, 16
+
+    def data(self, case: int, seed: int) -> tuple[list[Batch], Judge]:
+        _, given = Recording.recordings()["victoria"]()
+        scaled = torch.tensor((given - given.mean()) / given.std(), dtype=torch.float32)
+        windows = scaled.unfold(0, self.day + 1, 1)
+        x, y = windows[:, None, : self.day], windows[:, self.day :]
+        number = torch.arange(len(windows))
+        taught, held = number[number % 10 > 0], number[::10]
+        if not case:
+            taught = taught[torch.randperm(len(taught), generator=torch.manual_seed(seed))]
+        taught = taught[: len(taught) // self.batch * self.batch].reshape(-1, self.batch)
+
+        def judge(model: nn.Module) -> float:
+            return float(torch.mean((model(x[held]) - y[held]) ** 2))
+
+        return [(x[rows], y[rows]) for rows in taught], judge
+
+
+def forecaster() -> nn.Module:
+    """Return a convolutional network for a day of half hours."""
+    return nn.Sequential(
+        nn.Conv1d(1, 16, 5), nn.ReLU(), nn.Conv1d(16, 16, 5, stride=2), nn.ReLU(),
+        nn.Flatten(), nn.Linear(320, 32), nn.ReLU(), nn.Linear(32, 1),
+    )  # fmt: skip
 
 
 class Transformer(nn.Module):
@@ -155,6 +246,43 @@ class Transformer(nn.Module):
         return self.out(held)
 
 
+class Convolutional(nn.Module):
+    """Predicts the next byte from those within reach of its causal convolutions."""
+
+    def __init__(self, width: int, layers: int, heads: int, length: int) -> None:
+        super().__init__()
+        del heads, length
+        self.embedding = nn.Embedding(256, width)
+        self.layers = nn.ModuleList(
+            nn.Conv1d(width, width, 3, dilation=2**layer) for layer in range(2 * layers)
+        )
+        self.out = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 256))
+
+    def forward(self, x: Tensor) -> Tensor:
+        held = self.embedding(x).mT
+        for number, layer in enumerate(self.layers):
+            reach = 2 * 2**number
+            held = held + torch.relu(layer(nn.functional.pad(held, (reach, 0))))
+        return self.out(held.mT)
+
+
+class Recurrent(nn.Module):
+    """Predicts the next byte from a state."""
+
+    def __init__(self, width: int, layers: int, heads: int, length: int) -> None:
+        super().__init__()
+        del heads, length
+        self.embedding = nn.Embedding(256, width)
+        self.cells = nn.GRU(width, width, layers, batch_first=True)
+        self.out = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 256))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.cells(self.embedding(x))[0])
+
+
+NETWORKS = {
+    "transformer": Transformer, "convolutional": Convolutional, "recurrent": Recurrent,
+}  # fmt: skip
 SIZES = {
     "tiny": (16, 1, 2, 16, 8, 200),
     "small": (64, 2, 4, 64, 16, 800),
@@ -181,9 +309,9 @@ class Bytes(Task):
 
     cases = (0, 4, 16, 32, 48, 64, 128)
 
-    def __init__(self, size: str, momentum: float, lr: float):
+    def __init__(self, kind: str, size: str, momentum: float, lr: float):
         width, layers, heads, self.length, self.batch, self.steps = SIZES[size]
-        make = functools.partial(Transformer, width, layers, heads, self.length)
+        make = functools.partial(NETWORKS[kind], width, layers, heads, self.length)
         super().__init__(lr, momentum, token_loss, make)
 
     def data(self, case: int, seed: int) -> tuple[list[Batch], Judge]:
@@ -242,15 +370,20 @@ def task(name: str) -> Task:
     """Return a task by its name."""
     if name == "digits":
         return Digits(0.02, 0.95, nn.functional.cross_entropy, network)
-    if name == "stream":
+    if name in ("stream", "switching"):
 
         def summed(output: Tensor, target: Tensor) -> Tensor:
             return torch.sum((output - target) ** 2)
 
-        return Stream(0.01, 0.95, summed, lambda: nn.Linear(Stream.dim, 1))
-    if name.startswith("transformer"):
-        _, size, momentum, lr = name.split()
-        return Bytes(size, float(momentum), float(lr))
+        kind = Stream if name == "stream" else Switching
+        return kind(0.01, 0.95, summed, lambda: nn.Linear(Stream.dim, 1))
+    if name == "network":
+        return Hidden(0.01, 0.95, nn.functional.mse_loss, hidden)
+    if name == "demand":
+        return Demand(0.01, 0.95, nn.functional.mse_loss, forecaster)
+    if name.split()[0] in NETWORKS:
+        kind, size, momentum, lr = name.split()
+        return Bytes(kind, size, float(momentum), float(lr))
     return Recording(0.01, 0.95, nn.functional.mse_loss, functools.partial(nn.LazyLinear, 1))
 
 
@@ -402,11 +535,11 @@ def cost(device: str, blocks: int = 40) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("tasks", nargs="*", default=["digits", "stream", "recording", "cost"])
+    parser.add_argument("tasks", nargs="*", metavar="TASK", default=TASKS, help="of those above")
     parser.add_argument("--seeds", default="100:103", help="first and one after the last")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--device", default="cpu", help="of cost and of transformer")
-    parser.add_argument("--size", default="small", choices=SIZES, help="of the transformer")
+    parser.add_argument("--device", default="cpu", help="of cost and of networks on bytes")
+    parser.add_argument("--size", default="small", choices=SIZES, help="of networks on bytes")
     parser.add_argument("--beta1", nargs="*", type=float, default=[0.9, 0.95])
     parser.add_argument("--lr", nargs="*", type=float, default=[0.001, 0.002], help="of it as well")
     parser.add_argument("--methods", nargs="*", default=METHODS, help="of those compared")
@@ -418,9 +551,7 @@ def main() -> None:
         name
         for task_name in given.tasks
         for name in (
-            [f"transformer {one}" for one in settings]
-            if task_name == "transformer"
-            else [task_name]
+            [f"{task_name} {one}" for one in settings] if task_name in NETWORKS else [task_name]
         )
     ]
     with ProcessPoolExecutor(given.processes, get_context("spawn")) as pool:
@@ -437,8 +568,11 @@ def main() -> None:
                 for seed in seeds
             }
             found: Any = defaultdict(lambda: defaultdict(list))
-            for (case, method, _), job in jobs.items():
+            for done, ((case, method, seed), job) in enumerate(jobs.items(), 1):
                 found[case][method].append(job.result())
+                end, *_, seconds = found[case][method][-1]
+                text = f"{name}, {case}, {method}, seed {seed}: {end:.3g} after {seconds:.0f} s"
+                print(f"{done} of {len(jobs)}: {text}", file=sys.stderr, flush=True)
             show(name, found)
 
 

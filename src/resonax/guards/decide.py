@@ -19,17 +19,19 @@ from resonax.guards.cause import Cause, find_cause
 from resonax.guards.history import Snapshot
 from resonax.guards.learner import Candidate, Replayable
 from resonax.guards.lost_steps import LostSteps, level_of, lost_steps
-from resonax.guards.order_test import harm_of_order, order_p, significance_of
+from resonax.guards.order_test import FEW, harm_of_order, order_p, significance_of, together
 from resonax.guards.phases import Phases
 from resonax.guards.replays import IN_NO_ORDER, Choice, Replays, Stretch
 from resonax.guards.state import (
     Decision,
     GuardConfig,
     GuardState,
+    affords_test,
     early_spread,
     has_risen,
     is_due,
     is_marked,
+    is_suspect,
     judging_cost,
     marks,
     may_return,
@@ -107,7 +109,6 @@ class _Action(Replays):
             return self.try_previous()
         if config.policy == "fastest":
             return self.choose_fastest()
-        self.is_looking = state.suspicion == 1 and not _is_test_of_rise(state, config)
         return self.test()
 
     def keep_setting(self, **changes: Any) -> GuardState:
@@ -129,7 +130,8 @@ class _Action(Replays):
     def later(self, more: float = 0.0) -> dict[str, int]:
         """Return when the next test is, given what this one has cost, and of how many steps."""
         period = None if self.seen is None else self.seen.period
-        step, length = next_test(self.state, self.config, self.looked, period)
+        cost = self.work if is_suspect(self.state) else self.looked
+        step, length = next_test(self.state, self.config, cost, period)
         quiet = self.state.step + math.ceil(more / self.config.budget)
         step = max(step, -(-quiet // length) * length)
         return {"next_test": step, "length": length}
@@ -172,7 +174,7 @@ class _Action(Replays):
 
     def alarm(self, own: float, judged: list[float]) -> GuardState:
         """Go back to the best snapshot, and continue from there with a safer candidate."""
-        self.is_looking = False
+        self.is_urgent = True
         start = self.state.history.snapshots[int(np.argmin(judged))]
         target = min(judged) + _NEAR * _scale(self.state, judged)
         found = self.search(start, target, _KINDS["unclear"], self.state.place + 1)
@@ -232,15 +234,12 @@ class _Action(Replays):
             cause.word, cause.text, phases.period, phases.rows,
         )  # fmt: skip
         is_asked = after.is_mixed and self.config.asks and not state.is_allowed
+        made = made._replace(why="ask" if is_asked else why)
+        self.state = replace(state, decisions=(*state.decisions, made))
         if self.config.policy == "watch" or is_asked:
             # What was found is there to stay: look again in a while.
             later = self.later(self.work)
-            return self.keep_setting(
-                recent=(),
-                quiet=later["next_test"],
-                decisions=(*state.decisions, made._replace(why="ask" if is_asked else why)),
-                **later,
-            )
+            return self.keep_setting(recent=(), quiet=later["next_test"], **later)
         return self.continue_from(
             found.saved,
             places=(*state.places, found.place),
@@ -249,7 +248,6 @@ class _Action(Replays):
             marked=(),
             hold=state.step + state.wait,
             wait=2 * state.wait,
-            decisions=(*state.decisions, made),
             **self.later(),
         )
 
@@ -261,20 +259,26 @@ class _Action(Replays):
             return self.keep_setting(**self.later())
         stretch = self.stretch(start)
         self.seen = self.learner.rhythm(self.batches_since(state.history.snapshots[0]))
-        self.state = state = replace(state, tests=state.tests + 1)
         # Where a stretch has no order to be seen, mixed rows are about the same.
         is_ordered = self.learner.rhythm(stretch.batches).p <= _ORDERED
         if self.seen.p <= _ORDERED and not is_ordered and self.seen.period is None:
             self.seen = self.seen._replace(period=2.0 * len(stretch.batches))
         runs = 2 if self.is_recorded(start) else 3
-        if not self.affords(runs * stretch.cost, 1.0 if is_ordered else IN_NO_ORDER):
+        cost, share = runs * stretch.cost, 1.0 if is_ordered else IN_NO_ORDER
+        if _is_test_of_rise(state, config):
+            is_paid = self.affords(cost)
+        else:
+            is_paid = affords_test(state, config, self.work + cost, state.step, share)
+        # Where no order is seen that is an answer; where the budget is spent, there is none.
+        self.state = state = replace(state, tests=state.tests + (is_paid or not is_ordered))
+        if not is_paid:
             return self.keep_setting(**self.later())
         own = self.own_losses(stretch, start)
         level = float(level_of(stretch.marks, own, stretch.length))
         harm = harm_of_order(
             stretch.marks,
             own,
-            self.mixed_paths(stretch, own),
+            self.mixed_paths(stretch),
             significance_of(state.tests - state.earlier, config.significance),
             window=stretch.length,
             least=config.harm,
@@ -284,16 +288,14 @@ class _Action(Replays):
             judged = self.judge_snapshots()
             if _is_high(state, config, level, judged):  # it rose slowly, in any order
                 return self.alarm(level, judged)
-        is_suspected = harm is None and self.is_suspect(stretch, own)
-        if is_suspected:
-            levels = level_of(stretch.marks, self.paths, stretch.length)
-            self.state = state = replace(state, suspicion=order_p(level, levels))
-        else:
-            self.state = state = replace(state, suspicion=1.0)
         if harm is None:
-            self.looked = self.work
+            self.state = replace(state, suspicion=self.suspicion(stretch, own))
+            # More mixed runs than a few are trained only if p is small: they, and a test that
+            # leaves a suspicion, count as work about a harm.
+            if not (is_suspect(state) or is_suspect(self.state)):
+                self.looked = self.work - max(0, len(self.paths) - FEW) * stretch.cost
             return self.keep_setting(**self.later())
-        self.is_looking = False
+        self.state = state = replace(state, suspicion=1.0)
         if _is_test_of_rise(state, config):  # the loss was high when this stretch began: go back
             start = state.history.snapshots[int(np.argmin(self.judge_snapshots()))]
             mixed = self.mixed_levels(self.stretch(start), _AGAIN)
@@ -306,26 +308,20 @@ class _Action(Replays):
             return self.keep_setting(**self.later(self.work))
         return self.change_setting("order", start, found, level, harm.mixed, harm, cause, phases)
 
-    def mixed_paths(self, stretch: Stretch, own: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the losses at the marks of replays of the rows in random order.
-
-        They end where the budget for tests does, which is a larger one while harm is suspected.
-        """
+    def mixed_paths(self, stretch: Stretch) -> Iterator[np.ndarray]:
+        """Yield the losses at the marks of replays of the rows in random order."""
         for number in range(self.config.mixes):
-            if len(self.paths) > 1:
-                self.is_looking = not self.is_suspect(stretch, own)
-            if number and not self.affords(stretch.cost):
-                return
             self.paths.append(stretch.run(self.used, stretch.shuffled(number)).losses)
             yield self.paths[-1]
 
-    def is_suspect(self, stretch: Stretch, own: np.ndarray) -> bool:
-        """Return whether the run is worse than all on mixed rows, with a small p."""
+    def suspicion(self, stretch: Stretch, own: np.ndarray) -> float:
+        """Return the p of a test that found nothing, with that before, if it is small; else 1."""
         if len(self.paths) < 2:
-            return False
+            return 1.0
         lost = lost_steps(stretch.marks, own, np.stack(self.paths), window=stretch.length)
         is_worst = lost.own > max(lost.mixed) and lost.lost >= self.config.harm * lost.steps
-        return is_worst and lost.p <= _SUSPECT
+        p = together(order_p(lost.own, lost.mixed), self.state.suspicion)
+        return p if is_worst and p <= _SUSPECT else 1.0
 
     def find_cause(self, stretch: Stretch, harm: LostSteps) -> tuple[Cause, Phases]:
         """Return why the order of a stretch harms, and the rhythm and parts of it."""
@@ -380,6 +376,8 @@ class _Action(Replays):
         no more than their deviation, or a tenth of what the order costs. If none does, the best is
         taken if it ends half of the harm.
         """
+        if not np.isfinite(mixed).all():  # mixed rows fail as well from here
+            return self.search(start, -math.inf, _KINDS["unclear"])
         usual = float(np.mean(mixed))
         near = max(float(np.std(mixed, ddof=1)), (own - usual) / 10)
         target = min(usual + near, max(mixed))

@@ -38,11 +38,11 @@ import scipy
 
 from resonax.guards.lost_steps import LostSteps, level_of, lost_steps
 
-__all__ = ["harm_of_order", "order_p", "significance_of", "student_p"]
+__all__ = ["FEW", "harm_of_order", "order_p", "significance_of", "student_p", "together"]
 
 _EQUAL = 5  # tests of a run that have the same significance level
 _LEAST = 1e-9  # least deviation of logarithms
-_FEW, _UNLIKELY = 4, 0.1  # mixed runs after which p is looked at, and what it is at most
+FEW, _UNLIKELY = 4, 0.1  # mixed runs after which p is looked at, and what it is at most
 
 
 def significance_of(test: int, significance: float) -> float:
@@ -163,13 +163,13 @@ def harm_of_order(
         twice = [*seen, one]  # a deviation needs two
         if lost_steps(marks, own, np.stack(twice), window=window).lost < least * marks[-1]:
             return None
-        if len(seen) < _FEW:
+        if len(seen) < FEW:
             continue
         p = order_p(level, levels)
         # What is found before the last run has half of the level.
         if p > _UNLIKELY or together(p, before) <= significance / 2:
             break
-    if len(seen) < _FEW:
+    if len(seen) < FEW:
         return None
     p = together(order_p(level, levels), before)
     found = lost_steps(marks, own, np.stack(seen), window=window)

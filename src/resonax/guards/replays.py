@@ -15,7 +15,6 @@ from resonax.guards.state import (
     GuardConfig,
     GuardState,
     judging_cost,
-    look_allowance,
     marks,
     repair_allowance,
     trained_on,
@@ -107,23 +106,19 @@ class Replays:
     """Replays of a run up to the step of a state.
 
     ``work`` counts what they cost, in steps; a loss without training counts a third of a step.
-    ``looked`` is the share of tests, until they find something. The learner is left wherever the
-    last of them ended.
+    ``looked`` is that of a test which found nothing. The learner is left wherever the last of them
+    ended.
     """
 
     def __init__(self, state: GuardState, config: GuardConfig, learner: Replayable):
         self.state, self.config, self.learner = state, config, learner
         self.used = config.candidates[state.place]
         self.work = self.looked = 0.0
-        self.is_looking = False
+        self.is_urgent = False  # a run that diverges is brought back whatever it costs
 
-    def affords(self, cost: float, share: float = 1.0) -> bool:
-        """Return whether work fits into what the budget allows so far."""
-        state, config = self.state, self.config
-        if self.is_looking:
-            return state.looked + self.looked + cost <= share * look_allowance(state.step, config)
-        done = state.work - state.looked + self.work - self.looked
-        return done + cost <= repair_allowance(state.step, config)
+    def affords(self, cost: float) -> bool:
+        """Return whether work about a harm fits into what the budget allows for it."""
+        return self.is_urgent or cost <= self.left()
 
     def left(self) -> float:
         """Return the steps that the budget still allows for what is done about a harm."""
@@ -172,7 +167,6 @@ class Replays:
 
     def _add_work(self, work: float) -> None:
         self.work += work
-        self.looked += work if self.is_looking else 0.0
 
     def in_order(self, start: Snapshot, candidate: Candidate) -> list[Any]:
         """Return what a candidate trains on in the order in which batches came."""

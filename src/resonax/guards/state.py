@@ -43,6 +43,7 @@ __all__ = [
     "Decision",
     "GuardConfig",
     "GuardState",
+    "affords_test",
     "before_step",
     "checked_policy",
     "count_step",
@@ -96,8 +97,8 @@ class GuardConfig:
 
     ``budget`` bounds the extra work in steps: of tests that find nothing ``10,000 * budget`` in the
     first thousand and ``budget`` for each later one, and ``budget * (60,000 + n)`` more up to step
-    n for what is done once something is found. With
-    ``asks`` the guard mixes rows only if it was allowed to.
+    n for what is done once something is found or suspected. A test that has begun is finished.
+    With ``asks`` the guard mixes rows only if it was allowed to.
     """
 
     candidates: tuple[Candidate, ...]
@@ -352,26 +353,46 @@ def next_test(
 ) -> tuple[int, int]:
     """Return the step of the next test, and the length of the stretch that it is of.
 
-    Each test comes twice as late, and later on within the budget; its stretch is a power of two of
-    spacings, two at least, an eighth of the run or a period where these are longer. A test that the
-    budget does not allow yet is made later.
+    Each test comes twice as late, and later on within the budget; one that left a suspicion is
+    followed by another at once. Its stretch is a power of two of spacings, two at least, an eighth
+    of the run or a period where these are longer. A test that the budget does not allow yet is made
+    later.
     """
     length = _length(state.step, config, period)
     work = max(cost, _run_cost(length, config))
     gap = max(config.spacing, min(state.step - state.returned, math.ceil(work / config.budget)))
+    if state.suspicion < 1:
+        gap = config.spacing
     length = _length(state.step + gap, config, period)
     while True:
         step = -(-(state.step + gap) // length) * length
         # Of a stretch that began before this step the run itself is replayed as well.
         runs = 2 if length <= gap else 3
-        needed = state.looked + cost + runs * _run_cost(length, config)
-        is_paid = needed <= look_allowance(step, config) or state.suspicion < 1
-        if runs == 2 or is_paid or length <= config.spacing:
+        needed = cost + runs * _run_cost(length, config)
+        if runs == 2 or affords_test(state, config, needed, step) or length <= config.spacing:
             break
         length //= 2
-    while needed > look_allowance(step, config) and state.suspicion == 1:
+    while not affords_test(state, config, needed, step):
         step += length
     return step, length
+
+
+def affords_test(
+    state: GuardState, config: GuardConfig, cost: float, step: int, share: float = 1.0
+) -> bool:
+    """Return whether the budget allows a test at a step.
+
+    Tests of a run in which something was found or is suspected count as work about a harm; of what
+    is for the others a share may be used.
+    """
+    if is_suspect(state):
+        return state.work - state.looked + cost <= repair_allowance(step, config)
+    return state.looked + cost <= share * look_allowance(step, config)
+
+
+def is_suspect(state: GuardState) -> bool:
+    """Return whether something was found in this run, or is suspected after its last test."""
+    return state.suspicion < 1 or bool(state.decisions)
 
 
 def _run_cost(length: int, config: GuardConfig) -> float:
