@@ -18,8 +18,8 @@ transformer, convolutional, recurrent
            turn, both in a period of steps. The loss on held-out bytes of both at the end: period 0
            is both in every batch, and the loss to reach. With ``--size large --device cuda`` the
            transformer has 3.3 million parameters.
-cost       Time and memory on a network of a million parameters while nothing is wrong; on a GPU
-           with ``--device cuda``.
+cost       Time and memory on a network of a million parameters, and on a small transformer, while
+           nothing is wrong; on a GPU with ``--device cuda``.
 
 A cycle or period of 0 is the same rows at random. Printed are the median and the worst over the
 seeds, and how many runs ended with weights that are not finite (*). ``guard`` is what the guard
@@ -578,8 +578,15 @@ def show(
 
 
 def twin(name: str, device: str) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """Return a network of a million parameters and its optimizer; each call gives the same."""
+    """Return a network of a million parameters or a small transformer, and its optimizer.
+
+    Each call gives the same.
+    """
     torch.manual_seed(0)
+    if name == "transformer":
+        made = task("transformer small 0.9 0.001")
+        model = made.make().to(device)
+        return model, optimizer_of(made, model, made.momentum)
     layers = (nn.Linear(256, 800), nn.ReLU(), nn.Linear(800, 800), nn.ReLU(), nn.Linear(800, 200))
     model = nn.Sequential(*layers, nn.Linear(200, 10)).to(device)
     if name == "SGD":
@@ -587,43 +594,60 @@ def twin(name: str, device: str) -> tuple[nn.Module, torch.optim.Optimizer]:
     return model, torch.optim.Adam(model.parameters(), lr=3e-4)
 
 
-def cost(device: str, blocks: int = 40) -> None:
-    """Print what a guard costs: two twins of one network learn the same rows at random, in turn.
-
-    In blocks of 32 steps. The median block has no test of the guard; the sum has all of them, which
-    come early and often in so short a run.
-    """
+def random_rows(name: str, device: str) -> tuple[Tensor, Tensor, Any]:
+    """Return rows to draw from, and the loss of an output."""
+    if name == "transformer":
+        made = task("transformer small 0.9 0.001")
+        batches = made.data(0, 0)[0]
+        x, y = (torch.cat(part).to(device) for part in zip(*batches, strict=True))
+        return x, y, made.loss
     draw = torch.Generator().manual_seed(0)
     centres = torch.randn(10, 256, generator=draw)
     labels = torch.randint(10, (4096,), generator=draw)
-    rows = (centres[labels] + 2 * torch.randn(4096, 256, generator=draw)).to(device)
-    labels, loss = labels.to(device), nn.functional.cross_entropy
-    for name in ("SGD", "Adam"):
+    rows = centres[labels] + 2 * torch.randn(4096, 256, generator=draw)
+    return rows.to(device), labels.to(device), nn.functional.cross_entropy
+
+
+def cost(device: str, blocks: int = 160) -> None:
+    """Print what a guard costs: two twins of one network learn the same rows at random, in turn.
+
+    In blocks of 32 steps. The median block has no test of the guard; the sums have all of them.
+    """
+    torch.set_num_threads(1)
+    for name, rows in (("SGD", 32), ("Adam", 32), ("transformer", 16)):
+        x, y, loss = random_rows(name, device)
+        draw = torch.Generator().manual_seed(0)
         (plain, optimizer), guarded = twin(name, device), twin(name, device)
         guard, times = Guard(*guarded), np.zeros((2, blocks))
 
-        def train_plain(x: Tensor, y: Tensor, model: Any = plain, by: Any = optimizer) -> None:
+        def train_plain(
+            x: Tensor, y: Tensor, model: Any = plain, by: Any = optimizer, loss: Any = loss
+        ) -> None:
             by.zero_grad()
             loss(model(x), y).backward()
             by.step()
 
-        def train_guarded(x: Tensor, y: Tensor, model: Any = guarded[0], by: Any = guard) -> None:
+        def train_guarded(
+            x: Tensor, y: Tensor, model: Any = guarded[0], by: Any = guard, loss: Any = loss
+        ) -> None:
             by.step(lambda x, y: loss(model(x), y), x, y)
 
         for block in range(blocks):
-            chosen = torch.randint(4096, (32, 32), generator=draw).to(device)
+            chosen = torch.randint(len(x), (32, rows), generator=draw).to(device)
             for place, train_on in enumerate((train_plain, train_guarded)):
                 began = time.perf_counter()
                 for batch in chosen:
-                    train_on(rows[batch], labels[batch])
+                    train_on(x[batch], y[batch])
                 if device != "cpu":
                     torch.cuda.synchronize()
                 times[place, block] = time.perf_counter() - began
-        calm, whole, report = np.median(times, axis=1), times.sum(axis=1), guard.report()
+        calm, early = np.median(times, axis=1), 1024 // 32
+        first, later = times[:, :early].sum(axis=1), times[:, early:].sum(axis=1)
         print(
             f"cost, {name}: a plain step {calm[0] / 32 * 1e3:.2f} ms; guarded "
-            f"{calm[1] / calm[0] - 1:+.1%} without a test, {whole[1] / whole[0]:.1f} times over "
-            f"the first {32 * blocks} steps\n{report}",
+            f"{calm[1] / calm[0] - 1:+.1%} without a test, {first[1] / first[0]:.2f} times "
+            f"over the first 1024 steps, {later[1] / later[0]:.2f} times "
+            f"over the next {32 * blocks - 1024}\n{guard.report()}",
             flush=True,
         )
 
