@@ -68,6 +68,7 @@ html_theme = "furo"
 html_title = f"resonax {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = [("site.js", {"defer": "defer"})]
 html_copy_source = False
 html_show_sphinx = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from browser import MISSING, find_browser, is_required
 from resonax.cli.cache import keep_compiled
 from resonax.explore import check_process, check_worker
 from resonax.explore.security import Site
@@ -29,6 +30,22 @@ def free_port() -> int:
     with socket.socket() as each:
         each.bind(("127.0.0.1", 0))
         return each.getsockname()[1]
+
+
+@contextmanager
+def open_tab(size: dict[str, int]) -> Iterator[Any]:
+    """Open a tab of a browser until the block ends; without a browser the test is left out."""
+    from playwright.sync_api import sync_playwright
+
+    path = find_browser()
+    if path is None:
+        (pytest.fail if is_required() else pytest.skip)(MISSING)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        context = browser.new_context(viewport=size)
+        context.set_default_timeout(300_000)
+        yield context.new_page()
+        browser.close()
 
 
 @dataclass

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from browser import MISSING, find_browser, is_required
-from browsing import Server, Visit, check_in_threads, serving, visiting
+from browsing import Server, Visit, check_in_threads, open_tab, serving, visiting
 from resonax.dynamics import Setting
 from resonax.explore import check_worker, details, theory
 from resonax.explore.check_worker import CheckRequest
@@ -36,17 +35,8 @@ SMALL = {"width": 390, "height": 844}
 @pytest.fixture(scope="module")
 def tab():
     """One tab, in which the page is loaded anew for each test."""
-    from playwright.sync_api import sync_playwright
-
-    path = find_browser()
-    if path is None:
-        (pytest.fail if is_required() else pytest.skip)(MISSING)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        context = browser.new_context(viewport=DESK)
-        context.set_default_timeout(300_000)
-        yield context.new_page()
-        browser.close()
+    with open_tab(DESK) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
