@@ -15,8 +15,8 @@ from resonax.cli.app import main
 
 # What imports torch, in a test or by itself: `make test-lowest` runs without it.
 WITH_TORCH = """
-    guard_copies guard_refusals guard_torch guard_trainers level logistic optimizers order
-    order_proof probe replay_adapters replay_fidelity replay_lost replay_resume response
+    given_data guard_copies guard_refusals guard_torch guard_trainers level logistic optimizers
+    order order_proof probe replay_adapters replay_fidelity replay_lost replay_resume response
 """
 if find_spec("torch") is None:
     collect_ignore = ["streams.py", *(f"test_{name}.py" for name in WITH_TORCH.split())]

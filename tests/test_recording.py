@@ -8,7 +8,6 @@ import gc
 import gzip
 import io
 import os
-import re
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -590,10 +589,19 @@ BAD_VALUES = {
     "no columns": (np.ones((5, 0)), None, {}, "no column of array is left"),
     "no rows": (np.ones((0, 3)), None, {}, "array has no rows of data"),
     "masked": (np.ma.masked_less(VALUES, -4.5), None, {}, r"missing values in column '2'"),
-    "target length": (FRAME, np.ones(5), {}, "target has 5 numbers but table has 57 rows"),
-    "target longer": (FRAME, np.ones(99), {}, "target has 99 numbers but table has 57 rows"),
+    "target length": (FRAME, np.ones(5), {}, "target has 5 values but table has 57 rows"),
+    "target longer": (FRAME, np.ones(99), {}, "target has 99 values but table has 57 rows"),
     "target axes": (FRAME, VALUES, {}, "target must be one column of numbers, got 2 axes"),
-    "target words": (FRAME, ["a", "b"], {}, "target must be real numbers"),
+    "target words": (FRAME, ["a", "b"], {}, "target has 2 values but table has 57 rows"),
+    "target of text": (FRAME, ["a", "b", "c"] * 19, {}, "target 'target' is text, and the model"),
+    "target of dates": (
+        FRAME,
+        pd.Series(DAYS, name="day"),
+        {},
+        "the target 'day' holds dates",
+    ),
+    "target of gaps": (FRAME, [None, *[1.0, 2.0] * 28], {}, r"missing .* 'target' \(row 1\)"),
+    "target complex": (FRAME, VALUES[:, 4] + 1j, {}, "'target' holds complex numbers"),
     "target missing": (FRAME, [np.nan] * ROWS, {}, "column 'target' holds nothing: leave it out"),
     "memory": (FRAME, "y", {"memory": -1}, "memory must be at least 0"),
 }
@@ -623,7 +631,7 @@ def test_python_objects(tmp_path: Path) -> None:
         ({"a": VALUES, "b": VALUES}, "one table named X, .* it has a, b"),
         ({"X": VALUES, "x": VALUES}, "one table named X, .* it has X, x"),
         ({}, "it has no arrays"),
-        ({"X": VALUES, "y": VALUES[1:, 0]}, "target has 56 numbers but a.npz has 57 rows"),
+        ({"X": VALUES, "y": VALUES[1:, 0]}, "target has 56 values but a.npz has 57 rows"),
         ({"X": np.zeros(2**18)}, "a.npz unpacks to more than 200 times its size: save it as .npy"),
         ({"X": VALUES[None]}, "a.npz must be rows x columns, got 3 axes"),
     ],
@@ -782,19 +790,3 @@ def test_the_usual_ways_to_write_a_number_are_read(word, tmp_path):
     (tmp_path / "a.csv").write_text(f"x,y\n{rows}{word},1\n", encoding="utf-8")
     found = read_recording(tmp_path / "a.csv", "y", standardise=False)
     assert found.inputs[-1, 0] == 1000
-
-
-def test_loaders_and_datasets_of_torch_are_refused_with_the_line_that_converts_them():
-    import torch
-    from torch.utils.data import DataLoader, TensorDataset
-
-    dataset = TensorDataset(torch.randn(40, 2), torch.randn(40))
-    for source in (dataset, DataLoader(dataset, batch_size=8)):
-        with pytest.raises(ArgumentError) as caught:
-            read_recording(source)
-        line = re.search(r"X, y = .*\)\)?(?=, and then)", str(caught.value))
-        names = {"np": np, "torch": torch, "dataset": dataset, "loader": source}
-        exec(line.group(), names)  # the line does what it says
-        found = read_recording(names["X"], names["y"], standardise=False)
-        assert np.array_equal(found.inputs, dataset.tensors[0])
-        assert np.array_equal(found.target, dataset.tensors[1])

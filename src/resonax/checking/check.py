@@ -9,7 +9,6 @@ import functools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,8 +51,7 @@ from resonax.rows.subject import Subject, prepare
 from resonax.spec.checks import check_numbers
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from numpy.typing import ArrayLike
+    from resonax.recordings.sources import Source, Values
 
 __all__ = ["Series", "check", "examine"]
 
@@ -211,8 +209,8 @@ def _cause(found: OnTheseRows, shuffles: Shuffles, rhythm: Rhythm | None) -> str
 
 
 def check(
-    source: str | Path | pd.DataFrame | ArrayLike | Recording,
-    target: str | int | ArrayLike | None = None,
+    source: Source | Recording,
+    target: str | int | Values | None = None,
     *,
     lr: float,
     momentum: float,
@@ -250,14 +248,17 @@ def check(
     Parameters
     ----------
     source
-        A CSV, TSV, Parquet, NPY or NPZ file, a data frame, an array of rows x columns, or what
-        `read_recording` made of one of them; then all that is said of the data is said there.
+        A CSV, TSV, Parquet, NPY or NPZ file; a table or series of pandas, polars or pyarrow, or a
+        dataset of Hugging Face; an array of rows x columns or a tensor; a dataset or a loader of
+        torch that does not shuffle; or what `read_recording` made of one of them; then all that is
+        said of the data is said there.
     target
         Name or index of the column to predict, or its values.
     lr, momentum
         Step size and momentum.
     batch
-        Rows of one update. Without it one is assumed, which is said, as the verdict depends on it.
+        Rows of one update; by default those of a loader. Otherwise one is assumed, which is said,
+        as the verdict depends on it.
     features
         Columns to learn from; all but the target by default.
     order_by
@@ -316,12 +317,11 @@ def check(
     >>> found.verdict, found.cause, round(found.period)
     ('diverges', 'order', 24)
     """
-    assumed, batch = batch is None, 1 if batch is None else batch
     check_numbers(
         optimizer,
         lr=lr,
         momentum=momentum,
-        batch=batch,
+        batch=1 if batch is None else batch,
         epochs=epochs,
         grid=grid,
         seed=seed,
@@ -353,6 +353,8 @@ def check(
     )
     if (loss == "logistic") != bool(recording.classes):
         raise ArgumentError("the logistic loss needs a recording that was read with labels")
+    batch = recording.batch if batch is None else batch
+    assumed, batch = batch is None, 1 if batch is None else batch
     model, intercept_lr = choose_basis(basis, bias, recording, intercept_lr)
     if learner is not None:
         adapt(learner)  # an unusable one fails before the work

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,8 +30,7 @@ from resonax.theory.common_norm import lifted_norm, quadratic_bound
 from resonax.theory.order_proof import circle_norm, judge_every_order
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from numpy.typing import ArrayLike
+    from resonax.recordings.sources import Source, Values
 
 __all__ = ["RowOrder", "order"]
 
@@ -98,8 +96,8 @@ _TINY = np.finfo(float).tiny
 
 
 def order(
-    source: str | Path | pd.DataFrame | ArrayLike | Recording,
-    target: str | int | ArrayLike | None = None,
+    source: Source | Recording,
+    target: str | int | Values | None = None,
     *,
     lr: float,
     momentum: float,

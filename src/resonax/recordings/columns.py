@@ -13,6 +13,7 @@ import numpy as np
 
 from resonax.core.errors import ArgumentError, DataError
 from resonax.core.labels import printable
+from resonax.recordings.arrays import as_column
 from resonax.recordings.dates import as_numbers, read_dates
 from resonax.recordings.table import Table, listed, unknown
 
@@ -70,9 +71,10 @@ def choose(
     elif isinstance(target, str | Integral):
         target = _pick("target", target, table)
     else:
-        table = table.beside(str(getattr(target, "name", None) or "target"), target)
-        target = beside = table.target
-    if ahead and (target is None or target == beside):
+        column = as_column("target", target)
+        table = table.beside(str(column.name or "target"), column)
+        target = table.target
+    if ahead and target in (None, beside, table.target):
         raise ArgumentError("a horizon needs the name of the column to predict: give it as target")
     if order_by is not None:
         order_by = _pick("order_by", order_by, table)
@@ -84,7 +86,7 @@ def choose(
     if len(set(keys)) < len(keys):
         raise ArgumentError(f"rows cannot be sorted and grouped by the same column {order_by!r}")
     if features is None:
-        left_out = [*keys, beside, *([] if ahead else [target])]
+        left_out = [*keys, beside, table.target, *([] if ahead else [target])]
         names = [name for name in table.columns if name not in left_out]
     else:
         if isinstance(features, str) and features not in table.columns:

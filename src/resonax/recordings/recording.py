@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +24,7 @@ from resonax.recordings.sources import open_table
 from resonax.recordings.table import Table
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from numpy.typing import ArrayLike
+    from resonax.recordings.sources import Source, Values
 
 __all__ = ["Recording", "read_recording"]
 
@@ -41,12 +39,13 @@ class Recording:
     target: np.ndarray | None  # (rows,), float32, likewise
     names: tuple[str, ...]  # of the columns of inputs
     target_name: str | None
-    source: str  # name of the file, or "table" or "array"
+    source: str  # name of the file, or "table", "array", "dataset" or "loader"
     notes: tuple[str, ...]  # a short sentence for each thing that was done to the data
     starts: tuple[int, ...] = (0,)  # the first row of each series
     series: tuple[str, ...] = ()  # their names, if there are several
     classes: tuple[str, ...] = ()  # what 0 and 1 are in the target, if they are classes
     two_valued: bool = False  # whether the target has two values alone
+    batch: int | None = None  # rows of one update, where the source says so, as a loader does
 
     def part(self, first: int, last: int) -> Recording:
         """Return some of the rows, as one series."""
@@ -60,8 +59,8 @@ class Recording:
 
 
 def read_recording(
-    source: str | Path | pd.DataFrame | ArrayLike,
-    target: str | int | ArrayLike | None = None,
+    source: Source,
+    target: str | int | Values | None = None,
     *,
     features: str | Iterable[str | int] | None = None,
     order_by: str | int | None = None,
@@ -79,11 +78,14 @@ def read_recording(
     Parameters
     ----------
     source
-        A file (.csv, .tsv, either with .gz, .parquet, .npy, .npz), a data frame, or an array of
-        rows x columns. The columns of an array, and of a CSV file without a header, are called
-        "0", "1" and so on. In an .npz file the table is named X and the target, if any, y.
+        A file (.csv, .tsv, either with .gz, .parquet, .npy, .npz), a table or series of pandas,
+        polars or pyarrow, a dataset of Hugging Face, an array or a tensor of rows x columns, or a
+        dataset or a loader of torch. The columns of an array, and of a CSV file without a header,
+        are called "0", "1" and so on. In an .npz file the table is named X and the target, if any,
+        y. A row of a dataset of torch, or a batch of a loader, is of features, of features and a
+        target, or a dictionary of columns. A loader must give its rows in one order (no shuffling).
     target
-        Name or index of the column to predict, or as many numbers as there are rows.
+        Name or index of the column to predict, or as many values as there are rows.
     features
         Names or indices of the columns to learn from, also as text with commas; all but the
         target, ``order_by`` and ``group_by`` by default.
@@ -154,6 +156,7 @@ def read_recording(
         series=arranged.series if arranged else (),
         classes=classes,
         two_valued=len(found.classes.values) == 2,
+        batch=table.batch,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,23 @@ import numpy as np
 
 from resonax.core.errors import ArgumentError, DataError
 from resonax.core.labels import printable
+from resonax.recordings.arrays import as_column, to_numpy
+from resonax.recordings.batches import open_torch
 from resonax.recordings.delimited import open_csv
 from resonax.recordings.table import MAX_PACKED, PIECE, SMALL_ENOUGH, Table, listed, reading
 
 if TYPE_CHECKING:
+    from typing import Protocol, TypeAlias
+
     import pandas as pd
+    from numpy.typing import ArrayLike
+    from torch.utils.data import DataLoader, Dataset
+
+    class _Frame(Protocol):  # of polars, pyarrow, xarray and Hugging Face
+        def to_pandas(self) -> Any: ...
+
+    Values: TypeAlias = pd.DataFrame | pd.Series | _Frame | ArrayLike
+    Source: TypeAlias = str | Path | Values | Dataset[Any] | DataLoader[Any]
 
 __all__ = ["check_file", "open_table"]
 
@@ -23,7 +35,9 @@ _ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".npy", ".npz")
 
 
 def open_table(source: Any, separator: str | None = None, decimal: str | None = None) -> Table:
-    """Open a file, a data frame or an array (rows x columns); `DataError` if that fails.
+    """Open a file, a table, an array or a loader; `DataError` if that fails.
+
+    This is the one place where what people give is told apart.
 
     Names of columns with characters that cannot be shown have escapes in their place.
     """
@@ -31,7 +45,9 @@ def open_table(source: Any, separator: str | None = None, decimal: str | None = 
         table = _open_file(Path(source), separator, decimal)
     elif separator is not None or decimal is not None:
         raise ArgumentError("separator and decimal are of text files: leave them out")
-    elif hasattr(source, "to_pandas"):  # polars, pyarrow, xarray
+    elif (found := open_torch(source)) is not None:
+        table = found
+    elif hasattr(source, "to_pandas"):  # polars, pyarrow, xarray, datasets
         try:
             table = open_table(source.to_pandas())
         except ImportError as error:
@@ -40,7 +56,7 @@ def open_table(source: Any, separator: str | None = None, decimal: str | None = 
     elif hasattr(source, "iloc"):
         table = _frame(source if source.ndim == 2 else source.to_frame())
     else:
-        _check_torch(source)
+        _check_whole(source)
         table = _array(source, "array")
     shown = tuple(printable(name) for name in table.columns)
     table = table if shown == table.columns else table.renamed(shown)
@@ -50,20 +66,15 @@ def open_table(source: Any, separator: str | None = None, decimal: str | None = 
     return table
 
 
-def _check_torch(source: Any) -> None:
-    """Raise `ArgumentError` for a loader or a dataset of torch, with the line that converts it."""
-    kinds = {base.__name__ for base in type(source).__mro__ if base.__module__.startswith("torch.")}
-    if "DataLoader" in kinds:
-        raise ArgumentError(
-            "a DataLoader must be made arrays, in the order in which it gives its rows: "
-            "X, y = (torch.cat(part).numpy() for part in zip(*loader)), and then X, y and "
-            "batch=loader.batch_size in its place"
-        )
-    if "Dataset" in kinds:
-        raise ArgumentError(
-            "a Dataset must be made arrays, in the order in which you train on its rows: "
-            "X, y = (np.stack(part) for part in zip(*dataset)), and then X, y in its place"
-        )
+def _check_whole(source: Any) -> None:
+    """Raise `ArgumentError` for tables that are not read yet, and for several in a dictionary."""
+    if hasattr(source, "collect"):  # of polars
+        raise ArgumentError("a LazyFrame has no rows yet: give frame.collect() in its place")
+    if isinstance(source, Mapping):
+        key = repr(next(iter(source), ""))
+        is_split = any(hasattr(part, "to_pandas") for part in source.values())
+        line = f"choose one, data[{key}]" if is_split else "make it a table, pandas.DataFrame(data)"
+        raise ArgumentError(f"a dictionary is not a table: {line}")
 
 
 def check_file(path: Path) -> None:
@@ -128,12 +139,7 @@ def _frame(frame: pd.DataFrame, source: str = "table", *, numbered: bool = False
 
 def _array(values: Any, source: str) -> Table:
     name = "the array" if source == "array" else source
-    if isinstance(values, np.ma.MaskedArray):
-        values = np.ma.filled(values.astype(float), np.nan)  # else what is masked would count
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError, RuntimeError):
-        raise DataError(f"{name} must have rows of equal length") from None
+    array = to_numpy(values, name)
     if array.dtype.kind == "c":
         raise DataError(f"{name} holds complex numbers: give real ones")
     if array.dtype.kind not in "buif":
@@ -171,7 +177,9 @@ def _npz(path: Path) -> Table:
             f"it has {listed([printable(name) for name in arrays]) or 'no arrays'}"
         )
     table = _array(arrays[found[0]], source)
-    return table.beside("y", arrays["y"]) if "y" in arrays and found != ["y"] else table
+    if "y" not in arrays or found == ["y"]:
+        return table
+    return table.beside("y", as_column("target", arrays["y"]))
 
 
 def _parquet(path: Path) -> Table:

@@ -9,9 +9,9 @@ import gzip
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from resonax.core.errors import ArgumentError, DataError, ResonaxError, as_array, suggest
+from resonax.core.errors import ArgumentError, DataError, ResonaxError, suggest
 from resonax.core.labels import printable
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class Table:
     pieces: Callable[[Sequence[str]], Iterator[pd.DataFrame]]
     numbered: bool = False  # the columns have no names of their own, but numbers from 0
     target: str | None = None  # the column that lies beside the others, as it is no feature
+    batch: int | None = None  # rows of one update, where the source says so
     notes: tuple[str, ...] = ()
 
     def renamed(self, columns: tuple[str, ...]) -> Table:
@@ -55,24 +56,21 @@ class Table:
 
         return replace(self, columns=columns, pieces=pieces)
 
-    def beside(self, name: str, values: Any) -> Table:
-        """Return the table with one more column, the target, from an array."""
-        array = as_array("target", values)
-        if array.ndim != 1 and array.shape[1:] != (1,):
-            raise ArgumentError(f"target must be one column of numbers, got {array.ndim} axes")
+    def beside(self, name: str, column: pd.Series) -> Table:
+        """Return the table with one more column, the target."""
         while name in self.columns:
             name += "'"
 
         def pieces(columns: Sequence[str]) -> Iterator[pd.DataFrame]:
             rows = 0
             for piece in self.pieces([column for column in columns if column != name]):
-                part = array.reshape(-1)[rows : rows + len(piece)]
+                part = column.iloc[rows : rows + len(piece)]
                 rows += len(piece)
-                if len(part) == len(piece):
-                    yield piece.assign(**{name: part}) if name in columns else piece
-            if rows != len(array):
+                if len(part) == len(piece):  # by place: the index of a series is none of a row
+                    yield piece.assign(**{name: part.array}) if name in columns else piece
+            if rows != len(column):
                 raise DataError(
-                    f"target has {len(array)} numbers but {self.source} has {rows} rows"
+                    f"target has {len(column)} values but {self.source} has {rows} rows"
                 )
 
         return replace(self, columns=(*self.columns, name), pieces=pieces, target=name)
