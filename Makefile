@@ -7,13 +7,17 @@ LOWEST := .venv-lowest/bin
 PYTEST := -m pytest -n 2 --dist loadfile
 ALL := --editable ".[all,docs,test]" --constraint constraints.txt
 
-.PHONY: reproduce reproduce-paper test docs lint test-slow test-lowest test-sdist benchmark docs-pictures clean
+.PHONY: reproduce reproduce-paper paper test docs lint test-slow test-lowest test-sdist benchmark docs-pictures clean
 
 reproduce: .venv/.base
 	$(BIN)/resonax reproduce --scale smoke --out out
 
 reproduce-paper: .venv/.base
 	$(BIN)/resonax reproduce --scale paper --out out-paper
+
+# The text of paper/paper.md with its numbers and figures, in paper/build.
+paper: .venv/.test
+	$(BIN)/python paper/make.py
 
 test: .venv/.test lint docs
 	$(BIN)/python tests/browser.py
@@ -88,4 +92,4 @@ docs-pictures: .venv/.test
 	$(BIN)/python docs/pictures/explore.py
 
 clean:
-	rm -rf .venv .venv-lowest docs/_build docs/auto_gallery dist out out-paper .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-lowest docs/_build paper/build docs/auto_gallery dist out out-paper .pytest_cache .ruff_cache .hypothesis

@@ -7,6 +7,7 @@ larger than its steps, in runs of 100 periods.
 from __future__ import annotations
 
 import argparse
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,26 +52,45 @@ def simulate(
     return ((last > first) & (last > middle)).any(axis=0), growth.max(axis=0)
 
 
+class Counted(NamedTuple):
+    """Of some sets of rows, those in which an error grows, and the fastest growth per step."""
+
+    by_theory: int
+    simulated: int
+    both: int
+    predicted: float
+    growth: float
+
+
+def count_growing(
+    sets: np.ndarray, hold: int, beta1: float, ratio: float, far: float = 20.0
+) -> Counted:
+    """Return in how many sets an error grows if v remembers `ratio` periods."""
+    count, rows, size = sets.shape
+    beta2 = 1 - 1 / (ratio * hold * rows)
+    towards = np.random.default_rng(1).normal(size=(STARTS, count, size))
+    escapes = [predict(one, hold, beta1, beta2) for one in sets]
+    for place, found in enumerate(escapes):  # the first start is the direction that theory names
+        if found is not None:
+            towards[0, place] = found.direction
+    escape = np.array([found is not None for found in escapes])
+    grows, growth = simulate(sets, towards, hold, beta1, beta2, far)
+    predicted = max((found.growth for found in escapes if found), default=0.0)
+    both = int(np.sum(escape & grows))
+    return Counted(int(np.sum(escape)), int(np.sum(grows)), both, predicted, float(growth.max()))
+
+
 def tabulate(name: str, sets: np.ndarray, hold: int, beta1: float, far: float = 20.0) -> None:
     """Print in how many sets an error grows at each memory, and where simulation disagrees."""
-    count, rows, size = sets.shape
-    drawn = np.random.default_rng(1).normal(size=(STARTS, count, size))
     for ratio in RATIOS:
-        if ratio * hold * rows <= 1:
+        if ratio * hold * sets.shape[1] <= 1:
             continue
-        beta2 = 1 - 1 / (ratio * hold * rows)
-        escapes = [predict(one, hold, beta1, beta2) for one in sets]
-        escape = np.array([found is not None for found in escapes])
-        towards = drawn.copy()  # the first start is the direction that theory names
-        for place, found in enumerate(escapes):
-            if found is not None:
-                towards[0, place] = found.direction
-        grows, growth = simulate(sets, towards, hold, beta1, beta2, far)
-        predicted = max((found.growth for found in escapes if found), default=0.0)
+        found = count_growing(sets, hold, beta1, ratio, far)
         print(
-            f"{name:18} hold {hold:3} beta1 {beta1:3} memory {ratio:4} periods: of {count} sets "
-            f"{np.sum(escape):2} grow by theory, {np.sum(grows):2} in simulation, "
-            f"{np.sum(escape & grows):2} in both; fastest {predicted:.4f} and {growth.max():.4f}",
+            f"{name:18} hold {hold:3} beta1 {beta1:3} memory {ratio:4} periods: "
+            f"of {len(sets)} sets {found.by_theory:2} grow by theory, {found.simulated:2} in "
+            f"simulation, {found.both:2} in both; fastest {found.predicted:.4f} and "
+            f"{found.growth:.4f}",
             flush=True,
         )
 

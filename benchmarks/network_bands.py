@@ -274,42 +274,73 @@ def compare(part: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def judge(rows: list[dict[str, Any]]) -> None:
-    """Print in how many rows the measured peak lies in the predicted band, and how far off."""
+def judge(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return in how many rows the measured peak lies in the predicted band, and how far off.
+
+    For each step size, state and attempt: how many peaks there are, how many of them lie in the
+    band and within a factor of 2, the median factor, and the median of predicted over measured
+    excess at the peak.
+    """
+    lrs = sorted({row["lr"] for row in rows}, reverse=True)
+    attempts = list(dict.fromkeys(row["attempt"] for row in rows))
+    found = []
+    for lr, state, attempt in itertools.product(lrs, ("initial", "own"), attempts):
+        ours = {"lr": lr, "state": state, "attempt": attempt}
+        humps = [row for row in rows if row["hump"] and row.items() >= ours.items()]
+        far = [abs(np.log2((row["predicted"] or np.inf) / row["peak"])) for row in humps]
+        found.append(
+            ours
+            | {
+                "peaks": len(humps),
+                "inside": sum(row["inside"] for row in humps),
+                "close": int(np.sum(np.array(far) <= 1.01)),
+                "factor": float(2 ** np.median(far)),
+                "size": float(np.median([row["ratio"] for row in humps])),
+            }
+        )
+    return found
+
+
+def judge_stability(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return how often mixed batches and each domain alone are stable, and how rates settle.
+
+    Of the states of mixed runs: how many are stable so, in how many of these alternation at some
+    period is not, and how many rates and verdicts are the same with half the directions.
+    """
+    states = [one for part in parts for one in part["states"] if one["period"] == 0]
+    calm = [one for one in states if max(one["mixed"], *one["alone"]) < STABLE]
+    rate, half = (np.array([one[key] for one in states]) for key in ("rate", "rate_half"))
+    return {
+        "states": len(states),
+        "calm": len(calm),
+        "moved": sum(max(one["rate"]) > STABLE for one in calm),
+        "rates": rate.size,
+        "near": float(np.mean(np.abs(rate - half) < 1e-3)),
+        "same": float(np.mean((rate > STABLE) == (half > STABLE))),
+    }
+
+
+def print_judgement(parts: list[dict[str, Any]]) -> None:
+    """Print how predictions compare, and what is stable."""
+    rows = [row for part in parts for row in compare(part)]
     print(
         "\nlr, state, attempt: peak in the predicted band; within a factor of 2; median factor; "
         "median of\npredicted over measured excess at the peak"
     )
-    lrs = sorted({row["lr"] for row in rows}, reverse=True)
-    attempts = list(dict.fromkeys(row["attempt"] for row in rows))
-    for lr, state, attempt in itertools.product(lrs, ("initial", "own"), attempts):
-        ours = [
-            row for row in rows if (row["lr"], row["state"], row["attempt"]) == (lr, state, attempt)
-        ]
-        humps = [row for row in ours if row["hump"]]
-        far = [abs(np.log2((row["predicted"] or np.inf) / row["peak"])) for row in humps]
-        inside, close = sum(row["inside"] for row in humps), sum(np.array(far) <= 1.01)
-        size = float(np.median([row["ratio"] for row in humps]))
+    for one in judge(rows):
         print(
-            f"{lr:g} {state:>8} {attempt:>9}: {inside} of {len(humps)}; {close} of {len(humps)}; "
-            f"{2 ** np.median(far):.2f}; {size:.2f}"
+            f"{one['lr']:g} {one['state']:>8} {one['attempt']:>9}: {one['inside']} of "
+            f"{one['peaks']}; {one['close']} of {one['peaks']}; {one['factor']:.2f}; "
+            f"{one['size']:.2f}"
         )
-    humps = [row for row in rows if row["attempt"] == "averaged" and row["state"] == "initial"]
-    print(f"momentum adds a peak in {sum(row['hump'] for row in humps)} of {len(humps)} rows")
-
-
-def judge_stability(parts: list[dict[str, Any]]) -> None:
-    """Print how often mixed batches and each domain alone are stable, and how rates settle."""
-    states = [one for part in parts for one in part["states"] if one["period"] == 0]
-    calm = [one for one in states if max(one["mixed"], *one["alone"]) < STABLE]
-    moved = sum(max(one["rate"]) > STABLE for one in calm)
-    print(f"mixed and alone are stable in {len(calm)} of {len(states)} states of mixed runs,")
-    print(f"and in {moved} of these alternation at some period is not")
-    rate, half = (np.array([one[key] for one in states]) for key in ("rate", "rate_half"))
-    near, same = np.abs(rate - half) < 1e-3, (rate > STABLE) == (half > STABLE)
+    own = [row for row in rows if row["attempt"] == "averaged" and row["state"] == "initial"]
+    print(f"momentum adds a peak in {sum(row['hump'] for row in own)} of {len(own)} rows")
+    found = judge_stability(parts)
     print(
-        f"half the directions: rates within 0.001 in {near.mean():.0%} of {rate.size} cases, "
-        f"the same verdict in {same.mean():.0%}"
+        f"mixed and alone are stable in {found['calm']} of {found['states']} states of mixed runs,"
+        f"\nand in {found['moved']} of these alternation at some period is not\n"
+        f"half the directions: rates within 0.001 in {found['near']:.0%} of {found['rates']} "
+        f"cases, the same verdict in {found['same']:.0%}"
     )
 
 
@@ -328,10 +359,8 @@ def table(path: Path) -> None:
             for key, scale in (("rate", 1e3), *((attempt, 1.0) for attempt in _attempts(state))):
                 line = "".join(f"{scale * one:10.3g}" for one in state[key])
                 print(f"    {key:>11}{line}")
-    rows = [row for part in parts for row in compare(part)]
-    if rows:
-        judge(rows)
-        judge_stability(parts)
+    if any(part["states"] for part in parts):
+        print_judgement(parts)
 
 
 def main() -> None:

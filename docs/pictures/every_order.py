@@ -4,12 +4,14 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.figure import Figure
 from scipy.optimize import brentq
 
 import resonax as rx
 from resonax.figures.style import STYLE, new_figure
 
 PERIODS = np.unique(np.geomspace(3, 4000, 160).round())  # half turns of the row, in steps
+MARKS = np.linspace(0.1, 0.95, 18)  # momenta at which the row turns
 
 
 def radius(step: float, momentum: float, lookahead: bool) -> float:
@@ -37,27 +39,25 @@ def least(momentum: float, lookahead: bool) -> float:
     return float(brentq(growth, 1e-5, 8.0))
 
 
-def main() -> None:
-    """Write the picture."""
-    momenta, marks = np.linspace(0, 0.98, 99), np.linspace(0.1, 0.95, 18)
-    with rc_context(STYLE):
-        figure = new_figure(6.4, 3.6)
-        axes = figure.subplots()
-        for colour, make in (("C0", rx.heavy_ball), ("C1", rx.nesterov)):
-            bound = [
-                rx.order_proof(make(0.1, float(mu)), curvature=1.0).lr or np.nan for mu in momenta
-            ]
-            label = make.__name__.replace("_", " ")
-            axes.plot(momenta, bound, color=colour, label=f"{label}: no order grows below")
-            ahead = make is rx.nesterov
-            grown = [least(float(momentum), ahead) for momentum in marks]
-            axes.plot(marks, grown, "o", ms=4, color=colour, label=f"{label}: a turning row grows")
-        axes.set(xlabel="momentum", ylabel="step size times curvature", yscale="log")
-        axes.set_ylim(1e-4, 6)
-        axes.grid(color="0.9", lw=0.7)
-        axes.legend(frameon=False)
-        figure.savefig(Path(__file__).with_name("every-order.png"), dpi=150)
+def draw() -> Figure:
+    """Return the picture."""
+    momenta = np.linspace(0, 0.98, 99)
+    figure = new_figure(6.4, 3.6)
+    axes = figure.subplots()
+    for colour, make in (("C0", rx.heavy_ball), ("C1", rx.nesterov)):
+        bound = [rx.order_proof(make(0.1, float(mu)), curvature=1.0).lr or np.nan for mu in momenta]
+        label = make.__name__.replace("_", " ")
+        axes.plot(momenta, bound, color=colour, label=f"{label}: no order grows below")
+        ahead = make is rx.nesterov
+        grown = [least(float(momentum), ahead) for momentum in MARKS]
+        axes.plot(MARKS, grown, "o", ms=4, color=colour, label=f"{label}: a turning row grows")
+    axes.set(xlabel="momentum", ylabel="step size times curvature", yscale="log")
+    axes.set_ylim(1e-4, 6)
+    axes.grid(color="0.9", lw=0.7)
+    axes.legend(frameon=False)
+    return figure
 
 
 if __name__ == "__main__":
-    main()
+    with rc_context(STYLE):
+        draw().savefig(Path(__file__).with_name("every-order.png"), dpi=150)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from resonax.figures.style import BLUE, GREY, INK, RED, STYLE, new_figure
@@ -56,34 +57,41 @@ def ordered(axes: Axes) -> tuple[list[Any], list[str]]:
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
-def main() -> None:
-    """Write the pictures."""
-    parts = json.loads((HERE / "network_bands.json").read_text())
-    shown = [part for part in parts if part["lr"] == SHOWN]
-    with rc_context(STYLE):
-        figure = new_figure(9.0, 5.6)
-        grid = figure.subplots(2, 3, sharex=True)
-        for axes, part in zip(
-            grid.T.flat, sorted(shown, key=lambda part: part["name"]), strict=True
-        ):
-            draw(axes, part)
-        for axes in grid[1]:
-            axes.set_xlabel("period (steps)")
-        for axes in grid[:, 0]:
-            axes.set_ylabel("loss above mixed batches (nats)")
-        handles, labels = ordered(grid[0, 0])
-        figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
-        figure.savefig(HERE / "networks.png", dpi=150)
-        figure = new_figure(6.4, 3.6)
-        axes = figure.subplots()
-        draw(axes, next(part for part in shown if part["name"] == "transformer-text"))
-        axes.set_title("")
-        axes.set_xlabel("period of two domains that alternate (steps)")
+def draw_networks(parts: list[dict[str, Any]]) -> Figure:
+    """Return the picture of all networks."""
+    figure = new_figure(9.0, 5.6)
+    grid = figure.subplots(2, 3, sharex=True)
+    for axes, part in zip(grid.T.flat, sorted(parts, key=lambda part: part["name"]), strict=True):
+        draw(axes, part)
+    for axes in grid[1]:
+        axes.set_xlabel("period (steps)")
+    for axes in grid[:, 0]:
         axes.set_ylabel("loss above mixed batches (nats)")
-        axes.legend(*ordered(axes), loc="upper left", fontsize=8, labelcolor=INK)
-        axes.set_ylim(-0.1, 0.45)
-        figure.savefig(HERE / "transformer.png", dpi=150)
+    handles, labels = ordered(grid[0, 0])
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
+    return figure
+
+
+def draw_transformer(parts: list[dict[str, Any]]) -> Figure:
+    """Return the picture of the transformer on text alone."""
+    figure = new_figure(6.4, 3.6)
+    axes = figure.subplots()
+    draw(axes, next(part for part in parts if part["name"] == "transformer-text"))
+    axes.set_title("")
+    axes.set_xlabel("period of two domains that alternate (steps)")
+    axes.set_ylabel("loss above mixed batches (nats)")
+    axes.legend(*ordered(axes), loc="upper left", fontsize=8, labelcolor=INK)
+    axes.set_ylim(-0.1, 0.45)
+    return figure
+
+
+def read() -> list[dict[str, Any]]:
+    """Return what was measured and predicted at the step size that is shown."""
+    parts = json.loads((HERE / "network_bands.json").read_text())
+    return [part for part in parts if part["lr"] == SHOWN]
 
 
 if __name__ == "__main__":
-    main()
+    with rc_context(STYLE):
+        draw_networks(read()).savefig(HERE / "networks.png", dpi=150)
+        draw_transformer(read()).savefig(HERE / "transformer.png", dpi=150)
