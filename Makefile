@@ -7,7 +7,7 @@ LOWEST := .venv-lowest/bin
 PYTEST := -m pytest -n 2 --dist loadfile
 ALL := --editable ".[all,docs,test]" --constraint constraints.txt
 
-.PHONY: reproduce reproduce-paper paper test docs lint test-slow test-lowest test-sdist benchmark docs-pictures clean
+.PHONY: reproduce reproduce-paper paper notebooks test docs lint test-slow test-lowest test-sdist benchmark docs-pictures clean
 
 reproduce: .venv/.base
 	$(BIN)/resonax reproduce --scale smoke --out out
@@ -35,6 +35,10 @@ lint: .venv/.test
 # The site, offline: a broken link, or an example that fails, ends it.
 docs: .venv/.test
 	$(BIN)/sphinx-build --quiet --fail-on-warning --builder html docs docs/_build/html
+
+# The guides as notebooks, in docs/_build/notebooks.
+notebooks: .venv/.test
+	$(BIN)/python docs/extensions/notebooks.py
 
 .venv:
 	@echo "Making .venv, an environment of Python for this folder alone."

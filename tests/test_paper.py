@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -17,14 +17,15 @@ PAPER = ROOT / "paper"
 
 
 @pytest.fixture(scope="module")
-def make() -> ModuleType:
-    sys.path.insert(0, str(PAPER))
-    spec = importlib.util.spec_from_file_location("make_paper", PAPER / "make.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def make() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(PAPER)
+        spec = importlib.util.spec_from_file_location("make_paper", PAPER / "make.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        yield module
 
 
 @pytest.fixture(scope="module")
