@@ -1,11 +1,10 @@
-"""What a guard refuses in a sentence, and leaves as it was: processes, gradients, states."""
+"""What a guard refuses in a sentence, and leaves as it was: gradients, optimizers, states."""
 
 from __future__ import annotations
 
 import copy
 import gc
 import importlib
-import multiprocessing
 import sys
 import weakref
 
@@ -35,44 +34,6 @@ def learn(model, guard, steps=1):
     for _ in range(steps):
         x = torch.randn(8, 3)
         guard.step(lambda x, y: mse_loss(model(x), y), x, x[:, :1])
-
-
-def _train_as(rank: int, store: str, answers) -> None:
-    """Make a guard before and after the processes know of each other; say what came of it."""
-    torch.set_num_threads(1)
-    model, _, early = made()
-    before = [one.detach().clone() for one in model.parameters()]
-    torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
-    torch.distributed.barrier()  # nobody ends while another still connects
-    found = []
-    attempts = [lambda: learn(model, early), made]
-    for attempt in attempts:
-        try:
-            attempt()
-        except ArgumentError as error:
-            found.append(str(error))
-    same = all(map(torch.equal, before, model.parameters()))
-    torch.distributed.destroy_process_group()
-    answers.put((rank, found, same))
-
-
-def test_several_processes_are_refused_before_the_first_step(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    store = f"file://{tmp_path / 'store'}"
-    ranks = [context.Process(target=_train_as, args=(one, store, answers)) for one in range(2)]
-    for one in ranks:
-        one.start()
-    found = [answers.get(timeout=300) for _ in ranks]
-    for one in ranks:
-        one.join()
-    assert {rank for rank, _, _ in found} == {0, 1}
-    for _, texts, is_same in found:
-        assert len(texts) == 2
-        assert all(
-            "a guard works in one process, and torch.distributed has 2" in one for one in texts
-        )
-        assert is_same
 
 
 def test_gradients_of_a_backward_of_ones_own_are_refused_and_not_dropped():

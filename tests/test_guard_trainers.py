@@ -319,10 +319,10 @@ def test_what_is_the_trainers_own_is_refused(trained, tmp_path):
             trained(tmp_path, **options)
 
 
-def test_several_processes_are_refused():
+def test_several_devices_of_one_process_are_refused():
     model = network()
-    with pytest.raises(ArgumentError, match="works in one process on one device, got 2"):
-        guard_of(model, adam(model), "safe", {}, processes=2, send=print)
+    with pytest.raises(ArgumentError, match="over 2 devices without DistributedDataParallel"):
+        guard_of(model, adam(model), "safe", {}, devices=2, send=print)
 
 
 QUIET: dict[str, Any] = {

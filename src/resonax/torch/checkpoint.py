@@ -15,21 +15,22 @@ from resonax.guards.guarded_run import GuardedRun
 from resonax.guards.history import History, Snapshot
 from resonax.guards.report import Event
 from resonax.guards.state import GuardConfig, GuardState
-from resonax.torch.batches import KeptBatch, byte_count
+from resonax.torch.batches import KeptBatch
 from resonax.torch.learner import TorchLearner
+from resonax.torch.processes import Processes
 from resonax.torch.random_state import RandomState
 from resonax.torch.snapshots import Saved
 
 __all__ = ["digest_of", "load_run", "save_run", "with_loss"]
 
-_FORMAT = 8
+_FORMAT = 9
 
 
 def _no_loss(*_: Any) -> Any:
     raise ArgumentError("this guard was loaded; call step once before anything is replayed")
 
 
-def save_run(run: GuardedRun) -> dict[str, Any]:
+def save_run(run: GuardedRun, processes: Processes) -> dict[str, Any]:
     """Return a run as plain values and tensors, without its loss functions."""
     state = run.state
     plain = {one.name: getattr(state, one.name) for one in fields(state)}
@@ -54,6 +55,7 @@ def save_run(run: GuardedRun) -> dict[str, Any]:
         "peak": run.memory,
         "reservoir": run.config.reservoir,
         "judged": [(*one[:4], tuple(map(tuple, one.phases))) for one in run.judged],
+        "processes": (processes.rank, processes.count),
     }
 
 
@@ -99,7 +101,7 @@ def _snapshot(saved: Saved) -> tuple[Any, ...]:
 
 
 def _batch(batch: KeptBatch) -> tuple[Any, ...]:
-    return batch.parts, batch.own, tuple(batch.random)
+    return batch.parts, batch.own, tuple(batch.random), batch.size
 
 
 def load_run(saved: dict[str, Any], config: GuardConfig, learner: TorchLearner) -> GuardedRun:
@@ -112,6 +114,17 @@ def load_run(saved: dict[str, Any], config: GuardConfig, learner: TorchLearner) 
             "this state of a guard is damaged: it does not hold what was saved; load another "
             "checkpoint, or begin with a new guard"
         )
+    (rank, count), ours = saved["processes"], learner.processes
+    if count != ours.count:
+        raise ArgumentError(
+            f"this state is of a run of {count} processes, and this one has {ours.count}: load it "
+            f"in {count}, or begin with a new guard"
+        )
+    if rank != ours.rank:
+        raise ArgumentError(
+            f"this state is of rank {rank}: save and load one on each rank, here that of rank "
+            f"{ours.rank}"
+        )
     plain = dict(saved["state"])
     history = plain["history"]
     shapes = [tuple(one.shape) for one in learner.tensors()]
@@ -123,7 +136,7 @@ def load_run(saved: dict[str, Any], config: GuardConfig, learner: TorchLearner) 
     if max(plain["places"]) >= len(config.candidates):
         raise ArgumentError("this state is of a guard with other candidates")
     names = [sorted(one) for one in learner.groups.own()]
-    if any([sorted(one) for one in own] != names for _, own, _ in history["batches"]):
+    if any([sorted(one) for one in own] != names for _, own, *_ in history["batches"]):
         raise ArgumentError("this state is of another optimizer: its groups hold other numbers")
     snapshots = tuple(Snapshot(step, Saved(*kept)) for step, kept in history["snapshots"])
     batches, sizes = [_loaded(one) for one in history["batches"]], history["sizes"]
@@ -145,9 +158,8 @@ def load_run(saved: dict[str, Any], config: GuardConfig, learner: TorchLearner) 
 
 
 def _loaded(kept: Any) -> KeptBatch:
-    parts, own, states = kept
-    random = RandomState(*states)
-    return KeptBatch(_no_loss, parts, own, random, byte_count(parts) + random.size)
+    parts, own, states, size = kept
+    return KeptBatch(_no_loss, parts, own, RandomState(*states), size)
 
 
 def with_loss(run: GuardedRun, loss_fn: Any) -> GuardedRun:

@@ -15,11 +15,11 @@ from resonax.core.errors import ArgumentError
 from resonax.guards.learner import Candidate
 from resonax.guards.report import GuardReport
 from resonax.torch.batches import copied
+from resonax.torch.processes import join_processes
 from resonax.torch.refusals import (
     check_alone,
-    check_no_gradients,
-    check_one_process,
     check_optimizer,
+    check_unsharded,
     forget_guard,
     remember_guard,
 )
@@ -106,13 +106,20 @@ class Guard:
         policy: str = "safe",
         **options: Unpack[GuardOptions],
     ):
-        check_options(options)
-        check_optimizer(model, optimizer)
-        check_one_process()
-        check_alone(model, optimizer)
         self._model, self._optimizer = model, optimizer
         self._policy, self._options = policy, options
-        self._training = self._kind(model, optimizer, policy, **options)
+        processes = join_processes(model)
+        try:
+            with processes.together():
+                check_options(options)
+                check_unsharded(model, optimizer)
+                check_optimizer(model, optimizer)
+                check_alone(model, optimizer)
+                self._training = self._kind(model, optimizer, policy, processes, **options)
+            self._training.agree()
+        except BaseException:
+            processes.leave()
+            raise
         self._parts: tuple[tuple[Any, ...], ...] = ()
         self._is_closed = False
         # Hooks do not hold the guard: one that is deleted releases the run, as `close` does.
@@ -193,9 +200,9 @@ class Guard:
             dictionaries of them.
         """
         self._check_open()
-        check_no_gradients(self.optimizer)
-        parts, self._parts = (*self._parts, batch), ()
-        return self._training.step(loss_fn, parts)
+        admitted = self._training.admit(loss_fn, (*self._parts, batch))
+        self._parts = ()
+        return self._training.step(admitted)
 
     def accumulate(self, *batch: Any) -> None:
         """Add a part of the next step's batch, for a step of several backward passes."""
@@ -241,6 +248,11 @@ class Guard:
                 "a guard with a transform cannot be copied, as that would change the gradients of "
                 "the first model; make a new guard and load the state_dict of this one"
             )
+        if self._training.processes.count > 1:
+            raise ArgumentError(
+                "a guard of several processes cannot be copied; make a new guard on all ranks and "
+                "load the state_dict of this one"
+            )
         made = object.__new__(type(self))
         memo[id(self)] = made
         model, optimizer = copy.deepcopy(self.model, memo), copy.deepcopy(self.optimizer, memo)
@@ -267,10 +279,10 @@ class Guard:
         )
 
     def _check_open(self) -> None:
-        """Raise `ArgumentError` for a guard that is closed, or of one of several processes."""
+        """Raise `ArgumentError` for a guard that is closed, or of other processes."""
         if self._is_closed:
             raise ArgumentError("this guard is closed; make a new one")
-        check_one_process()
+        self._training.processes.check_world()
 
     def _end(self, *, quiet: bool) -> None:
         if self._is_closed:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from resonax.core.errors import ArgumentError
 from resonax.guards.learner import MOST_COPIES, Candidate, mean_loss
 from resonax.guards.phases import Phased
 from resonax.torch.batches import (
@@ -21,6 +23,14 @@ from resonax.torch.batches import (
     with_tensors,
 )
 from resonax.torch.groups import Groups, find_knob
+from resonax.torch.processes import (
+    ALONE,
+    Processes,
+    checksum,
+    replicas_of,
+    with_shared_buffers,
+    without_sync,
+)
 from resonax.torch.random_state import (
     RandomState,
     devices_of,
@@ -51,6 +61,8 @@ class TorchLearner(Phased):
         Where copies are held: ``device``, ``cpu`` or ``pinned``.
     by_rows
         Whether rows may be mixed across batches; if not, whole batches come in another order.
+    processes
+        That train the model together; each has rows of its own, and its losses are means over all.
     """
 
     def __init__(
@@ -62,15 +74,19 @@ class TorchLearner(Phased):
         knob: str | tuple[str, int] | None = None,
         snapshots: str = "device",
         by_rows: bool = True,
+        processes: Processes = ALONE,
     ):
         check_place(snapshots)
-        self.by_rows = by_rows
-        self.model, self.optimizer, self.scaler = model, optimizer, scaler
+        self.by_rows, self.processes = by_rows, processes
+        self.replicas, self._called = replicas_of(model), model
+        self.model = model.module if model in self.replicas else model
+        self.optimizer, self.scaler = optimizer, scaler
         self.transform = transform
         self.candidate: Candidate | None = None
         self.groups = Groups(optimizer, find_knob(optimizer, knob))
         self._devices = devices_of(model)
         self._snapshots = snapshots
+        self._is_checked = processes.count == 1  # whether all ranks train one model
 
     def keep(self, loss_fn: Callable[..., Tensor], parts: tuple[tuple[Any, ...], ...]) -> KeptBatch:
         """Return the batch of the next step, with all that is needed to make that step again."""
@@ -113,63 +129,123 @@ class TorchLearner(Phased):
         """Train on a batch; an exception in the loss leaves everything as it was."""
         self.set_random_state(batch.random)
         self.optimizer.zero_grad()
-        with self.groups.in_force(batch.own, self.candidate):
+        with self.groups.in_force(batch.own, self.candidate), self._undone(batch):
             loss = self._differentiate(batch)
             self._update()
         return loss
 
-    def _differentiate(self, batch: KeptBatch) -> Tensor:
-        """Compute the gradients of the loss of a batch, summed over its parts; return the loss."""
+    @contextmanager
+    def _undone(self, batch: KeptBatch) -> Iterator[None]:
+        """Undo what a step has changed before its update, if there is an exception."""
         # Batch norm changes its buffers in a forward pass.
         buffers = [one.detach().clone() for one in self.model.buffers()]
-        weights, total = self.groups.weights(), None
         try:
-            for part in batch.parts:
-                loss = check_loss(batch.loss_fn(*part))
-                if total is None:
-                    check_no_backward(weights)
-                (loss if self.scaler is None else self.scaler.scale(loss)).backward()
-                loss = loss.detach().reshape(())
-                total = loss if total is None else total + loss
-            check_used(weights)
+            yield
         except BaseException:
-            with torch.no_grad():
-                for buffer, before in zip(self.model.buffers(), buffers, strict=True):
-                    buffer.copy_(before)
+            _write(buffers, [*self.model.buffers()])
             self.optimizer.zero_grad()
             self.set_random_state(batch.random)
             raise
-        assert total is not None, "a batch has at least one part"
+
+    def _differentiate(self, batch: KeptBatch) -> Tensor:
+        """Compute the gradients of the loss of a batch, summed over its parts; return the loss.
+
+        Gradients are reduced over the ranks in the last backward pass, which begins when all ranks
+        have come so far without an exception.
+        """
+        weights, total, scaled = self.groups.weights(), None, None
+        with with_shared_buffers(self.processes, self.replicas):
+            with self.processes.together(), ExitStack() as unreduced:
+                unreduced.enter_context(without_sync(self.replicas))
+                for number, part in enumerate(batch.parts, 1):
+                    if number == len(batch.parts):
+                        unreduced.close()
+                    loss = check_loss(batch.loss_fn(*part))
+                    if total is None:
+                        check_no_backward(weights)
+                    scaled = loss if self.scaler is None else self.scaler.scale(loss)
+                    loss = loss.detach().reshape(())
+                    total = loss if total is None else total + loss
+                    if number < len(batch.parts) or not self.replicas:
+                        scaled.backward()
+                if not self.replicas:
+                    check_used(weights)
+            assert total is not None, "a batch has at least one part"
+            if self.replicas and scaled is not None:
+                scaled.backward()
+                check_used(weights)
         return total
 
     def _update(self) -> None:
-        if self.scaler is None:
-            if self.transform is not None:
+        if self.transform is not None:
+            if self.scaler is not None:
+                self.scaler.unscale_(self.optimizer)
+            with self.processes.together():
                 self.transform()
+        self.check_replicas()
+        if self.scaler is None:
             self.optimizer.step()
             return
-        if self.transform is not None:
-            self.scaler.unscale_(self.optimizer)
-            self.transform()
         self.scaler.step(self.optimizer)
         self.scaler.update()
+
+    def check_again(self) -> None:
+        """Look at the next step whether all ranks train one model, as after a checkpoint."""
+        self._is_checked = self.processes.count == 1
+
+    def check_replicas(self) -> None:
+        """Raise `ArgumentError` unless weights and gradients are the same on all ranks."""
+        if self._is_checked:
+            return
+        with self.processes.together(2) as shared:
+            gradients = [one.grad for one in self.groups.weights()]
+            shared.mine = checksum([*self.model.parameters()]), checksum(gradients)
+        if not shared.is_same(0):
+            raise ArgumentError(
+                "the ranks have different weights: wrap the module in DistributedDataParallel, or "
+                "load the same weights on all ranks before the first step"
+            )
+        if not shared.is_same(1):
+            raise ArgumentError(
+                "the ranks have different gradients: wrap the module in DistributedDataParallel "
+                "and call it in the loss function, or average the gradients by transform="
+            )
+        self._is_checked = True
 
     def loss(self, batches: Sequence[KeptBatch]) -> float:
         """Return the mean loss on batches in evaluation mode."""
         if len(batches) > 1 and sum(one.size for one in batches) <= _JOINED:
-            batches = _joined(batches)
+            parts = [part for batch in batches for part in batch.parts]
+            if self.processes.are_all(can_mix(parts)):  # all ranks call the model as often
+                batches = [batches[0]._replace(parts=(_joined(parts),))]
         return mean_loss(self.losses(batches))
 
-    @torch.no_grad()
     def losses(self, batches: Sequence[KeptBatch]) -> list[float]:
-        """Return the loss on each batch, of each of its parts, in evaluation mode."""
-        random, modes = self.random_state(), [(one, one.training) for one in self.model.modules()]
-        self.model.eval()
+        """Return the loss on each batch, the mean of its parts, in evaluation mode."""
+        # Only the exchange of buffers changes them here.
+        buffers = [*self.model.buffers()] if self.replicas else []
+        before = [one.detach().clone() for one in buffers]
+        try:
+            with (
+                with_shared_buffers(self.processes, self.replicas),
+                self.processes.together(len(batches)) as shared,
+            ):
+                shared.mine = self._own_losses(batches)
+        finally:
+            _write(before, buffers)
+        return shared.mean()
+
+    @torch.no_grad()
+    def _own_losses(self, batches: Sequence[KeptBatch]) -> list[float]:
+        """Return the loss on the rows of this rank of each batch."""
+        random, modes = self.random_state(), [(one, one.training) for one in self._called.modules()]
+        self._called.eval()
         try:
             # The same random numbers for all states that are compared.
             self.set_random_state(batches[0].random)
             losses = [batch.loss_fn(*part).detach() for batch in batches for part in batch.parts]
-            return torch.stack([one.reshape(()) for one in losses]).tolist()
+            found = iter(torch.stack([one.reshape(()) for one in losses]).tolist())
+            return [sum(next(found) for _ in one.parts) / len(one.parts) for one in batches]
         finally:
             for module, mode in modes:
                 module.training = mode
@@ -182,7 +258,11 @@ class TorchLearner(Phased):
         like: Sequence[KeptBatch] | None = None,
     ) -> Sequence[KeptBatch]:
         """Return the rows of batches in random order."""
-        return mix_rows(batches, rng, like, by_rows=self.by_rows)
+        by_rows = self.by_rows
+        if by_rows and self.processes.count > 1:  # where one rank cannot, no rank does
+            parts = [part for batch in (*batches, *(like or ())) for part in batch.parts]
+            by_rows = self.processes.are_all(can_mix(parts))
+        return mix_rows(batches, rng, like, by_rows=by_rows)
 
     def size(self, batch: KeptBatch) -> int:
         """Return the bytes of a batch."""
@@ -199,15 +279,19 @@ class TorchLearner(Phased):
             sketch = gradient_sketch(weights, signs)
             found.append(torch.cat([sketch, loss.float().reshape(1).to(sketch.device)]))
         self.optimizer.zero_grad()
-        return np.concatenate([torch.stack(found).cpu().numpy(), _held(batches)], axis=1)
+        made = self.processes.mean(torch.stack(found))
+        return np.concatenate([made.cpu().numpy(), self.held(batches)], axis=1)
 
     def held(self, batches: Sequence[KeptBatch]) -> np.ndarray:
-        """Return a few numbers of what each batch holds."""
-        return _held(batches)
+        """Return a few numbers of what each batch holds, on all ranks together."""
+        with self.processes.together():
+            found = torch.stack([data_sketch(tensors_of(one.parts)) for one in batches])
+        return self.processes.mean(found).numpy()
 
     def row_counts(self, batches: Sequence[KeptBatch]) -> list[int]:
-        """Return the number of rows of each batch."""
-        return [count_rows(one) for one in batches]
+        """Return the number of rows of each batch, on all ranks together."""
+        counts = self.processes.gather([count_rows(one) for one in batches])
+        return [int(one) for one in counts.sum(axis=0)]
 
     def saved_size(self, saved: Saved) -> int:
         """Return the bytes of a copy."""
@@ -219,15 +303,13 @@ class TorchLearner(Phased):
         return copies + min(sum(one.size for one in batches), _JOINED)
 
 
-def _held(batches: Sequence[KeptBatch]) -> np.ndarray:
-    return torch.stack([data_sketch(tensors_of(one.parts)) for one in batches]).numpy()
+@torch.no_grad()
+def _write(values: Sequence[Tensor], buffers: Sequence[Tensor]) -> None:
+    for buffer, value in zip(buffers, values, strict=True):
+        buffer.copy_(value)
 
 
-def _joined(batches: Sequence[KeptBatch]) -> Sequence[KeptBatch]:
-    """Return one batch of all rows, where they can be joined."""
-    parts = [part for batch in batches for part in batch.parts]
-    if not can_mix(parts):
-        return batches
+def _joined(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return one part of the rows of all."""
     columns = zip(*(tensors_of(part) for part in parts), strict=True)
-    joined = with_tensors(parts[0], iter([torch.cat(list(column)) for column in columns]))
-    return [batches[0]._replace(parts=(joined,))]
+    return with_tensors(parts[0], iter([torch.cat(list(column)) for column in columns]))

@@ -102,12 +102,14 @@ class GuardCallback(Callback):  # pyrefly: ignore[invalid-inheritance]
             for logger in trainer.loggers:
                 logger.log_metrics(numbers, step=trainer.global_step)
 
+        # Where each process trains a copy, the module is called through that.
+        called = trainer.strategy.model
         self.guard = guard_of(
-            pl_module,
+            pl_module if trainer.world_size == 1 else called,
             trainer.optimizers[0],
             self._policy,
             {**self._options, **_trainers_own(trainer, pl_module)},
-            processes=trainer.world_size,
+            devices=trainer.world_size,
             send=send,
             saved=self._saved,
         )
@@ -133,10 +135,10 @@ class GuardCallback(Callback):  # pyrefly: ignore[invalid-inheritance]
             self.guard.__exit__(kind, None, None)
 
     def state_dict(self) -> dict[str, Any]:
-        return {} if self.guard is None else self.guard.state_dict()
+        return {} if self.guard is None else self.guard.saved()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._saved = state_dict  # the optimizer, and so the guard, does not exist yet
+        self._saved = state_dict or None  # the optimizer, and so the guard, does not exist yet
 
 
 def _trainers_own(trainer: Any, pl_module: Any) -> GuardOptions:
@@ -157,14 +159,16 @@ def _connect(trainer: Any, pl_module: Any, driven: DrivenTraining) -> Callable[[
     training_step = pl_module.training_step
 
     def loss_fn(arguments: tuple[Any, ...], parts: int) -> Tensor:
-        logs = [replaced(pl_module, name, _ignore) for name in ("log", "log_dict")]
+        undo = [replaced(pl_module, name, _ignore) for name in ("log", "log_dict")]
+        undo.append(replaced(pl_module, "training_step", training_step))
         try:
+            if torch.is_grad_enabled():  # by way of the strategy, which reduces the gradients
+                return _loss_of(trainer.strategy.training_step(*arguments)) / parts
             with trainer.precision_plugin.train_step_context():
-                loss = _loss_of(training_step(*arguments))
+                return _loss_of(training_step(*arguments))
         finally:
-            while logs:
-                logs.pop()()
-        return loss / parts if torch.is_grad_enabled() else loss
+            while undo:
+                undo.pop()()
 
     @functools.wraps(training_step)  # Lightning looks at its arguments
     def guarded_step(*arguments: Any) -> Any:

@@ -20,8 +20,8 @@ __all__ = [
     "check_loss_function",
     "check_no_backward",
     "check_no_gradients",
-    "check_one_process",
     "check_optimizer",
+    "check_unsharded",
     "check_used",
     "forget_guard",
     "remember_guard",
@@ -59,20 +59,36 @@ def check_optimizer(model: object, optimizer: object) -> None:
         )
 
 
-def check_one_process() -> None:
-    """Raise `ArgumentError` where several processes train together.
+_ENGINES = ("ZeroRedundancyOptimizer", "DeepSpeedEngine", "PipelineEngine", "Pipe", "PipelineStage")
 
-    Each would see a part of the batch, decide by itself, and go on with weights of its own.
+
+def check_unsharded(model: object, optimizer: object) -> None:
+    """Raise `ArgumentError` for a model or an optimizer of which a process has a part only.
+
+    They are known by the names of their classes, so that nothing is imported for it.
+
+    Examples
+    --------
+    >>> class DeepSpeedEngine(torch.nn.Module): ...
+    >>> check_unsharded(DeepSpeedEngine(), None)
+    Traceback (most recent call last):
+    resonax.ArgumentError: a guard rewinds whole models, and DeepSpeedEngine gives each process a
+    part of one: train with torch.nn.parallel.DistributedDataParallel, or without a guard
     """
-    distributed = torch.distributed
-    if not distributed.is_available() or not distributed.is_initialized():
-        return
-    count = distributed.get_world_size()
-    if count > 1:
-        raise ArgumentError(
-            f"a guard works in one process, and torch.distributed has {count}: train in one "
-            "process, or without a guard"
-        )
+    is_module = isinstance(model, torch.nn.Module)
+    modules = [*model.modules()] if is_module else [model]
+    weights = [*model.parameters()] if is_module else []
+    for one in (optimizer, *modules, *weights):
+        for kind in type(one).__mro__:
+            is_engine = kind.__name__ in _ENGINES or (
+                one is optimizer and kind.__module__.partition(".")[0] == "deepspeed"
+            )
+            if is_engine or kind.__name__ in ("FullyShardedDataParallel", "FSDPModule", "DTensor"):
+                raise ArgumentError(
+                    f"a guard rewinds whole models, and {kind.__name__} gives each process a part "
+                    "of one: train with torch.nn.parallel.DistributedDataParallel, or without a "
+                    "guard"
+                )
 
 
 def check_loss_function(loss_fn: object) -> None:

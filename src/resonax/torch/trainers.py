@@ -15,7 +15,9 @@ from resonax.guards import guarded_run
 from resonax.guards.state import GuardConfig
 from resonax.torch.batches import KeptBatch, byte_count, copied
 from resonax.torch.guard import Guard
-from resonax.torch.training import GuardedTraining, GuardOptions, check_options
+from resonax.torch.processes import replicas_of
+from resonax.torch.refusals import check_unsharded
+from resonax.torch.training import FACTS, GuardedTraining, GuardOptions, check_options
 
 __all__ = ["DrivenTraining", "TrainerGuard", "check_trainer_options", "guard_of", "replaced"]
 
@@ -46,11 +48,16 @@ class DrivenTraining(GuardedTraining):
 
     def begin(self, loss_fn: Callable[..., Tensor], *part: Any) -> tuple[Any, ...]:
         """Take a part of a batch before its forward pass; return what to train on."""
-        self._check_batch(loss_fn, (part,))
+        with self.processes.together(FACTS) as shared:
+            self._check_batch(loss_fn, (part,))
+            kept = copied(part)
+            shared.mine = self._facts(KeptBatch(loss_fn, (kept,), (), None))
+        self._agreed(shared)
+        self.learner.check_replicas()
         if not self._parts:
             with self.making_steps():
                 self._resume(loss_fn)
-        batch = self._start()._replace(loss_fn=loss_fn, parts=(copied(part),))
+        batch = self._start()._replace(loss_fn=loss_fn, parts=(kept,))
         number, self._batch, self._parts = len(self._parts), batch, (*self._parts, *batch.parts)
         if not self.setting.is_mixed:
             return part
@@ -80,7 +87,7 @@ class DrivenTraining(GuardedTraining):
         self._batch, self._parts, self._loss = None, (), 0.0
         if batch is None or not parts:
             return
-        size = byte_count(parts) + batch.random.size
+        size = int(self.processes.gather([byte_count(parts) + batch.random.size]).max())
         with self.making_steps():
             self._count(batch._replace(parts=parts, size=size), loss)
 
@@ -105,6 +112,22 @@ class TrainerGuard(Guard):
         assert isinstance(self._training, DrivenTraining)
         return self._training
 
+    def saved(self) -> dict[str, Any]:
+        """Return the states of all ranks on the first, which writes the checkpoint.
+
+        All ranks call this.
+        """
+        processes = self.driven.processes
+        if processes.count == 1:
+            return self.state_dict()
+        states = processes.to_first(self.state_dict())
+        return {} if states is None else {"ranks": states}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Continue from what `saved` returned on the first rank, or one process alone."""
+        states = saved.get("ranks", [saved])
+        self.load_state_dict(states[min(self.driven.processes.rank, len(states) - 1)])
+
 
 def check_trainer_options(policy: str, options: GuardOptions) -> None:
     """Raise `ArgumentError` for options that do not exist, or are the trainer's own.
@@ -128,7 +151,7 @@ def guard_of(
     policy: str,
     options: GuardOptions,
     *,
-    processes: int,
+    devices: int,
     send: Callable[[dict[str, float]], object],
     saved: dict[str, Any] | None = None,
 ) -> TrainerGuard:
@@ -137,17 +160,21 @@ def guard_of(
     Parameters
     ----------
     model, optimizer, policy, options
-        Those of `resonax.torch.Guard`.
-    processes
+        Those of `resonax.torch.Guard`; the model as the trainer calls it, if that is wrapped in
+        `DistributedDataParallel`.
+    devices
         Over which the trainer spreads a batch.
     send
         Takes numbers to the logger of the trainer.
     saved
-        State of the guard at the checkpoint from which the optimizer was restored.
+        What `TrainerGuard.saved` returned at the checkpoint from which the optimizer was restored.
     """
-    if processes > 1:
-        # Each would see a part of the batch only, and choose a momentum of its own.
-        raise ArgumentError(f"a guard works in one process on one device, got {processes}")
+    check_unsharded(model, optimizer)
+    if devices > 1 and not replicas_of(model):
+        raise ArgumentError(
+            f"the trainer spreads a batch over {devices} devices without DistributedDataParallel: "
+            "use that, or one device"
+        )
     log = options.get("log")
 
     def record(found: dict[str, Any]) -> None:
@@ -159,7 +186,7 @@ def guard_of(
     made: GuardOptions = {**options, "log": record}
     guard = TrainerGuard(model, optimizer, policy, **made)
     if saved is not None:
-        guard.load_state_dict(saved)
+        guard.restore(saved)
     return guard
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,18 +15,25 @@ from torch.optim.swa_utils import AveragedModel
 from resonax.core.errors import ArgumentError, suggest
 from resonax.guards import guarded_run
 from resonax.guards.averaging import STRIDE
+from resonax.guards.decision_log import plain_decision
 from resonax.guards.history import EMPTY
 from resonax.guards.learner import Candidate, as_candidates, check_mix, default_candidates
 from resonax.guards.report import WARNED, Event, GuardReport
 from resonax.guards.state import GuardConfig, has_judged
 from resonax.torch.average import Offer
-from resonax.torch.batches import can_mix, copied, count_rows, form_of
+from resonax.torch.batches import KeptBatch, can_mix, copied, count_rows, form_of, tensors_of
 from resonax.torch.checkpoint import digest_of, load_run, save_run, with_loss
 from resonax.torch.events import EventLog
 from resonax.torch.learner import TorchLearner
-from resonax.torch.refusals import SHOWN, check_loss_function, check_optimizer
+from resonax.torch.processes import ALONE, Processes, Shared
+from resonax.torch.refusals import (
+    SHOWN,
+    check_loss_function,
+    check_no_gradients,
+    check_optimizer,
+)
 
-__all__ = ["GuardOptions", "GuardedTraining", "check_options"]
+__all__ = ["FACTS", "GuardOptions", "GuardedTraining", "check_options"]
 
 
 class GuardOptions(TypedDict, total=False):
@@ -71,6 +79,9 @@ def check_options(options: GuardOptions) -> None:
             raise suggest("option", name, GuardOptions.__annotations__)
 
 
+FACTS = 5  # of a batch, that all ranks have to know
+
+
 class GuardedTraining:
     """The steps of a guarded run, what was decided, and what is offered for prediction.
 
@@ -89,6 +100,7 @@ class GuardedTraining:
         model: nn.Module,
         optimizer: Optimizer,
         policy: str,
+        processes: Processes = ALONE,
         *,
         candidates: Iterable[float | Candidate] | None = None,
         mix: bool | str = True,
@@ -106,8 +118,16 @@ class GuardedTraining:
         check_optimizer(model, optimizer)
         check_mix(mix, ("ask", "batches"))
         self.learner = TorchLearner(
-            model, optimizer, scaler, transform, knob, snapshots, by_rows=mix != "batches"
+            model,
+            optimizer,
+            scaler,
+            transform,
+            knob,
+            snapshots,
+            by_rows=mix != "batches",
+            processes=processes,
         )
+        self.processes = processes
         own, held = self.learner.groups.largest_momentum(), self.learner.groups.knob
         if candidates is None:
             tried = default_candidates(own, mix=bool(mix))
@@ -130,6 +150,7 @@ class GuardedTraining:
         self._form: Any = None  # of the last batch
         self._is_loaded = False  # and the batches of the state have no loss function yet
         self._is_stepping = False
+        self._is_to_mix = False  # whether `allow_mixing` was called and not all ranks know it
         self._is_pending = False  # whether the run is still to be looked at after the last step
         self._acted: tuple[bool, bool] | None = None  # what `_act` did, until all is finished
         self._ended: GuardReport | None = None
@@ -146,6 +167,18 @@ class GuardedTraining:
         """The average of the weights, if it is kept."""
         return None if self._offer is None else self._offer.averaged
 
+    def agree(self) -> None:
+        """Take the seed of the first rank, and refuse options that differ."""
+        found = self.processes.exchange(
+            (repr(replace(self.run.config, seed=0)), self.run.config.seed)
+        )
+        if len({options for options, _ in found}) > 1:
+            raise ArgumentError(
+                "the guards of the ranks differ: give the same policy and options, and the same "
+                "momentum of the optimizer, on all ranks"
+            )
+        self.run = replace(self.run, config=replace(self.run.config, seed=found[0][1]))
+
     def before_step(self) -> None:
         """Refuse a step that somebody else makes; called before each step of the optimizer."""
         if not self._is_stepping:
@@ -157,20 +190,27 @@ class GuardedTraining:
     def after_step(self) -> None:
         """Do nothing; trainers need it after each step of the optimizer."""
 
-    def step(self, loss_fn: Callable[..., Tensor], parts: Sequence[tuple[Any, ...]]) -> Tensor:
-        """Make one step of training on a batch, given as the arguments of each backward pass.
+    def admit(self, loss_fn: Callable[..., Tensor], parts: Sequence[tuple[Any, ...]]) -> KeptBatch:
+        """Return the batch of the next step, given as the arguments of each backward pass.
 
-        The last part is copied here, those before it have been.
+        The last part is copied here, those before it have been. What cannot be trained on by one
+        rank is refused by all.
         """
-        with self.making_steps():
+        with self.processes.together(FACTS) as shared:
+            check_no_gradients(self.learner.optimizer)
             self._check_batch(loss_fn, parts)
-            self._resume(loss_fn)
             batch = self.learner.keep(loss_fn, (*parts[:-1], copied(parts[-1])))
+            shared.mine = self._facts(batch)
+        return batch._replace(size=self._agreed(shared))
+
+    def step(self, batch: KeptBatch) -> Tensor:
+        """Make one step of training on a batch; return the mean loss over the ranks."""
+        with self.making_steps():
+            self._resume(batch.loss_fn)
             run = guarded_run.begin(self.run, self.learner)
             loss = self.learner.step(guarded_run.trained_on(run, self.learner, batch))
             self.run = run
-            self._count(batch, loss)
-            return loss
+            return self._count(batch, loss)
 
     @contextmanager
     def making_steps(self) -> Iterator[None]:
@@ -207,8 +247,25 @@ class GuardedTraining:
                 "for each example, padded to one shape"
             )
         self._form = form
-        rows = count_rows(self.learner.keep(loss_fn, tuple(parts)))
-        self.run = guarded_run.with_reservoir(self.run, rows)
+
+    def _facts(self, batch: KeptBatch) -> tuple[float, ...]:
+        """Return what of a batch has to be known, or the same, on all ranks."""
+        tensors = sum(len(tensors_of(part)) for part in batch.parts)
+        step, rows = self.run.state.step, count_rows(batch)
+        return step, batch.size, rows, tensors, self._is_to_mix
+
+    def _agreed(self, shared: Shared) -> int:
+        """Take up what the ranks said of a batch; return the bytes that it counts for."""
+        for place, what in ((0, "are at different steps"), (3, "have other numbers of tensors")):
+            if not shared.is_same(place):
+                raise ArgumentError(
+                    f"the ranks {what}: call guard.step on all of them, with batches of one form"
+                )
+        _, size, rows, _, is_to_mix = shared.all.T
+        self.run = guarded_run.with_reservoir(self.run, int(rows.sum()))
+        if is_to_mix.any():
+            self.run, self._is_to_mix = guarded_run.allow_mixing(self.run), False
+        return int(size.max())
 
     def _resume(self, loss_fn: Callable[..., Tensor]) -> None:
         """Give the batches of a loaded state their loss function; finish what was interrupted."""
@@ -216,12 +273,17 @@ class GuardedTraining:
             self.run, self._is_loaded = with_loss(self.run, loss_fn), False
         self._finish()
 
-    def _count(self, batch: Any, loss: Tensor) -> None:
-        """Count a step that was made, and do what is due; losses on a device are not waited for."""
+    def _count(self, batch: Any, loss: Tensor) -> Tensor:
+        """Count a step that was made, and do what is due; return the mean loss over the ranks.
+
+        Losses on a device are not waited for.
+        """
+        loss = self.processes.mean(loss)
         number = loss.item() if loss.device.type == "cpu" else loss
         self.run = guarded_run.count_step(self.run, self.learner, batch, number)
         self._is_pending = True
         self._finish()
+        return loss
 
     def _finish(self) -> None:
         """Look at the run and do what is due after a step.
@@ -247,8 +309,10 @@ class GuardedTraining:
             finally:
                 # A replay draws random numbers again; those of the user go on as they were.
                 self.learner.set_random_state(random)
-        for event in self.run.events[len(before.events) :]:
-            self._report_event(event)
+        events = self.run.events[len(before.events) :]
+        if events:  # a warning may be an error, or the log interrupted
+            with self.processes.together():
+                self._report_events(events)
         now, then = self.run.state, before.state
         return has_judged(then, now), now.place != then.place
 
@@ -262,42 +326,59 @@ class GuardedTraining:
         if state.step % STRIDE == 0:
             offer.update()
 
-    def _report_event(self, event: Event) -> None:
+    def _report_events(self, events: Sequence[Event]) -> None:
+        """Say what happened, on the first rank."""
         used = self.setting
         numbers = {"momentum": used.momentum, "lr_factor": used.lr, "is_mixed": used.is_mixed}
-        report = self._log.warn if event.kind in WARNED else self._log.inform
-        report(event, {"step": event.step, **numbers})
+        for event in () if self.processes.rank else events:
+            report = self._log.warn if event.kind in WARNED else self._log.inform
+            report(event, {"step": event.step, **numbers})
 
     def offered(self) -> AveragedModel | None:
         """Return the average, or what was offered before, if it predicts better than the model."""
         return None if self._offer is None else self._offer.choose(self.run.state.reservoir)[0]
 
     def allow_mixing(self) -> None:
-        """Let the guard mix rows, where it was to ask."""
-        self.run = guarded_run.allow_mixing(self.run)
+        """Let the guard mix rows, where it was to ask; of several ranks from the next step on."""
+        if self.processes.count > 1:
+            self._is_to_mix = True
+        else:
+            self.run = guarded_run.allow_mixing(self.run)
 
     def report(self) -> GuardReport:
-        """Return what is known of the run."""
+        """Return what is known of the run; one rank may ask alone, and looks at its own rows."""
         if self._ended is not None:
             return self._ended
-        made = guarded_run.report(self.run, self.learner)
+        learner = copy.copy(self.learner)
+        learner.processes = ALONE
+        made = guarded_run.report(self.run, learner)
         more = 0 if self._offer is None else self._offer.size
         return replace(made, memory=made.memory + more)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a resumed run needs."""
         offer = None if self._offer is None else self._offer.state_dict()
-        made = save_run(self.run)
+        made = save_run(self.run, self.processes)
         made |= {"is_pending": self._is_pending, "acted": self._acted, "offer": offer}
         return made | {"digest": digest_of(made)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`; a state that does not fit changes nothing."""
-        loaded = load_run(state, self.run.config, self.learner)
-        offer = state["offer"]
+        with self.processes.together(2) as shared:
+            loaded = load_run(state, self.run.config, self.learner)
+            offer = state["offer"]
+            if self._offer is not None and offer is not None:
+                self._offer.check_state(offer)
+            place = digest_of([plain_decision(one) for one in loaded.state.decisions])
+            shared.mine = loaded.state.step, place
+        if not (shared.is_same(0) and shared.is_same(1)):
+            raise ArgumentError(
+                "the states of the ranks are of different steps or runs: load those that all of "
+                "them saved after one step"
+            )
         if self._offer is not None and offer is not None:
-            self._offer.check_state(offer)
             self._offer.load_state_dict(offer)
+        self.learner.check_again()
         self.run, self._form = loaded, None
         self._is_loaded, self._is_pending = True, state["is_pending"]
         self._acted = state["acted"]
@@ -308,7 +389,7 @@ class GuardedTraining:
 
     def end(self, *, quiet: bool) -> None:
         """Keep the report, and release snapshots and batches; warn of a run without a step."""
-        if self.run.state.step == 0 and not quiet:
+        if self.run.state.step == 0 and not quiet and not self.processes.rank:
             text = f"the guard never saw this run: it made no step; train with {SHOWN}"
             event = Event(0, "unseen", text)
             self._log.warn(event, {"step": 0}, step=False)
@@ -318,3 +399,4 @@ class GuardedTraining:
         self._ended = self.report()
         emptied = replace(self.run.state, history=EMPTY, reservoir=(), marked=())
         self.run = replace(self.run, state=emptied)
+        self.processes.leave()

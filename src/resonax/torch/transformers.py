@@ -67,12 +67,14 @@ class GuardCallback(TrainerCallback):
         self.guard: TrainerGuard | None = None
         self._trainer, self._policy, self._options = trainer, policy, options
         self._numbers: list[dict[str, float]] = []
+        self._saved: dict[str, Any] | None = None  # the states of all ranks, for a checkpoint
         self._undo: list[Callable[[], object]] = []
 
     def on_train_begin(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         self._release(RuntimeError)  # from a training that an error ended
         trainer = self._trainer
-        model: Any = trainer.model
+        # Where each process trains a copy, the model is called through that.
+        model: Any = trainer.model_wrapped if args.world_size > 1 else trainer.model
         optimizer: Any = trainer.optimizer
         if isinstance(optimizer, AcceleratedOptimizer):
             optimizer = optimizer.optimizer
@@ -81,16 +83,16 @@ class GuardCallback(TrainerCallback):
             optimizer,
             self._policy,
             {**self._options, **_trainers_own(trainer)},
-            processes=max(args.world_size, args.n_gpu),
+            devices=max(args.world_size, args.n_gpu),
             send=self._numbers.append,
             # What a checkpoint holds in a group comes back with the group.
             saved=optimizer.param_groups[0].pop(_KEY, None),
         )
 
         def save(_: Optimizer, found: dict[str, Any]) -> None:
-            found["param_groups"][0][_KEY] = guard.state_dict()
+            found["param_groups"][0][_KEY] = self._saved or guard.state_dict()
 
-        self.guard = guard
+        self.guard, self._saved = guard, None
         self._undo = [
             optimizer.register_state_dict_post_hook(save).remove,
             _connect(trainer, guard.driven),
@@ -103,6 +105,16 @@ class GuardCallback(TrainerCallback):
         while self._numbers:
             self._trainer.log(self._numbers.pop(0))
         control.should_log = wanted  # the guard's log does not replace the trainer's
+        self._gather(args, control)
+
+    def on_epoch_end(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
+        self._gather(args, control)
+
+    def _gather(self, args: Any, control: TrainerControl) -> None:
+        """Bring the states of all ranks to the first, which alone saves the optimizer."""
+        self._saved = None
+        if self.guard is not None and control.should_save and args.world_size > 1:
+            self._saved = self.guard.saved()
 
     def on_train_end(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         self._release()
@@ -134,7 +146,7 @@ def _connect(trainer: Any, driven: DrivenTraining) -> Callable[[], None]:
         if torch.is_grad_enabled():
             return _differentiated(trainer, training_step, inputs, items, parts)
         with trainer.compute_loss_context_manager():  # to judge a state: the mean loss
-            return trainer.compute_loss(trainer.model_wrapped, trainer._prepare_inputs(inputs))
+            return trainer.compute_loss(trainer.model, trainer._prepare_inputs(inputs))
 
     def guarded_step(
         model: Any, inputs: Mapping[str, Any], items: Any = None, *rest: Any
