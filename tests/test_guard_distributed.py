@@ -20,7 +20,7 @@ TIMEOUT = 300  # seconds, after which processes that wait for each other are a f
 def start():
     """Return a function that starts both ranks, of a process that has loaded torch already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["distributed_jobs"])
+    context.set_forkserver_preload(["resonax.torch"])
 
     def start(job: Callable[..., Any], folder: Path, *given: Any) -> tuple[list[Any], Any]:
         answers = context.Queue()
@@ -132,6 +132,7 @@ def test_what_several_processes_cannot_do_is_refused_in_a_sentence(ask, folder):
         assert "the ranks have different weights: wrap the module" in said["weights"]
         assert said["is_unchanged"]
         assert "the ranks have different gradients: wrap the module" in said["gradients"]
+        assert "may skip the step on one rank only: wrap the module" in said["scaler"]
         assert "the guards of the ranks differ: give the same" in said["options"]
         wrong = "Interrupted: rank 1 raised ArgumentError: budget must", "budget must be above 0"
         assert wrong[rank] in said["one"]

@@ -40,7 +40,8 @@ class Guard:
     It takes any module, and any optimizer but those whose step calls the loss again, such as
     `torch.optim.LBFGS`. An optimizer has one guard at a time. ``with Guard(...) as guard`` closes
     it at the end. ``copy.deepcopy((model, optimizer, guard))`` is a second run with a guard of its
-    own.
+    own. Under `torch.distributed` all ranks make a guard, of a `DistributedDataParallel`, and take
+    one decision.
 
     Parameters
     ----------
@@ -187,7 +188,8 @@ class Guard:
     def step(self, loss_fn: Callable[..., Tensor], *batch: Any) -> Tensor:
         """Make one guarded step of training: zero the gradients, differentiate, update.
 
-        It leaves no gradients behind.
+        It leaves no gradients behind, and returns the loss; of several processes, which all call
+        this, the mean.
 
         Parameters
         ----------

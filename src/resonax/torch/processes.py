@@ -173,7 +173,8 @@ class Processes:
 
     def leave(self) -> None:
         """End the exchange of numbers; nobody waits."""
-        if self.host is not None and distributed.is_initialized():
+        # A group of some ranks would leave its name, and addresses that are gone, to the next.
+        if self.host is not None and self.count == self.world and distributed.is_initialized():
             with suppress(ValueError):  # of an earlier world
                 distributed.destroy_process_group(self.host)
 
@@ -210,10 +211,12 @@ def join_processes(model: object) -> Processes:
             "build of torch that has it, or train in one process"
         )
     group = distributed.group.WORLD if group is None else group
-    host = distributed.new_group(
-        distributed.get_process_group_ranks(group), backend="gloo", use_local_synchronization=True
-    )
     count = distributed.get_world_size(group)
+    host = distributed.new_group(
+        distributed.get_process_group_ranks(group),
+        backend="gloo",
+        use_local_synchronization=count < world,  # others do not make a guard with these
+    )
     return Processes(distributed.get_rank(group), count, world, host, group)
 
 

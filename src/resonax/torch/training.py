@@ -25,7 +25,7 @@ from resonax.torch.batches import KeptBatch, can_mix, copied, count_rows, form_o
 from resonax.torch.checkpoint import digest_of, load_run, save_run, with_loss
 from resonax.torch.events import EventLog
 from resonax.torch.learner import TorchLearner
-from resonax.torch.processes import ALONE, Processes, Shared
+from resonax.torch.processes import ALONE, Processes, Shared, replicas_of
 from resonax.torch.refusals import (
     SHOWN,
     check_loss_function,
@@ -117,6 +117,11 @@ class GuardedTraining:
     ):
         check_optimizer(model, optimizer)
         check_mix(mix, ("ask", "batches"))
+        if processes.count > 1 and scaler is not None and not replicas_of(model):
+            raise ArgumentError(
+                "a GradScaler looks at the gradients before transform= averages them, and may skip "
+                "the step on one rank only: wrap the module in DistributedDataParallel"
+            )
         self.learner = TorchLearner(
             model,
             optimizer,
