@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from browsing import Server, Visit, check_in_threads, open_tab, serving, visiting
+from kept_audit import kept_audit
 from resonax.dynamics import Setting
 from resonax.explore import check_worker, details, theory
 from resonax.explore.check_worker import CheckRequest
@@ -510,6 +511,25 @@ def test_every_view_can_be_read_by_everyone(look, visit: Visit):
         assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
         assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert visit.shift() < 0.1  # up to that Web Vitals call it good
+
+
+def test_a_kept_audit_is_read_in_the_page(look, tab, tmp_path):
+    """Its words are text, whatever they are, and its pictures have the colours of the page."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    path = kept_audit().save(tmp_path / "audit.json")
+    with serving(results=path) as server, visiting(tab, server.address) as visit:
+        visit.drawn("audit-runs")
+        visit.drawn("audit-batches")
+        assert visit.verdict("diverges") == "The order is not random, and harmful"
+        said = tab.inner_text("#view-results")
+        for words in ("resonance", "40 of 64", "A buffer, <script>", "a note, <script>"):
+            assert words in said
+        assert "rx.load(" in tab.inner_text(".codes")
+        found = Axe().run(tab, options=RULES_BROKEN).response["violations"]
+        assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert visit.shift() < 0.1
 
 
 def test_figures_are_saved_and_colours_are_kept(visit: Visit):

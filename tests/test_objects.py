@@ -17,15 +17,13 @@ from hypothesis import strategies as st
 import resonax as rx
 from batteries import drawn, pass_battery
 from damage import damage
+from kept_audit import HOSTILE, kept_audit
 from resonax.core import errors
 from resonax.core.accessor import StabilityMap
 from resonax.core.errors import StoreError
 from resonax.core.objects import Result
-from resonax.guards.audit import Audit, Cure
-from resonax.guards.batch_order import BatchOrder
 from resonax.guards.decision_log import DecisionLog, Judged
 from resonax.guards.learner import Candidate
-from resonax.guards.lost_steps import LostSteps
 from resonax.guards.report import Event, GuardReport
 from resonax.guards.state import Decision, GuardConfig
 from resonax.learners import amsgrad
@@ -44,7 +42,6 @@ from resonax.theory import (
 )
 
 SETTING = rx.Setting(rx.Sinusoid(period=22), rx.heavy_ball(lr=0.01, momentum=0.97), batch=20)
-HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e"
 
 
 def learn(weights: np.ndarray, inputs: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -91,13 +88,7 @@ def made(kind: str) -> Any:
         few = {"momenta": [0.9, 0.99], "periods": [2, 22], "follow_square": True}
         return alternation(phases, rx.adam(lr=0.01), square=np.ones(1), **few)
     if kind == "Audit":
-        lost = LostSteps(64, 40.0, 31.0, math.inf, 0.001, 2.3, math.inf, (1.0, 1.1))
-        cure = Cure("buffer", 8, HOSTILE, None, 1.0, 4.0)
-        found = BatchOrder("ordered", 0.001, 8.0, 2, True)
-        paths = (0, 32, 64), (2.3, 2.0, math.inf), ((2.3, 1.2, 1.0), (2.3, 1.1, 1.1))
-        said = ("ordered", "harmful", "resonance", 8.0, lost, (cure,), found, HOSTILE, False, True)
-        numbers = np.random.default_rng(0).standard_normal((64, 3))
-        return Audit(*said, 64, *paths, numbers, {"lr": 0.1}, 1000.0, (HOSTILE,))
+        return kept_audit()
     assert kind == "map"
     return rx.stability_map(SETTING, momentum=[0.9, 0.99], period=[22.0, 30.0]).resonax
 

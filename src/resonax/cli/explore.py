@@ -18,8 +18,8 @@ def explore_command(
     source: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[DATA or FOLDER]",
-            help="A data file to check, or a folder of results of reproduce or sweep.",
+            metavar="[DATA, AUDIT or FOLDER]",
+            help="A data file to check, a kept audit (.json, .html), or a folder of results.",
             show_default=False,
         ),
     ] = None,
@@ -36,6 +36,8 @@ def explore_command(
     resonax explore
 
     resonax explore data.csv --port 8765 --no-browser
+
+    resonax explore audit.json
     """
     from resonax.explore.serve import explore
 

@@ -110,7 +110,7 @@ PATHS = (
         "/api/results",
         "The folder of results.",
         "",
-        "name, experiments, claims, claims_damaged",
+        "name, experiments, audits, claims, claims_damaged",
     ),
     Path(
         "GET",
@@ -132,5 +132,13 @@ PATHS = (
         "The stored figure: figure.png, figure.svg or figure-dark.png.",
         "",
         "a picture",
+    ),
+    Path(
+        "GET",
+        "/api/audits/{audit}",
+        "An audit that was kept in the folder, by the name of its file.",
+        "",
+        "name, heading, harmful, sentence, cause, answers, cures, details, facts, runs, batches, "
+        "code",
     ),
 )

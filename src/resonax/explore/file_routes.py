@@ -30,6 +30,7 @@ from resonax.explore.security import MAX_JSON_BYTES, Site, limit_body
 __all__ = ["data_routes", "results_routes"]
 
 _COLUMNS = "resonax.explore.columns:describe_columns"
+_AUDITS = "resonax.explore.audits"
 _FOLDER = "resonax.explore.results_folder"
 _REPORT_TIMEOUT = 120  # seconds for a report that is being drawn
 _MAX_FIELDS = 40
@@ -226,7 +227,7 @@ async def _download(request: Request) -> Response:
 
 
 def results_routes(site: Site) -> list[Route]:
-    """Return the routes of the folder that the command line named."""
+    """Return the routes of the folder, or of the file of an audit, that the command line named."""
 
     def folder() -> str:
         if site.results is None:
@@ -258,7 +259,12 @@ def results_routes(site: Site) -> list[Route]:
         path, kind = json.loads(bytes(found.body))
         return FileResponse(path, media_type=kind)
 
+    async def audit(request: Request) -> Response:
+        given = (folder(), request.path_params["audit"])
+        return await compute_response(request, "details", f"{_AUDITS}:show_audit", *given)
+
     return [
+        Route("/api/audits/{audit}", handle_errors(audit)),
         Route("/api/results", handle_errors(listed)),
         Route("/api/results/{experiment}", handle_errors(experiment)),
         Route("/api/results/{experiment}/cell", handle_errors(cell)),

@@ -1,4 +1,4 @@
-"""A folder that `reproduce` or `sweep` wrote, as JSON: experiments, panels, runs and claims.
+"""A folder of results, as JSON: experiments, panels, runs and claims, and the audits kept there.
 
 Functions here run in a thread of `work`: between two parts of the work they call their first
 argument, which raises if nobody waits for the answer any more.
@@ -14,6 +14,7 @@ from typing import Any
 
 from resonax.core.errors import ResonaxError, StoreError
 from resonax.core.objects import plain_values
+from resonax.explore.audits import audit_names
 from resonax.explore.errors import RequestError
 from resonax.explore.panels import find_panels, panel_cell, panel_table
 from resonax.paper.catalogue import EXPERIMENTS, SCALES, catalogue
@@ -54,7 +55,10 @@ def find_figure(check: CheckCancelled, folder: str, name: str, kind: str) -> tup
 
 
 def list_results(check: CheckCancelled, folder: str) -> dict[str, Any]:
-    """Return all experiments of a folder, and the claims that were judged."""
+    """Return all experiments and audits of a folder, and the claims that were judged.
+
+    The folder may be the file of one audit.
+    """
     home, experiments = Path(folder), []
     for name in names(home):
         check()
@@ -62,6 +66,7 @@ def list_results(check: CheckCancelled, folder: str) -> dict[str, Any]:
     return {
         "name": home.name,
         "experiments": experiments,
+        "audits": [{"name": name} for name in audit_names(home)],
         "claims": [_claim(claim) for claim in _claims(home)],
         "claims_damaged": _damage_of_claims(home),
     }
@@ -87,14 +92,15 @@ def _claims(home: Path) -> list[dict[str, Any]]:
     `resonax reproduce` judges them again, and says what it found.
     """
     try:
-        return read_claims(home / "claims.json")
+        return read_claims(home / "claims.json") if home.is_dir() else []
     except StoreError:
         return []
 
 
 def _damage_of_claims(home: Path) -> str | None:
     try:
-        read_claims(home / "claims.json")
+        if home.is_dir():
+            read_claims(home / "claims.json")
     except StoreError as error:
         return f"{error}."
     return None

@@ -45,7 +45,7 @@ class Site:
     token: str
     port: int
     data: Path | None = None  # a file to check
-    results: Path | None = None  # a folder that `reproduce` or `sweep` made
+    results: Path | None = None  # a folder of results, or the file of an audit
     prepare: Callable[[], None] | None = None  # called once in each process before jax is used
     warm: bool = False  # whether to compile the first answers when the page is opened
 

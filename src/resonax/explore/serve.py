@@ -46,7 +46,7 @@ def explore(
     Parameters
     ----------
     source
-        A data file to check, or a folder of results to look at.
+        A data file to check, the file of an audit, or a folder of results to look at.
     port
         Port of 127.0.0.1 to listen on, 0 for any that is free; a usual one, or any, by default.
     browser
@@ -78,18 +78,30 @@ def _check_installed() -> None:
 
 
 def check_source(source: Path | None) -> tuple[Path | None, Path | None]:
-    """Return the file to check and the folder of results, of which at most one is named."""
+    """Return the file to check and the results: a folder or an audit; at most one is named."""
     if source is None:
         return None, None
     if source.is_dir():
-        if not any((source / "results").glob("*.zarr")):
+        if not (any((source / "results").glob("*.zarr")) or _holds_audits(source)):
             raise ArgumentError(
-                f"{source} holds no results: name a folder that reproduce or sweep wrote"
+                f"{source} holds no results: name a folder that reproduce or sweep wrote, or one "
+                "with kept audits"
             )
         return None, source.resolve()
     if not source.is_file():
         raise ArgumentError(f"there is no file or folder {source}: check its name")
+    if source.suffix.lower() in (".json", ".html", ".htm"):
+        from resonax.explore.audits import describe_audit
+
+        describe_audit(source)  # one that cannot be read ends the command
+        return None, source.resolve()
     return source.resolve(), None
+
+
+def _holds_audits(folder: Path) -> bool:
+    from resonax.explore.audits import audit_names
+
+    return bool(audit_names(folder))
 
 
 def _token() -> str:

@@ -39,16 +39,13 @@ def _title(audit: Any) -> str:
 
 
 def _draw_runs(axes: Any, audit: Any) -> None:
-    start = audit.own[0]
-    low = min(np.nanmin(_finite(one)) for one in (audit.own, *audit.mixed))
-    high = start + 1.5 * max(start - low, 1e-9)  # what diverges leaves the picture
+    low, high = audit.loss_limits()
     for number, one in enumerate(audit.mixed):
         label = "mixed rows" if number == 0 else None
         axes.plot(audit.marks, _finite(one), color=BLUE, linewidth=0.9, alpha=0.6, label=label)
     colour = RED if audit.harm == "harmful" else INK
     axes.plot(audit.marks, _finite(audit.own), color=colour, linewidth=1.8, label="in this order")
-    top = max(np.nanmax(_finite(one)) for one in (audit.own, *audit.mixed))
-    axes.set_ylim(low - 0.05 * (min(top, high) - low), min(top * 1.02, high))
+    axes.set_ylim(low, high)
     lost = audit.lost_steps
     if lost is not None and lost.low > 0 and np.isfinite(lost.own) and lost.own < high:
         axes.annotate(

@@ -130,6 +130,14 @@ class Audit(Result):
         names += ("same_ranks", "by_rows", "steps", "settings", "work", "notes")
         return {name: plain_values(getattr(self, name)) for name in names}
 
+    def loss_limits(self) -> tuple[float, float]:
+        """Return the losses between which the runs are drawn: what diverges leaves the picture."""
+        paths = np.array([self.own, *self.mixed], dtype=float)
+        finite = paths[np.isfinite(paths)]
+        low, top, start = finite.min(), finite.max(), self.own[0]
+        high = start + 1.5 * max(start - low, 1e-9)
+        return float(low - 0.05 * (min(top, high) - low)), float(min(top * 1.02, high))
+
     def verdict(self) -> str:
         """Return order and harm in one sentence."""
         order = _ORDERS[self.order]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from markupsafe import Markup
+
 from resonax.core.labels import versions
 from resonax.core.objects import format_short
 from resonax.figures.audit import plot_audit
 from resonax.guards.audit import Audit
 from resonax.reports.page import Part, draw, render_page, sentence, write_page
 from resonax.store import check_folder
+from resonax.store.saved import saved_text
 
-__all__ = ["write_audit"]
+__all__ = ["CAUSES", "answers_of", "heading_of", "write_audit"]
 
-_CAUSES = {
+CAUSES = {
     "resonance": "momentum and the order together",
     "forgetting": "what was learned is forgotten before it comes again",
     "step": "the step is too large in any order",
@@ -53,6 +56,8 @@ _CAPTION = (
 def write_audit(audit: Audit, path: str | Path, command: str = "") -> Path:
     """Write the page of an audit, whole or not at all; return its path.
 
+    The audit itself lies in the page, so that `resonax.load` and ``resonax explore`` read it there.
+
     Examples
     --------
     >>> import numpy as np, tempfile
@@ -83,7 +88,7 @@ def render_audit(audit: Audit, command: str = "") -> str:
         Part("words", "Words", value=_WORDS, kind="words"),
         Part("provenance", "Provenance", value=made),
     ]
-    heading = _heading(audit)
+    heading = heading_of(audit)
     return render_page(
         "audit",
         heading,
@@ -91,13 +96,15 @@ def render_audit(audit: Audit, command: str = "") -> str:
         audit=audit,
         heading=heading,
         colour="diverges" if audit.is_harmful else "converges",
-        cause_words=_CAUSES.get(audit.cause or "", ""),
-        asked=_asked(audit),
+        cause_words=CAUSES.get(audit.cause or "", ""),
+        asked=answers_of(audit),
         sentence=sentence,
+        kept=Markup(saved_text(audit)),  # without any < or >
     )
 
 
-def _heading(audit: Audit) -> str:
+def heading_of(audit: Audit) -> str:
+    """Return order and harm as the head of a page."""
     if audit.cause == "step":
         return "The step is too large in any order"
     order = {"random": "random", "ordered": "not random", "repeated": "the same in each epoch"}
@@ -105,7 +112,8 @@ def _heading(audit: Audit) -> str:
     return text if audit.harm in (None, "none") else f"{text}, and {audit.harm}"
 
 
-def _asked(audit: Audit) -> list[tuple[str, str]]:
+def answers_of(audit: Audit) -> list[tuple[str, str]]:
+    """Return what was found in single words: order, harm, cause, period and lost steps."""
     found = [("order", audit.order)]
     found += [("harm", audit.harm)] if audit.harm else []
     found += [("cause", audit.cause)] if audit.cause else []

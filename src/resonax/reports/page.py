@@ -52,7 +52,7 @@ def render_page(kind: str, title: str, parts: Iterable[Part], **values: Any) -> 
         head=f"{kind}/head.html",
         aside=f"{kind}/aside.html",
         parts=tuple(parts),
-        **values,
+        **{"kept": None, **values},
     )
 
 

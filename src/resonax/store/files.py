@@ -69,8 +69,11 @@ def is_whole(data: bytes) -> bool:
 
 
 def sealed_json(table: Mapping[str, Any]) -> bytes:
-    """Return the content of a sealed JSON file with a table."""
-    return seal(json.dumps({"sha256": UNSEALED, **table}).encode())
+    """Return the content of a sealed JSON file with a table; it may stand in a page as it is."""
+    text = json.dumps({"sha256": UNSEALED, **table})
+    for mark in "<>&":  # in JSON they lie in text alone
+        text = text.replace(mark, f"\\u{ord(mark):04x}")
+    return seal(text.encode())
 
 
 def read_sealed(data: bytes) -> dict[str, Any] | None:

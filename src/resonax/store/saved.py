@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from dataclasses import fields, is_dataclass
 from io import BytesIO
@@ -19,9 +20,20 @@ from resonax.store.files import UNSEALED, is_whole, read_sealed, seal, sealed_js
 from resonax.store.locations import Location, Remote, as_location, replacing
 from resonax.store.store import open_store
 
-__all__ = ["RESULTS", "load", "open_dataset", "save_dataset", "save_result"]
+__all__ = [
+    "RESULTS",
+    "kind_of",
+    "load",
+    "open_dataset",
+    "save_dataset",
+    "save_result",
+    "saved_text",
+]
 
 _FORMAT = "resonax result 2"
+_HEAD = 2048  # bytes in which a file says what it holds
+_KIND = re.compile(rb'"format": "resonax result \d+", "kind": "([A-Za-z]+)"')
+_WRAP = b'<script type="application/json" id="resonax-result">'
 
 RESULTS = (  # module:name of each class that has `save`, but for maps
     "resonax.checking.order:RowOrder",
@@ -45,15 +57,37 @@ def save_result(result: Result, path: str | Path) -> Path:
     path = Path(path)
     if path.suffix.lower() != ".json":
         raise ArgumentError(f"a result is saved as a .json file, got {path}")
+    with replacing(path) as temporary:
+        temporary.write_text(saved_text(result), encoding="utf-8", newline="")
+    return path
+
+
+def saved_text(result: Result) -> str:
+    """Return the content of the file of a result, which may stand in a page as it is."""
     content = {
         "format": _FORMAT,
         "kind": type(result).__name__,
         "versions": versions(),
         "fields": _encode(result),
     }
-    with replacing(path) as temporary:
-        temporary.write_bytes(sealed_json(content))
-    return path
+    return sealed_json(content).decode()
+
+
+def kind_of(path: Path) -> str | None:
+    """Return the kind of the result that a file seems to hold, from its first bytes; or None."""
+    try:
+        with path.open("rb") as file:
+            start = _unwrapped(file.read(_HEAD))
+    except OSError:
+        return None
+    found = _KIND.search(start)
+    return None if found is None else found[1].decode()
+
+
+def _unwrapped(data: bytes) -> bytes:
+    """Return what a report holds of its result; other data as they are."""
+    _, mark, kept = data.partition(_WRAP)
+    return kept.partition(b"</script>")[0] if mark else data
 
 
 def load(path: str | Location) -> Any:
@@ -62,8 +96,8 @@ def load(path: str | Location) -> Any:
     Parameters
     ----------
     path
-        A ``.json`` file written by ``save``, the ``.nc`` file of a map, or the folder or URL of a
-        store.
+        A ``.json`` file written by ``save``, the ``.html`` report of an audit, which holds it, the
+        ``.nc`` file of a map, or the folder or URL of a store.
 
     Examples
     --------
@@ -76,15 +110,15 @@ def load(path: str | Location) -> Any:
     path = as_location(path)
     if isinstance(path, Remote) or path.is_dir():
         return open_store(path)
-    if path.suffix.lower() != ".json":
+    if path.suffix.lower() not in (".json", ".html", ".htm"):
         return open_dataset(path)
-    content = read_sealed(_read_bytes(path)) or {}
+    content = read_sealed(_unwrapped(_read_bytes(path))) or {}
     try:
         if content["format"] != _FORMAT:
             raise ValueError
         kind = resolve_name(_HOMES[content["kind"]])
         return _decode(kind, content["fields"])
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+    except (AttributeError, KeyError, MemoryError, RecursionError, TypeError, ValueError):
         raise _damaged(path, "a result") from None
 
 
