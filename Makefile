@@ -29,6 +29,7 @@ test-slow: .venv/.test
 lint: .venv/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell src docs tests benchmarks README.md CHANGELOG.md CONTRIBUTING.md
 	$(BIN)/pyrefly check --output-format min-text
 	$(BIN)/lint-imports
 

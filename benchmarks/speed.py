@@ -86,7 +86,7 @@ def commands(repeats: int) -> None:
         unit = measure_unit(folder, repeats)
         print(f"{'units of a command':<24}{'empty cache':>12}{'again':>8}")
         for title, line in COMMANDS.items():
-            firsts, agains = [], []
+            firsts, repeated = [], []
             for repeat in range(repeats):
                 cache = folder / f"{title}-{repeat}"
 
@@ -94,8 +94,8 @@ def commands(repeats: int) -> None:
                     run(resonax(line), folder, cache, "refused" in title)
 
                 firsts.append(seconds(once))
-                agains.append(seconds(once))
-            print(f"  {title:<22}{min(firsts) / unit:12.1f}{min(agains) / unit:8.1f}", flush=True)
+                repeated.append(seconds(once))
+            print(f"  {title:<22}{min(firsts) / unit:12.1f}{min(repeated) / unit:8.1f}", flush=True)
 
 
 def scipy_radius(momentum: float, period: float, lr: float, rtol: float = 1e-8) -> float:

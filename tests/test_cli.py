@@ -324,12 +324,12 @@ def test_a_mistake_is_answered_by_one_sentence(cli, files, tmp_path, case):
 @pytest.mark.parametrize(
     ("line", "meant"),
     [
-        ("stabilty", "stability"),
+        ("stabiliti", "stability"),
         ("maps", "map"),
         ("stability sinusoidd --lr 0.01 --momentum 0.9", "sinusoid"),
         ("stability Sinusoid --lr 0.01 --momentum 0.9", "sinusoid"),
         ("stability AR2 --lr 0.01 --momentum 0.9", "ar2"),
-        ("stability swiching --lr 0.01 --momentum 0.9", "switching"),
+        ("stability switchng --lr 0.01 --momentum 0.9", "switching"),
         ("stability sinusoid --perod 22", "--period"),
         ("stability sinusoid --momentun 0.9", "--momentum"),
         ("stability sinusoid --weight_decay 0.1", "--weight-decay"),
@@ -681,7 +681,7 @@ def test_a_map_from_end_to_end(tmp_path):
     [
         "stability sinusoid --period 22 --lr 0.01 --momentum 1.2",
         "stability sinusoid --swing wide",
-        "stabilty",
+        "stabiliti",
     ],
 )
 def test_a_mistake_from_end_to_end(tmp_path, line):

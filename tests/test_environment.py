@@ -78,7 +78,7 @@ def test_the_package_names_its_version():
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("response sinusoid --lr 0.1 --kind switchin", "did you mean 'switching'? (one of: sin"),
+        ("response sinusoid --lr 0.1 --kind switchng", "did you mean 'switching'? (one of: sin"),
         ("response sinusoid --lr 0.1 --excitation 1e300", "above 0 and at most 100, got 1e+300"),
         (
             "response sinusoid --period 22 --lr 0.1 --momentum 0 --basis fourier:",

@@ -108,7 +108,7 @@ MISTAKES = {
     "unknown inner key": ({"run__stepps": 100}, "run.stepps is not a known key"),
     "unknown key of an axis": ({"axes__period__size": 3}, "axes.period.size is not a known key"),
     "unknown process": ({"process__kind": "sinus"}, "sinusoid"),
-    "unknown process number": ({"process__amplitud": 1.0}, "process.amplitud"),
+    "unknown process number": ({"process__amplitudd": 1.0}, "process.amplitudd"),
     "unknown optimizer": ({"optimizer__kind": "sgdm"}, "optimizer.kind"),
     "unknown optimizer number": ({"optimizer__rate": 1.0}, "optimizer.rate"),
     "unknown optax": ({"optimizer__kind": "optax.nothing"}, "optax.nothing"),

@@ -47,7 +47,7 @@ def test_on_a_fresh_machine_the_first_words_of_make_are_a_sentence(tmp_path, tar
     script = tmp_path / "python"
     script.write_text(
         "#!/bin/sh\ncase $1 in -m) mkdir -p .venv/bin; cd .venv/bin\n"
-        "for name in pip uv python resonax ruff pyrefly lint-imports; do\n"
+        "for name in pip uv python resonax ruff codespell pyrefly lint-imports; do\n"
         "cp ../../python $name; done;;\n"
         "install) [ $2 = -qq ] || echo WARNING: no such place;; esac\n"
     )

@@ -497,7 +497,7 @@ BAD_VALUES = {
     "constant": (FRAME.assign(count=3), "y", {}, "'count' is constant: leave it out, a bias is"),
     "rounding": (FRAME.assign(count=0.1 + 1e-17 * VALUES[:, 4]), "y", {}, "'count' is constant"),
     "constant target": (FRAME.assign(y=1.5), "y", {}, "the target 'y' is constant"),
-    "target": (FRAME, "presure", {}, "unknown target 'presure', did you mean 'pressure'"),
+    "target": (FRAME, "pressur", {}, "unknown target 'pressur', did you mean 'pressure'"),
     "target index": (VALUES, 5, {}, "unknown target '5'"),
     "target index below": (VALUES, -6, {}, "unknown target '-6'"),
     "many columns": (np.ones((3, 99)), "x", {}, r"unknown target 'x'.*\.\.\.\)"),

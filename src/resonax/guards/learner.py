@@ -153,9 +153,9 @@ def check_mix(mix: object, words: Sequence[str]) -> None:
 
     Examples
     --------
-    >>> check_mix("aks", ("ask", "batches"))
+    >>> check_mix("aask", ("ask", "batches"))
     Traceback (most recent call last):
-    resonax.ArgumentError: unknown mix 'aks', did you mean 'ask'? ...
+    resonax.ArgumentError: unknown mix 'aask', did you mean 'ask'? ...
     """
     if not isinstance(mix, bool) and mix not in words:
         raise suggest("mix", str(mix), words)

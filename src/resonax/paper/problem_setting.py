@@ -21,7 +21,7 @@ _AMPLITUDE = 0.5
 _VARIANCE = 0.02
 _NOISE = 0.01
 _WEIGHTS = (0.8, 0.2)  # slope and bias
-_MOMENTS = (25, 100, 175)  # a crest, a zero and a trough of the mean
+_MOMENTS = (25, 100, 175)  # a crest, a zero and a valley of the mean
 _GRID = np.linspace(-1.1, 1.1, 221)
 
 _LAYOUT = Layout(

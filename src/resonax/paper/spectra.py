@@ -22,7 +22,7 @@ from resonax.sweeps.experiment import Experiment, Judge, compute_at_once, drawn_
 __all__ = ["SIGNALS", "Signal", "compute_spectra", "spectra"]
 
 # A segment holds a whole number of every period that the paper shows, so that each line, and each
-# trough of the switching mean, falls on a frequency of the estimate and does not leak.
+# valley of the switching mean, falls on a frequency of the estimate and does not leak.
 _SEGMENT = 1200
 _PATH_PARTS = 10  # of a path, each with its own estimate, for the intervals
 _BLOCK = 48_000  # steps that are drawn at once, whatever the scale
