@@ -94,6 +94,7 @@ docs-pictures: .venv/.test
 	$(BIN)/python docs/pictures/adam_divergence.py
 	$(BIN)/python docs/pictures/audits.py
 	$(BIN)/python docs/pictures/networks.py
+	$(BIN)/python docs/pictures/reinforcement.py
 	$(BIN)/python docs/pictures/explore.py
 
 clean:

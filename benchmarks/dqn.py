@@ -36,7 +36,7 @@ class Schedule:
     hidden: int = 32
     lr: float = 1e-3
     discount: float = 0.99
-    exploring: int = 3_000  # steps over which epsilon falls
+    exploring: float = 0.375  # share of the updates over which epsilon falls
     epsilon: float = 0.05
     curve: int = 20  # parts of the run that returns are averaged over
     looks: int = 8  # greedy episodes of each run, spread over the last third of the updates
@@ -234,10 +234,11 @@ def train(
     spaced = np.linspace(2 * schedule.updates / 3, schedule.updates, schedule.looks + 1)[1:]
     looks, every = {int(one) for one in spaced}, torch.arange(runs)
     judged: list[tuple[np.ndarray, np.ndarray]] = []
+    exploring = schedule.exploring * schedule.updates
     current, is_new = np.zeros(runs), np.ones(runs, bool)
     for step in range(schedule.warm_up + schedule.updates):
         drawn, update = draws.next(), step - schedule.warm_up
-        explored = 1 - (1 - schedule.epsilon) * min(1.0, max(update, 0) / schedule.exploring)
+        explored = 1 - (1 - schedule.epsilon) * min(1.0, max(update, 0) / exploring)
         with torch.no_grad():
             best = learner.networks(torch.from_numpy(states)[:, None])[:, 0].argmax(-1).numpy()
         random = (drawn[:, 1] * actions).astype(int)

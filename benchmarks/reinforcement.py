@@ -1,13 +1,15 @@
 """Deep Q-learning over the period of its target network and beta1: is there a band that harms?
 
     python benchmarks/reinforcement.py sweep [--tasks TASK ...] [--seeds FIRST:LAST] [--out FILE]
+    python benchmarks/reinforcement.py again --tasks CartPole-v1 --seeds 10:20 [--out FILE]
     python benchmarks/reinforcement.py guard [--tasks TASK ...] [--seeds FIRST:LAST] [--out FILE]
     python benchmarks/reinforcement.py table [--tasks TASK ...] [--out FILE]
 
 ``sweep`` trains every beta1, period and seed on a task; all periods and seeds are trained side by
-side. ``guard`` trains single runs, without a guard and with it. Both add what they find to the
-file, leave out what is there, and end with its tables; ``docs/pictures/reinforcement.py`` draws
-the same file. Step size, buffer and network were chosen on seeds from 100 on.
+side. ``again`` does so at the shortest periods, for other seeds. ``guard`` trains single runs,
+without a guard and with it. All add what they find to the file, leave out what is there, and end
+with its tables; ``docs/pictures/reinforcement.py`` draws the same file. Step size, buffer and
+network were chosen on seeds from 100 on.
 
 The return is that of greedy episodes over the last third of the updates. What momentum adds is the
 return less that of the same seed at the lowest beta1. A period lies in a band that harms if less is
@@ -40,6 +42,7 @@ from resonax.torch import Guard
 
 TASKS = ("CartPole-v1", "Acrobot-v1")
 PERIODS = (50, 100, 200, 500, 1000, 2500)
+SHORTEST = (20, 50)  # trained again, on other seeds
 BETA1 = (0.5, 0.9, 0.95)
 # Single runs, with a guard and without: periods of a task, and what a guarded step is given.
 GUARDED = {"CartPole-v1": (50, 500), "Acrobot-v1": (50, 500)}
@@ -53,7 +56,7 @@ class Stored:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.parts: dict[str, list[Run]] = {"sweep": [], "guard": []}
+        self.parts: dict[str, list[Run]] = {"sweep": [], "again": [], "guard": []}
         if path.exists():
             self.parts |= json.loads(path.read_text())
 
@@ -85,14 +88,21 @@ def numbers(outcome: Outcome, place: int) -> Run:
     }
 
 
-def sweep(stored: Stored, tasks: Sequence[str], seeds: Sequence[int], schedule: Schedule) -> None:
+def sweep(
+    stored: Stored,
+    part: str,
+    tasks: Sequence[str],
+    periods: Sequence[int],
+    seeds: Sequence[int],
+    schedule: Schedule,
+) -> None:
     """Train all settings; a beta1 of a task at once."""
     work = [
         (task, beta1)
         for task, beta1 in itertools.product(tasks, BETA1)
-        if not stored.has("sweep", task=task, beta1=beta1)
+        if not stored.has(part, task=task, beta1=beta1)
     ]
-    periods, numbered = zip(*itertools.product(PERIODS, seeds), strict=True)
+    held, numbered = zip(*itertools.product(periods, seeds), strict=True)
     for place, (task, beta1) in enumerate(work):
 
         def tell(update: int, seconds: float, at: int = place, name: str = f"{task}, {beta1}"):
@@ -101,13 +111,13 @@ def sweep(stored: Stored, tasks: Sequence[str], seeds: Sequence[int], schedule: 
             text = f"{name}: update {update} of {schedule.updates}, about {left:.0f} min left"
             print(text, file=sys.stderr, flush=True)
 
-        outcome = train(task, beta1, periods, numbered, schedule, progress=tell)
+        outcome = train(task, beta1, held, numbered, schedule, progress=tell)
         stored.add(
-            "sweep",
+            part,
             [
                 {"task": task, "beta1": beta1, "period": period, "seed": seed}
                 | numbers(outcome, run)
-                for run, (period, seed) in enumerate(zip(periods, numbered, strict=True))
+                for run, (period, seed) in enumerate(zip(held, numbered, strict=True))
             ],
         )
 
@@ -251,18 +261,27 @@ def sweep_table(runs: Sequence[Run], tasks: Sequence[str], key: str) -> list[str
             lines.append(row(b, (cell(one, count) for one in some)))
         slope = slopes(beta1, returns)
         lines.append(row(f"halving of 1 - beta1 ({every})", (cell(one, every) for one in slope)))
-        found, tried = band(added), len(tasks) * (len(beta1) - 1) * (len(periods) - 2)
-        place = np.unravel_index(np.argmin(found), found.shape)
-        lines.append(
-            f"\nband: least p {found.min():.2g} at beta1 {beta1[1:][place[0]]}, period "
-            f"{periods[1:][place[1]]}, times {tried}: {min(1.0, tried * found.min()):.2g}"
-        )
-        raw, tried = band(returns), len(tasks) * len(beta1) * (len(periods) - 2)
-        lines.append(f"dip of the return itself: least p {raw.min():.2g}, of {tried}")
+        if len(periods) > 2:
+            lines += band_lines(beta1, periods, returns, len(tasks))
         _, _, errors = cube(runs, task, "value_error")
         lines += ["\nvalue of the first state less the discounted return, median\n", *head]
         for b, some in zip(beta1, np.median(errors, -1), strict=True):
             lines.append(row(b, (f"{one:+.3g}" for one in some)))
+    return lines
+
+
+def band_lines(
+    beta1: Sequence[float], periods: Sequence[int], returns: np.ndarray, tasks: int
+) -> list[str]:
+    """Return where a band that harms is most likely, of what momentum adds and of the returns."""
+    lines = [""]
+    added = returns[1:] - returns[0]
+    for name, values in (("what momentum adds", added), ("the return", returns)):
+        found = band(values)
+        (row_of, column), tried = divmod(int(np.argmin(found)), found.shape[1]), tasks * found.size
+        at = f"beta1 {beta1[len(beta1) - len(values) + row_of]}, period {periods[1 + column]}"
+        p = min(1.0, tried * found.min())
+        lines.append(f"least p of a band of {name}: {found.min():.2g} at {at}, of {tried}: {p:.2g}")
     return lines
 
 
@@ -306,7 +325,7 @@ def guard_table(runs: Sequence[Run], tasks: Sequence[str]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("command", choices=("sweep", "guard", "table"))
+    parser.add_argument("command", choices=("sweep", "again", "guard", "table"))
     parser.add_argument("--tasks", nargs="*", choices=TASKS, default=TASKS)
     parser.add_argument("--seeds", default="0:10", help="first and one after the last")
     parser.add_argument("--policy", choices=("safe", "watch"), default="safe")
@@ -316,13 +335,14 @@ def main() -> None:
     torch.set_num_threads(1)
     seeds = range(*(int(part) for part in given.seeds.split(":")))
     stored, schedule = Stored(given.out), Schedule(updates=given.updates)
-    if given.command == "sweep":
-        sweep(stored, given.tasks, seeds, schedule)
+    if given.command in ("sweep", "again"):
+        periods = PERIODS if given.command == "sweep" else SHORTEST
+        sweep(stored, given.command, given.tasks, periods, seeds, schedule)
     if given.command == "guard":
         guard(stored, given.tasks, seeds, schedule, given.policy)
-    done = [task for task in given.tasks if stored.has("sweep", task=task)]
-    for key in ("greedy", "training"):
-        print("\n".join(sweep_table(stored.parts["sweep"], done, key)))
+    for part, key in itertools.product(("sweep", "again"), ("greedy", "training")):
+        done = [task for task in given.tasks if stored.has(part, task=task)]
+        print("\n".join([f"\n{part}", *sweep_table(stored.parts[part], done, key)]))
     print("\n".join(guard_table(stored.parts["guard"], given.tasks)))
 
 
