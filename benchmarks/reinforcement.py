@@ -45,7 +45,7 @@ PERIODS = (50, 100, 200, 500, 1000, 2500)
 SHORTEST = (20, 50)  # trained again, on other seeds
 BETA1 = (0.5, 0.9, 0.95)
 # Single runs, with a guard and without: periods of a task, and what a guarded step is given.
-GUARDED = {"CartPole-v1": (50, 500), "Acrobot-v1": (50, 500)}
+GUARDED = {"CartPole-v1": (50, 200), "Acrobot-v1": (50, 200)}
 GUARDED_BETA1, KINDS = 0.95, ("none", "targets", "transitions")
 STORED = Path(__file__).parents[1] / "docs" / "pictures" / "reinforcement.json"
 Run = dict[str, Any]
@@ -295,8 +295,8 @@ def cell(samples: np.ndarray, comparisons: int) -> str:
 
 def guard_table(runs: Sequence[Run], tasks: Sequence[str]) -> list[str]:
     """Return the table of guarded runs in Markdown."""
-    heads = ("without", "guarded", "difference", "time", "extra steps for each", "what it said")
-    lines = ["\n" + row("task, period, given", heads), "|---" * 7 + "|"]
+    heads = ("seeds", "without", "guarded", "difference", "training", "time", "work", "causes")
+    lines = ["\n" + row("task, period, given", heads), "|---" * 9 + "|"]
     for task, kind in itertools.product(tasks, KINDS[1:]):
         for period in GUARDED[task]:
             ours = [run for run in runs if (run["task"], run["period"]) == (task, period)]
@@ -308,17 +308,23 @@ def guard_table(runs: Sequence[Run], tasks: Sequence[str]) -> list[str]:
             ]
             if len(pairs) < 2:
                 continue
-            sides = zip(*pairs, strict=True)
-            plain, held = (np.array([run["greedy"] for run in side]) for side in sides)
-            times = np.median([one["seconds"] / before["seconds"] for before, one in pairs])
+
+            def both(key: str, given: Any = pairs) -> Any:
+                return np.array([[run[key] for run in pair] for pair in given], float).T
+
+            greedy, training, seconds = map(both, ("greedy", "training", "seconds"))
             said = Counter(what for _, one in pairs for _, what, _ in one["decisions"])
-            silent = sum(not one["decisions"] for _, one in pairs)
             words = ", ".join(f"{what} {count}" for what, count in said.most_common())
+            silent = sum(not one["decisions"] for _, one in pairs)
             cells = (
-                f"{plain.mean():.0f}", f"{held.mean():.0f}", cell(held - plain, 1), f"{times:.2f}",
+                str(len(pairs)),
+                *(f"{mean:.0f}" for mean in greedy.mean(1)),
+                cell(greedy[1] - greedy[0], 1),
+                cell(training[1] - training[0], 1),
+                f"{np.median(seconds[1] / seconds[0]):.2f}",
                 f"{np.mean([one['work'] for _, one in pairs]):.2f}",
-                f"{words or 'nothing'}; silent in {silent} of {len(pairs)}",
-            )  # fmt: skip
+                f"{words or 'none'}; silent in {silent}",
+            )
             lines.append(row(f"{task}, {period}, {kind}", cells))
     return lines
 
