@@ -1,15 +1,13 @@
 """Deep Q-learning over the period of its target network and beta1: is there a band that harms?
 
     python benchmarks/reinforcement.py sweep [--tasks TASK ...] [--seeds FIRST:LAST] [--out FILE]
-    python benchmarks/reinforcement.py again --tasks CartPole-v1 --seeds 10:20 [--out FILE]
     python benchmarks/reinforcement.py guard [--tasks TASK ...] [--seeds FIRST:LAST] [--out FILE]
     python benchmarks/reinforcement.py table [--tasks TASK ...] [--out FILE]
 
 ``sweep`` trains every beta1, period and seed on a task; all periods and seeds are trained side by
-side. ``again`` does so at the shortest periods, for other seeds. ``guard`` trains single runs,
-without a guard and with it. All add what they find to the file, leave out what is there, and end
-with its tables; ``docs/pictures/reinforcement.py`` draws the same file. Step size, buffer and
-network were chosen on seeds from 100 on.
+side. ``guard`` trains single runs, without a guard and with it. Both add what they find to the
+file, leave out what is there, and end with its tables; ``docs/pictures/reinforcement.py`` draws
+the same file. Step size, buffer and network were chosen on seeds from 100 on.
 
 The return is that of greedy episodes over the last third of the updates. What momentum adds is the
 return less that of the same seed at the lowest beta1. A period lies in a band that harms if less is
@@ -33,7 +31,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from dqn import Batch, Learner, Outcome, Schedule, train
+from dqn import PHASES, Batch, Learner, Outcome, Schedule, train
 from scipy import stats
 from torch import Tensor
 
@@ -42,10 +40,9 @@ from resonax.torch import Guard
 
 TASKS = ("CartPole-v1", "Acrobot-v1")
 PERIODS = (50, 100, 200, 500, 1000, 2500)
-SHORTEST = (20, 50)  # trained again, on other seeds
 BETA1 = (0.5, 0.9, 0.95)
 # Single runs, with a guard and without: periods of a task, and what a guarded step is given.
-GUARDED = {"CartPole-v1": (50, 200), "Acrobot-v1": (50, 200)}
+GUARDED = {"CartPole-v1": (50, 200), "Acrobot-v1": (50,)}
 GUARDED_BETA1, KINDS = 0.95, ("none", "targets", "transitions")
 STORED = Path(__file__).parents[1] / "docs" / "pictures" / "reinforcement.json"
 Run = dict[str, Any]
@@ -56,7 +53,7 @@ class Stored:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.parts: dict[str, list[Run]] = {"sweep": [], "again": [], "guard": []}
+        self.parts: dict[str, list[Run]] = {"sweep": [], "guard": []}
         if path.exists():
             self.parts |= json.loads(path.read_text())
 
@@ -88,21 +85,14 @@ def numbers(outcome: Outcome, place: int) -> Run:
     }
 
 
-def sweep(
-    stored: Stored,
-    part: str,
-    tasks: Sequence[str],
-    periods: Sequence[int],
-    seeds: Sequence[int],
-    schedule: Schedule,
-) -> None:
+def sweep(stored: Stored, tasks: Sequence[str], seeds: Sequence[int], schedule: Schedule) -> None:
     """Train all settings; a beta1 of a task at once."""
     work = [
         (task, beta1)
         for task, beta1 in itertools.product(tasks, BETA1)
-        if not stored.has(part, task=task, beta1=beta1)
+        if not stored.has("sweep", task=task, beta1=beta1)
     ]
-    held, numbered = zip(*itertools.product(periods, seeds), strict=True)
+    periods, numbered = zip(*itertools.product(PERIODS, seeds), strict=True)
     for place, (task, beta1) in enumerate(work):
 
         def tell(update: int, seconds: float, at: int = place, name: str = f"{task}, {beta1}"):
@@ -111,13 +101,13 @@ def sweep(
             text = f"{name}: update {update} of {schedule.updates}, about {left:.0f} min left"
             print(text, file=sys.stderr, flush=True)
 
-        outcome = train(task, beta1, held, numbered, schedule, progress=tell)
+        outcome = train(task, beta1, periods, numbered, schedule, progress=tell)
         stored.add(
-            part,
+            "sweep",
             [
                 {"task": task, "beta1": beta1, "period": period, "seed": seed}
                 | numbers(outcome, run)
-                for run, (period, seed) in enumerate(zip(held, numbered, strict=True))
+                for run, (period, seed) in enumerate(zip(periods, numbered, strict=True))
             ],
         )
 
@@ -162,6 +152,7 @@ def guarded_run(
     outcome = train(task, beta1, [period], [seed], schedule, make)
     run: Run = {"task": task, "beta1": beta1, "period": period, "seed": seed, "kind": kind}
     run |= numbers(outcome, 0) | {"seconds": round(outcome.seconds, 1), "policy": policy}
+    run["updates"] = schedule.updates
     del run["phases"]
     if isinstance(made[0], GuardedLearner):
         report = made[0].guard.report()
@@ -174,16 +165,16 @@ def guarded_run(
 
 
 def guard(
-    stored: Stored, tasks: Sequence[str], seeds: Sequence[int], schedule: Schedule, policy: str
+    stored: Stored, tasks: Sequence[str], seeds: Sequence[int], schedule: Schedule, given: Any
 ) -> None:
     """Train single runs without a guard and with it, seed by seed."""
     logging.getLogger("resonax").setLevel(logging.ERROR)
     work = [
-        {"task": task, "period": period, "seed": seed, "kind": kind, "policy": policy}
+        {"task": task, "period": period, "seed": seed, "kind": kind, "policy": given.policy}
         for seed in seeds
         for task in tasks
         for period in GUARDED[task]
-        for kind in KINDS
+        for kind in ("none", *given.kinds)
     ]
     work = [one for one in work if not stored.has("guard", **one)]
     began = time.monotonic()
@@ -203,9 +194,8 @@ def cube(runs: Sequence[Run], task: str, key: str = "greedy") -> tuple[Any, Any,
         sorted({run[name] for run in ours}) for name in ("beta1", "period", "seed")
     )
     at = {(run["beta1"], run["period"], run["seed"]): run[key] for run in ours}
-    shape = (len(beta1), len(periods), len(seeds))
-    flat = [at[place] for place in itertools.product(beta1, periods, seeds)]
-    return beta1, periods, np.array(flat, float).reshape(shape)
+    flat = np.array([at[place] for place in itertools.product(beta1, periods, seeds)], float)
+    return beta1, periods, flat.reshape(len(beta1), len(periods), len(seeds), *flat.shape[1:])
 
 
 def student(samples: np.ndarray) -> np.ndarray:
@@ -261,12 +251,29 @@ def sweep_table(runs: Sequence[Run], tasks: Sequence[str], key: str) -> list[str
             lines.append(row(b, (cell(one, count) for one in some)))
         slope = slopes(beta1, returns)
         lines.append(row(f"halving of 1 - beta1 ({every})", (cell(one, every) for one in slope)))
-        if len(periods) > 2:
-            lines += band_lines(beta1, periods, returns, len(tasks))
-        _, _, errors = cube(runs, task, "value_error")
+        lines += band_lines(beta1, periods, returns, len(tasks))
+    return lines
+
+
+def yardsticks(runs: Sequence[Run], tasks: Sequence[str]) -> list[str]:
+    """Return tables of how the value at the first state errs, and of the rhythm of the loss."""
+    lines: list[str] = []
+    for task in tasks:
+        beta1, periods, errors = cube(runs, task, "value_error")
+        head = [row(f"{task}, beta1", map(str, periods)), "|---" * (len(periods) + 1) + "|"]
         lines += ["\nvalue of the first state less the discounted return, median\n", *head]
         for b, some in zip(beta1, np.median(errors, -1), strict=True):
             lines.append(row(b, (f"{one:+.3g}" for one in some)))
+        losses = cube(runs, task, "phases")[2]
+        rhythm = losses[..., 0] / losses[..., PHASES // 2 :].mean(-1)
+        lines += ["\nloss in the first tenth of a period over its second half, median\n", *head]
+        for b, some in zip(beta1, np.median(rhythm, -1), strict=True):
+            lines.append(row(b, (f"{one:.2f}" for one in some)))
+        count, slope = len(tasks) * len(periods), slopes(beta1, np.log(rhythm))
+        cells = (cell(100 * one, count) for one in slope)
+        lines.append(
+            row(f"hundredths of its logarithm for each halving of 1 - beta1 ({count})", cells)
+        )
     return lines
 
 
@@ -331,24 +338,26 @@ def guard_table(runs: Sequence[Run], tasks: Sequence[str]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("command", choices=("sweep", "again", "guard", "table"))
+    parser.add_argument("command", choices=("sweep", "guard", "table"))
     parser.add_argument("--tasks", nargs="*", choices=TASKS, default=TASKS)
     parser.add_argument("--seeds", default="0:10", help="first and one after the last")
     parser.add_argument("--policy", choices=("safe", "watch"), default="safe")
+    parser.add_argument("--kinds", nargs="*", choices=KINDS[1:], default=KINDS[1:])
     parser.add_argument("--updates", type=int, default=Schedule.updates)
     parser.add_argument("--out", type=Path, default=STORED)
     given = parser.parse_args()
     torch.set_num_threads(1)
     seeds = range(*(int(part) for part in given.seeds.split(":")))
     stored, schedule = Stored(given.out), Schedule(updates=given.updates)
-    if given.command in ("sweep", "again"):
-        periods = PERIODS if given.command == "sweep" else SHORTEST
-        sweep(stored, given.command, given.tasks, periods, seeds, schedule)
+    if given.command == "sweep":
+        sweep(stored, given.tasks, seeds, schedule)
     if given.command == "guard":
-        guard(stored, given.tasks, seeds, schedule, given.policy)
-    for part, key in itertools.product(("sweep", "again"), ("greedy", "training")):
-        done = [task for task in given.tasks if stored.has(part, task=task)]
-        print("\n".join([f"\n{part}", *sweep_table(stored.parts[part], done, key)]))
+        guard(stored, given.tasks, seeds, schedule, given)
+    swept = stored.parts["sweep"]
+    done = [task for task in given.tasks if stored.has("sweep", task=task)]
+    for key in ("greedy", "training"):
+        print("\n".join(sweep_table(swept, done, key)))
+    print("\n".join(yardsticks(swept, done)))
     print("\n".join(guard_table(stored.parts["guard"], given.tasks)))
 
 

@@ -153,8 +153,8 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(reinforcement, "GUARDED", {"CartPole-v1": (20,)})
 
     def call(command):
-        given = f"{command} --tasks CartPole-v1 --seeds 100:102 --updates 120 --out {out}"
-        monkeypatch.setattr(sys, "argv", ["reinforcement.py", *given.split()])
+        given = "--tasks CartPole-v1 --seeds 100:102 --updates 120 --kinds transitions --out"
+        monkeypatch.setattr(sys, "argv", ["", command, *given.split(), str(out)])
         reinforcement.main()
         return capsys.readouterr()
 
@@ -165,7 +165,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     stored = reinforcement.Stored(out)
     assert len(stored.parts["sweep"]) == 3 * 3 * 2
     guarded = call("guard")
-    assert guarded.err.count("min left") == 2 * 3
+    assert guarded.err.count("min left") == 2 * 2
     assert "| CartPole-v1, 20, transitions |" in guarded.out
     before = out.read_bytes()
     assert call("sweep").err == call("guard").err == ""
