@@ -24,6 +24,7 @@ from resonax.core.errors import StoreError
 from resonax.core.objects import Result
 from resonax.guards.decision_log import DecisionLog, Judged
 from resonax.guards.learner import Candidate
+from resonax.guards.phases import Phases
 from resonax.guards.report import Event, GuardReport
 from resonax.guards.state import Decision, GuardConfig
 from resonax.learners import amsgrad
@@ -72,7 +73,7 @@ def made(kind: str) -> Any:
         event = Event(96, "setting", HOSTILE, 0.85, 21.0)
         judged = (Judged(64, 0, (0.4,)), Judged(96, 0, (1.2, 0.2, 0.3, 0.24)))
         log = DecisionLog(GuardConfig((own, low)), 128, losses, judged, (decision,))
-        numbers = (low, 0.4, 2**20, 3, 21.0, 32, losses)
+        numbers = (low, 0.4, 2**20, 3, Phases(21.0, 336.0), 32, losses)
         return GuardReport(128, "safe", str(low), str(own), *numbers, (decision,), (event,), log, 1)
     if kind == "Response":
         quick = {"realisations": 4, "periods": 1, "length": 128, "burn_in": 128}
