@@ -101,6 +101,7 @@ def text_of(cell: nbformat.NotebookNode) -> str:
     return "".join(parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sweep", "maps"])
 def test_a_notebook_runs_whole_and_prints_what_its_page_shows(made, name, tmp_path):
     shown = made[name]

@@ -123,6 +123,7 @@ def test_acrobots_make_the_steps_of_gymnasium():
     assert ended > 0
 
 
+@pytest.mark.slow
 def test_watching_changes_nothing():
     """What a guard that only watches returns is the run without it, whatever it replays."""
     schedule = dataclasses.replace(TINY, updates=72)  # a test of the order after 64
@@ -144,6 +145,7 @@ def test_a_band_is_found_where_there_is_one():
     assert (reinforcement.band(none - [[0], [3], [6]]) < 0.05).mean() < 0.01
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path, monkeypatch, capsys):
     """A sweep and guarded runs with tiny numbers; what is stored is not computed again."""
     out = tmp_path / "found.json"
