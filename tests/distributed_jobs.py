@@ -320,6 +320,7 @@ def early(rank: int) -> str:
 def by_lightning(rank: int, folder: Path) -> dict[str, Any]:
     """Train by Lightning, in one go and from the checkpoint in the middle."""
     import lightning
+    from lightning.pytorch.callbacks import ModelCheckpoint
     from lightning.pytorch.plugins.environments import LightningEnvironment
 
     from resonax.torch.lightning import GuardCallback
@@ -335,24 +336,23 @@ def by_lightning(rank: int, folder: Path) -> dict[str, Any]:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.SGD(self.net.parameters(), lr=0.05, momentum=0.95)
 
-    def fit(epochs: int, resume: str | None = None) -> Any:
-        guarding = GuardCallback(spacing=8, seed=rank)
+    def fit(name: str, epochs: int, resume: str | None = None) -> Any:
+        guarding, keeping = GuardCallback(spacing=8, seed=rank), ModelCheckpoint(folder / name)
         trainer = lightning.Trainer(
-            max_epochs=epochs, callbacks=[guarding], logger=False, accelerator="cpu", devices=2,
-            strategy="ddp", use_distributed_sampler=False, enable_checkpointing=False,
-            enable_progress_bar=False, enable_model_summary=False,
-            plugins=[LightningEnvironment()],
+            max_epochs=epochs, callbacks=[guarding, keeping], logger=False, accelerator="cpu",
+            devices=2, strategy="ddp", use_distributed_sampler=False, enable_progress_bar=False,
+            enable_model_summary=False, plugins=[LightningEnvironment()],
         )  # fmt: skip
         module = Module()
         given = [rows(rank, step) for step in range(32)]
         torch.manual_seed(100 + rank)
         loader = torch.utils.data.DataLoader(given, batch_size=None)
         trainer.fit(module, loader, ckpt_path=resume)
-        return trainer, module.net, guarding.guard
+        trainer.save_checkpoint(folder / f"{name}.ckpt")  # when the guard is closed
+        return keeping.best_model_path, module.net, guarding.guard
 
-    checkpoint = folder / "half.ckpt"
-    fit(1)[0].save_checkpoint(checkpoint)
-    return compared(fit(2)[1:], fit(2, str(checkpoint))[1:])
+    checkpoint, *_ = fit("half", 1)
+    return compared(fit("whole", 2)[1:], fit("again", 2, checkpoint)[1:])
 
 
 def compared(run: tuple[nn.Module, Any], resumed: tuple[nn.Module, Any]) -> dict[str, Any]:

@@ -115,11 +115,14 @@ class TrainerGuard(Guard):
     def saved(self) -> dict[str, Any]:
         """Return the states of all ranks on the first, which writes the checkpoint.
 
-        All ranks call this.
+        All ranks call this, while the guard is open: later they exchange nothing, and nothing is
+        returned.
         """
         processes = self.driven.processes
         if processes.count == 1:
             return self.state_dict()
+        if self._is_closed:
+            return {}
         states = processes.to_first(self.state_dict())
         return {} if states is None else {"ranks": states}
 
