@@ -29,7 +29,7 @@ Progress = Callable[[int, float], None]
 class Schedule:
     """What all runs have in common."""
 
-    updates: int = 8_000
+    updates: int = 20_000
     warm_up: int = 500  # random steps before the first update
     capacity: int = 4_000  # transitions in the buffer, then the oldest go
     batch: int = 32

@@ -39,7 +39,7 @@ from resonax.core.intervals import mean_interval, tail_of
 from resonax.torch import Guard
 
 TASKS = ("CartPole-v1", "Acrobot-v1")
-PERIODS = (50, 100, 200, 500, 1000, 2500)
+PERIODS = (50, 100, 200, 500, 1000, 2500, 5000)
 BETA1 = (0.5, 0.9, 0.95)
 # Single runs, with a guard and without: periods of a task, and what a guarded step is given.
 GUARDED = {"CartPole-v1": (50, 200), "Acrobot-v1": (50,)}

@@ -35,7 +35,7 @@ def draw_returns(axes: Axes, runs: list[dict[str, Any]], task: str) -> None:
         x = np.array(periods) * 1.04 ** (place - 1)
         axes.errorbar(x, found.mean(1), error, color=color, lw=1.6, label=f"beta1 {beta1}")
     axes.set_xscale("log")
-    axes.set_xticks(periods, [str(one) for one in periods])
+    axes.set_xticks(periods, [f"{one / 1000:g}k" if one >= 1000 else one for one in periods])
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("updates between targets")
     axes.set_title(task)
