@@ -334,7 +334,7 @@ def by_lightning(rank: int, folder: Path) -> dict[str, Any]:
             return cross_entropy(self.net(batch[0]), batch[1])
 
         def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.SGD(self.net.parameters(), lr=0.05, momentum=0.95)
+            return torch.optim.SGD(self.net.parameters(), lr=0.2, momentum=0.95)
 
     def fit(name: str, epochs: int, resume: str | None = None) -> Any:
         guarding, keeping = GuardCallback(spacing=8, seed=rank), ModelCheckpoint(folder / name)
@@ -400,7 +400,7 @@ def by_transformers(rank: int, folder: Path) -> dict[str, Any]:
         )  # fmt: skip
         given = [rows(one, step) for step in range(32) for one in range(2)]
         model = Answer()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.95)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.95)
         trainer = transformers.Trainer(
             model,
             arguments,
