@@ -153,6 +153,7 @@ def test_gradients_averaged_by_hand_and_rows_of_one_rank_that_cannot_be_mixed(as
     assert one["tests"] > 0
 
 
+@pytest.mark.slow  # loads the trainers in both processes
 @pytest.mark.parametrize("job", [jobs.by_lightning, jobs.by_transformers])
 def test_a_trainer_in_two_processes(ask, folder, job):
     one, two = ask(job, folder, folder)
