@@ -430,3 +430,10 @@ def test_a_guard_that_asks_mixes_rows_only_once_it_is_allowed_to():
         run, _ = guarded_run.update(run, learner, batch)
     assert run.setting.is_mixed
     assert run.events[-1].kind == "setting"
+
+
+def test_a_budget_that_allows_no_test_is_told_at_once():
+    config = replace(CONFIG, budget=1e-9)
+    step, length = states.next_test(states.init(config), config, 40.0)
+    assert step > 10**9
+    assert step % length == 0

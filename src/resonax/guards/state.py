@@ -26,6 +26,8 @@ This module holds what is decided without training; `decide` trains and chooses.
 from __future__ import annotations
 
 import math
+import sys
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -372,9 +374,9 @@ def next_test(
         if runs == 2 or affords_test(state, config, needed, step) or length <= config.spacing:
             break
         length //= 2
-    while not affords_test(state, config, needed, step):
-        step += length
-    return step, length
+    steps = range(step, sys.maxsize, length)  # what the budget allows grows with the step
+    later = bisect_left(steps, True, key=lambda one: affords_test(state, config, needed, one))
+    return step + later * length, length
 
 
 def affords_test(
