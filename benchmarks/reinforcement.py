@@ -85,14 +85,20 @@ def numbers(outcome: Outcome, place: int) -> Run:
     }
 
 
-def sweep(stored: Stored, tasks: Sequence[str], seeds: Sequence[int], schedule: Schedule) -> None:
+def sweep(
+    stored: Stored,
+    tasks: Sequence[str],
+    periods: Sequence[int],
+    seeds: Sequence[int],
+    schedule: Schedule,
+) -> None:
     """Train all settings; a beta1 of a task at once."""
     work = [
         (task, beta1)
         for task, beta1 in itertools.product(tasks, BETA1)
         if not stored.has("sweep", task=task, beta1=beta1)
     ]
-    periods, numbered = zip(*itertools.product(PERIODS, seeds), strict=True)
+    periods, numbered = zip(*itertools.product(periods, seeds), strict=True)
     for place, (task, beta1) in enumerate(work):
 
         def tell(update: int, seconds: float, at: int = place, name: str = f"{task}, {beta1}"):
@@ -341,6 +347,7 @@ def main() -> None:
     parser.add_argument("command", choices=("sweep", "guard", "table"))
     parser.add_argument("--tasks", nargs="*", choices=TASKS, default=TASKS)
     parser.add_argument("--seeds", default="0:10", help="first and one after the last")
+    parser.add_argument("--periods", nargs="*", type=int, help="of the sweep")
     parser.add_argument("--policy", choices=("safe", "watch"), default="safe")
     parser.add_argument("--kinds", nargs="*", choices=KINDS[1:], default=KINDS[1:])
     parser.add_argument("--updates", type=int, default=Schedule.updates)
@@ -350,7 +357,7 @@ def main() -> None:
     seeds = range(*(int(part) for part in given.seeds.split(":")))
     stored, schedule = Stored(given.out), Schedule(updates=given.updates)
     if given.command == "sweep":
-        sweep(stored, given.tasks, seeds, schedule)
+        sweep(stored, given.tasks, given.periods or PERIODS, seeds, schedule)
     if given.command == "guard":
         guard(stored, given.tasks, seeds, schedule, given)
     swept = stored.parts["sweep"]

@@ -415,7 +415,10 @@ def test_a_daily_rhythm_is_the_order_and_plain_json():
         ({"lr": math.nan}, "lr must be finite"),
         ({"momentum": 1.0}, "momentum must be at least 0 and below 1"),
         ({"batch": 0}, "batch must be at least 1"),
-        ({"batch": 20}, "needs at least 1280: use more rows or a smaller batch"),
+        (
+            {"batch": 20},
+            "at least 1280 are needed with a batch of 20, so use more rows or a smaller batch",
+        ),
         ({"batch": 100, "epochs": 10}, "batch must be at most an eighth of the 700 rows"),
         ({"lr": 1e5}, "lr must be above 0 and at most 10000"),
         ({"epochs": 0.5}, "epochs must be a whole number"),

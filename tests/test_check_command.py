@@ -201,7 +201,7 @@ BAD = {
     "constant": "column 'z' is constant",
     "target": "unknown target 'y'",
     "one row": "1 row of data",
-    "few rows": "needs at least 64",
+    "few rows": "at least 64 are needed",
     "empty": "a.csv is empty",
     "infinite": "infinite values in column 'x' (row 4)",
     "cut": "cut",

@@ -144,7 +144,7 @@ class Audit(Result):
         if self.harm is None:
             return f"{self.order}: {order}"
         if self.harm == "none":
-            return f"{self.order}: {order}, and nothing is lost by it"
+            return f"{self.order}: {order}; no harm was found"
         lost = self.lost_steps
         if self.cause == "step" or lost is None:
             return f"{self.order}, {self.harm}: {order}; {self.reason}"
@@ -159,7 +159,7 @@ class Audit(Result):
         if self.period is not None:
             lines.append(("rhythm", f"the batches repeat about every {self.period:.3g} steps"))
         if found.buffer is not None:
-            within = f"looks shuffled within {found.buffer} batches"
+            within = f"no order was found within {found.buffer} batches in a row"
             text = within if found.buffer > 1 else "neighbours are in order as well"
             lines.append(("shuffling", text))
         if found.repeats is not None:

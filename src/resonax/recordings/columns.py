@@ -200,10 +200,14 @@ def _not_numbers(odd: dict[str, str], choice: Choice) -> DataError:
     if name == choice.target:
         what = f"the target {name!r} {what}, and the model is least squares: {correct}"
         what += "learn one of two classes with `loss` logistic, or choose a column of numbers"
-        return DataError(f"{what} (one of: {listed(usable) or 'there is none'})")
+        return DataError(
+            f"{what} (one of: {listed(usable)})" if usable else f"{what}: there is none"
+        )
     what, it = f"column {name!r} {what}: {correct}", "it"
     if len(odd) > 1:
-        what, it = f"columns {listed([repr(name) for name in odd])} are not numbers: ", "them"
+        partly = [f"{name!r} {text}" for name, text in odd.items() if "in row" in text]
+        some = f", and {partly[0]}: correct that or " if partly else ": "
+        what, it = f"columns {listed([repr(name) for name in odd])} are not numbers{some}", "them"
     if not usable:
         return DataError(f"{what}no column of numbers is left")
     what += f"leave {it} out with `features` {quote(listed(usable, 20, ','))}"

@@ -242,8 +242,12 @@ def prepare(
     need = MIN_STEPS * batch
     if rows * epochs < need:
         raise ArgumentError(
-            f"{recording.source} has {rows} rows, and a batch of {batch} needs at least {need}: "
-            "use more rows" + (" or a smaller batch" if batch > 1 else "")
+            f"{recording.source} has {rows} rows: at least {need} are needed"
+            + (
+                f" with a batch of {batch}, so use more rows or a smaller batch"
+                if batch > 1
+                else ""
+            )
         )
     if 8 * batch > rows:
         raise ArgumentError(

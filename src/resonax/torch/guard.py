@@ -216,6 +216,10 @@ class Guard:
         self._check_open()
         self._training.allow_mixing()
 
+    def __repr__(self) -> str:
+        """Return what the guard did so far, as its report says it."""
+        return str(self.report())
+
     def report(self) -> GuardReport:
         """Return what is known of the run; print it, plot it, or take ``to_dict()``."""
         return self._training.report()
