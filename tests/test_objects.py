@@ -24,6 +24,7 @@ from resonax.core.errors import StoreError
 from resonax.core.objects import Result
 from resonax.guards.decision_log import DecisionLog, Judged
 from resonax.guards.learner import Candidate
+from resonax.guards.lost_steps import LostSteps
 from resonax.guards.phases import Phases
 from resonax.guards.report import Event, GuardReport
 from resonax.guards.state import Decision, GuardConfig
@@ -69,7 +70,8 @@ def made(kind: str) -> Any:
         return rx.order(rows[:12], lr=0.1, momentum=0.5)
     if kind == "GuardReport":
         own, low, losses = Candidate(0.95), Candidate(0.85), (0.3, 0.4, 1.1, 0.2)
-        decision = Decision(96, "order", own, low, 64, 1.2, (0.2, 0.3), ((low, 0.24),), 0.001)
+        harm = LostSteps(64, 40.0, 30.0, 50.0, 0.001, 1.5, 1.2, (0.2, 0.3))
+        decision = Decision(96, "order", own, low, 64, 1.2, (0.2, 0.3), ((low, 0.24),), harm)
         event = Event(96, "setting", HOSTILE, 0.85, 21.0)
         judged = (Judged(64, 0, (0.4,)), Judged(96, 0, (1.2, 0.2, 0.3, 0.24)))
         log = DecisionLog(GuardConfig((own, low)), 128, losses, judged, (decision,))
