@@ -74,7 +74,7 @@ def test_figures_have_data_and_are_shown(make, text):
         ("adam", "from 9.27 to 32.8 steps", "9.27 to 32.8 steps"),
         ("adam-divergence", "grows by 0.000188 in each", "theory gives 0.000188 per step"),
         ("adam-divergence", "1.45 times as large", "multiply an error by 1.45"),
-        ("networks", "35 of 48 rows", "35 of 48 cases"),
+        ("networks", "35 of 48 cases", "35 of 48 cases"),
         ("networks", "54 of 60 states", "54 of 60 states"),
         ("index", "in 21 of 35 cases", "it is within a factor of two in 21 of 35"),
         ("networks", "| 2.0 | 0.40 |", "gives 0.40 and 0.37"),
