@@ -75,7 +75,7 @@ def test_text_stands_alone(made):
             for leads in re.findall(r"\]\(([\w-]+)\.ipynb\)", cell.source):
                 assert leads in made
     texts = "".join(cell.source for cell in made["response"].cells)
-    assert "](attachment:response.png)\n\nAbove: the gain" in texts
+    assert "](attachment:response.png)\n\nSGD with heavy ball" in texts
 
 
 def test_the_home_of_the_repository_is_where_a_notebook_leads(made):
