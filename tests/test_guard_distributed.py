@@ -13,6 +13,7 @@ import pytest
 
 import distributed_jobs as jobs
 
+pytestmark = pytest.mark.slow  # each rank is a process that loads torch anew
 TIMEOUT = 300  # seconds, after which processes that wait for each other are a failure
 
 
