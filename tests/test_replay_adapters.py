@@ -26,7 +26,8 @@ LR, MOMENTUM = 0.03, 0.95
 
 
 def rows():
-    return switching_rows(160, period=6, seed=3)
+    """Rows in so clear an order that every adapter finds it: each projects gradients by its own."""
+    return switching_rows(160, period=6, seed=0)
 
 
 def by_copies():
