@@ -435,7 +435,7 @@ class ZClip:
 class Spam:
     """Clips entries far above their second moment, and forgets the moments every so often.
 
-    After that the step size rises again, along a quarter of a cosine.
+    After that the step size rises again, along half a cosine.
     """
 
     threshold, interval, warm, decay = 5000.0, 500, 150, 0.999

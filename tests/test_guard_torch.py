@@ -77,6 +77,7 @@ def test_a_guard_that_does_nothing_changes_no_bit(name):
         ends.append([*(one.detach().clone() for one in weights_of(model)), torch.rand(2)])
     assert guard is not None
     assert guard.report().work > 0.5
+    assert repr(guard) == str(guard.report())
     for plain, watched in zip(*ends, strict=True):
         torch.testing.assert_close(plain, watched, rtol=0, atol=0)
 

@@ -487,6 +487,18 @@ BAD_VALUES = {
         "'when' holds dates: leave it out .*, and sort the rows by 'when' with `order_by` when",
     ),
     "both": (DATED, "y", {}, "columns 'when', 'city' are not numbers: leave them out .* pressure,"),
+    "one value": (
+        DATED.assign(count=["n/a", *["3"] * (ROWS - 1)]),
+        "y",
+        {},
+        r"are not numbers, and 'count' holds text in row 1 \('n/a'\): correct that or leave them",
+    ),
+    "two texts": (
+        DATED[["when", "city"]],
+        "city",
+        {},
+        "choose a column of numbers: there is none$",
+    ),
     "only text": (DATED[["city", "y"]], "y", {}, "'city' is text: no column of numbers is left"),
     "text target": (
         DATED,

@@ -262,6 +262,10 @@ class Guard:
         """Let a guard that was made with ``mix="ask"`` mix rows from now on, if that helps."""
         self._run = guarded_run.allow_mixing(self._run)
 
+    def __repr__(self) -> str:
+        """Return what the guard did so far, as its report says it."""
+        return str(self.report())
+
     def report(self) -> GuardReport:
         """Return what is known of the run; print it, plot it, or take ``to_dict()``."""
         return guarded_run.report(self._run, self._learner)
