@@ -408,6 +408,9 @@ def test_files_are_checked_by_training_for_adam_and_networks(folder, capsys):
         (["audit", "my_training:nothing"], "my_training has no nothing"),
         (["audit", "no_such_module:make"], "there is no module no_such_module"),
         (["audit", "my_training:number"], "must be a function"),
+        # Before anything of the user's is imported.
+        (["audit", "my_training:fail", "--steps", "32"], "steps must be"),
+        (["audit", "my_training:fail", "--budget", "8"], "budget must be"),
         (["audit", "my_training:fail"], "line 19: ValueError: no data"),
         (["audit", "my_broken:make"], "my_broken.py, line 1: SyntaxError"),
         (["audit", "my_training:make", "--html", "a.txt"], "--html must end in"),

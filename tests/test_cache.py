@@ -134,6 +134,7 @@ def test_entries_that_were_not_read_for_longest_go_first(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_command_says_the_same_with_the_cache_and_without(tmp_path):
     """From an empty cache, from a full one, and where there can be none."""
     line = "stability sinusoid --period 40 --lr 0.01 --momentum 0.95 --paths 8 --steps 160 --json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -72,7 +73,11 @@ def test_what_is_printed_and_written(folder, tmp_path, capsys, monkeypatch):
     first = " ".join(out.split())
     assert first.startswith("diverges: a linear model of 1 feature, trained by SGD with momentum")
     assert "one row per step (assumed, as no batch was given). In one pass of 600 steps" in first
-    assert "On further data like this: the distance doubles every" in out
+    more = rx.load(kept).on_more
+    said = r"this: the distance doubles every ([\d.]+) steps \(95% interval ([\d.]+) to ([\d.]+)\)"
+    found = [float(number) for number in re.search(said, out).groups()]
+    steps = np.log(2) / [more.rate, more.high, more.low]
+    np.testing.assert_allclose(found, steps, rtol=0.05)
     assert "give the one that you train with, --batch N" in out
     assert "a rhythm of 24 steps" in " ".join(out.split())
     assert "largest safe momentum" in out

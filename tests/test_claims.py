@@ -663,6 +663,7 @@ def test_the_interval_of_the_share_of_plotted_cells_keeps_its_significance():
         assert sum(one.high < truth for one in ends) <= most
 
 
+@pytest.mark.slow
 def test_the_exact_distance_of_fig_3_is_what_is_simulated():
     """The prediction by which peaks are counted, against runs; also where they diverge."""
     (record,) = catalogue(("square-samples",))

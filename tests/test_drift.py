@@ -238,7 +238,8 @@ def training(kind: str) -> rx.Training:
     return rx.Training.of(setting_of(Moving(kind, 18.0, batch=3)))
 
 
-@pytest.mark.parametrize("kind", ["sinusoid", pytest.param("switching", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sinusoid", "switching"])
 def test_trajectories_settle_at_the_level_in_order_and_shuffled(kind):
     # Every seventh step is measured, which meets all phases of a period of 18.
     found = rx.trajectories(training(kind), runs=200, steps=1400, seed=1)

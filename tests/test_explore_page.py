@@ -262,6 +262,7 @@ def test_an_answer_about_another_setting_is_dropped(visit: Visit):
     assert before in page.inner_text("h1")
 
 
+@pytest.mark.slow
 def test_a_map_of_adam_comes_coarsely_first_with_plain_numbers_at_its_bar(visit: Visit):
     page = visit.page
     page.select_option("[data-control=optimizer]", "adam")

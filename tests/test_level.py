@@ -108,6 +108,7 @@ def test_a_fixed_mean_square_gives_the_noise_floor_of_heavy_ball():
         assert not bool(rest_of(grown)[0])
 
 
+@pytest.mark.slow
 def test_a_sine_of_period_2_is_always_0():
     sine = Sinusoid(period=2.0, amplitude=1.0, variance=0.3)
     values = {"amplitude": np.array([1.0, 0.0]), "period": np.full(2, 2.0)}
@@ -248,6 +249,7 @@ def test_a_memory_of_three_periods_does_not_save_all_rows():
     assert "beta2 would have to be larger" in found.notes[0]
 
 
+@pytest.mark.slow
 def test_a_long_memory_brings_the_same_rows_back_and_a_larger_mean_square_too():
     lengths = adam_errors(EXAMPLE, 30, 1e-3, 0.999, np.array([1.0, 1.1, 0.9]))
     assert lengths[-1] < 0.5 * lengths[0]
@@ -291,6 +293,7 @@ def test_weight_decay_stops_the_error_where_it_grows_as_fast_as_it_falls():
     assert "near a distance of 18.8;" in found.notes[0]  # 0.1877 / 0.01
 
 
+@pytest.mark.slow
 def test_a_memory_below_three_periods_is_undecided_and_a_longer_one_is_not():
     for beta2, word in ((0.8, "undecided"), (0.84, "settles")):  # 5 and 6.25 steps, a cycle of 2
         found = level(constant(adam(LR, 0.0, beta2)))
@@ -305,6 +308,7 @@ def test_a_memory_below_three_periods_is_undecided_and_a_longer_one_is_not():
     assert np.isnan(held).all()
 
 
+@pytest.mark.slow
 def test_a_recording_is_taken_a_batch_at_a_time():
     rows = np.array([[1.0, 0.3], [-0.5, 1.0], [0.2, -1.0], [1.5, 0.1]])
     both = Problem(Recorded.of(rows, repeat=True), adam(LR), Linear(bias=False), 2, noise=NOISE)
@@ -346,6 +350,7 @@ def test_what_has_no_level_is_refused_before_anything_is_computed(monkeypatch):
         level(Problem(rows, adam(LR)))
 
 
+@pytest.mark.slow
 def test_random_order_has_the_symmetry_of_the_stream():
     stream = Sinusoid(period=4, amplitude=0.8, variance=0.3, dim=12)
     assert level(Problem(stream, adam(LR, beta2=0.95), noise=NOISE)).over_iid == pytest.approx(

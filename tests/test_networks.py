@@ -264,6 +264,7 @@ def test_training_is_backpropagation(reduction, move):
                 np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reduction", NETWORKS)
 def test_numba_and_jax_train_the_same_networks(reduction):
     """As far as their roundings allow, which those that overflow magnify."""
@@ -295,6 +296,7 @@ OTHERS = {  # a recursion of its own each: lookahead, dampening that begins late
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_numba_takes_the_steps_of_every_linear_optimizer(name):
     """For columns in random order, too, and cells that share the inputs of a column."""
@@ -306,6 +308,7 @@ def test_numba_takes_the_steps_of_every_linear_optimizer(name):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_networks_do_not_depend_on_threads_nor_on_the_other_columns(monkeypatch):
     found = []
     for threads, periods in (("1", [3.0, 5.0, 7.0]), ("2", [3.0, 5.0, 7.0]), ("2", [5.0, 7.0])):

@@ -171,6 +171,7 @@ def test_a_reproduction_goes_to_a_url_and_is_finished_there(server, monkeypatch,
     assert b"never-above-one" in (place / "report.html").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_server_that_fails_costs_nothing(server, whole, monkeypatch):
     """Every third request is refused, answered with an error after it was done, late or cut off."""
     monkeypatch.setattr(server, "share", 0.33)

@@ -169,7 +169,7 @@ SHARED = {  # numbers of the cells that share a column
 
 
 # The rest of the laws are told apart by the same code: make test-slow runs them too.
-LATER = {"large batch", "mixture", "nesterov", "decay", "squares", "in a column"}
+LATER = set(LAWS) - {"ar2", "shuffled"}
 CASES = [pytest.param(name, marks=[pytest.mark.slow] * (name in LATER)) for name in LAWS]
 
 

@@ -386,6 +386,7 @@ def _count(table: dict, seed: int) -> Growing:
         return Computation(experiment, place, seed, "cpu", double=False).count_growing()
 
 
+@pytest.mark.slow
 def test_a_sweep_of_plain_sgd_on_iid_inputs_has_no_cells_that_grow():
     """Half of the estimates are above 0; of 20 sweeps hardly one may say that a cell grows."""
     table = {
@@ -415,6 +416,7 @@ def test_a_sweep_over_a_resonance_has_cells_that_grow_and_cells_that_shrink():
     assert str(found) == "1 of 4 cells grow, 3 shrink, 0 undecided"
 
 
+@pytest.mark.slow
 def test_a_network_that_overflows_grows_and_has_diverged():
     """Also where it overflows in the first steps, over which the loss at the start is a mean."""
     table = {

@@ -140,6 +140,7 @@ def processes_of(group: int) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").exists(), reason="processes are counted in /proc")
 @pytest.mark.parametrize("case", ["Ctrl-C", "the command is killed", "a worker is killed"])
 def test_a_command_that_is_ended_leaves_no_process_and_says_why(tmp_path, case):

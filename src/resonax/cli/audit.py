@@ -67,6 +67,7 @@ def audit_command(
     resonax audit train:make --steps 512 --html report.html
     """
     check_paths(html, plot, out)
+    resolve_name("resonax.guards.audit:check_options")(steps, budget, confidence)
     given = _make(function)
     parts = given if isinstance(given, tuple) and len(given) == 4 else (given,)
     audit = resolve_name("resonax.torch.auditing:audit")

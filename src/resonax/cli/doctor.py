@@ -18,6 +18,8 @@ from resonax.core.errors import ArgumentError
 
 __all__ = ["doctor_command"]
 
+_NO_PARTS = ("all", "docs", "test")  # every other part, and what its developers need
+
 
 def doctor_command(
     as_json: Annotated[bool, option("--json", "Result", "Print one JSON object.")] = False,
@@ -28,6 +30,7 @@ def doctor_command(
     """
     jax, cache = _ask_jax()
     extras = metadata("resonax").get_all("Provides-Extra") or []
+    extras = [extra for extra in extras if extra not in _NO_PARTS]
     found: dict[str, Any] = {
         "resonax": version("resonax"),
         "python": platform.python_version(),

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from resonax.core.errors import ArgumentError
+from resonax.core.errors import ArgumentError, check_number, check_whole
 from resonax.core.objects import Result, plain_values
 from resonax.guards.batch_order import BatchOrder, parts_of
 from resonax.guards.cause import find_cause, most_work
@@ -21,8 +21,12 @@ from resonax.guards.learner import Candidate
 from resonax.guards.lost_steps import LostSteps, level_of, lost_steps
 from resonax.guards.trials import Trials
 
-__all__ = ["MIXED", "Audit", "Cure", "audit_order", "audit_trials", "planned_work"]
+__all__ = [
+    "LEAST", "MIXED", "Audit", "Cure", "audit_order", "audit_trials", "check_options",
+    "planned_work",
+]  # fmt: skip
 
+LEAST = 64  # batches
 MIXED = 8  # runs on mixed rows, of batches in an order
 _RANDOM = 4  # of batches in none
 _FOLDS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0)  # of 1 - momentum that are tried as a cure
@@ -181,6 +185,13 @@ _ORDERS = {
     "ordered": "the batches come in an order",
     "repeated": "each epoch has the batches of the last one, in the same order",
 }
+
+
+def check_options(steps: int, budget: float, confidence: float) -> None:
+    """Raise `ArgumentError` unless an audit can be asked for with these."""
+    check_whole("steps", steps, low=LEAST)
+    check_number("budget", budget, low=16.0)
+    check_number("confidence", confidence, low=0.8, high=0.999)
 
 
 def audit_order(
@@ -388,5 +399,5 @@ class _Search:
 
 def _with(text: str, lost: LostSteps) -> str:
     if lost.low <= 0:
-        return f"{text}: cannot be told from mixed rows"
+        return f"{text}: cannot be told from mixed rows (at most {lost.high:.0f} steps lost)"
     return f"{text}: {lost.lost:.0f} steps lost (interval {lost.low:.0f} to {lost.high:.0f})"

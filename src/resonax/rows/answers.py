@@ -22,11 +22,14 @@ def pace(rate: float) -> str:
     >>> pace(0.0114), pace(-0.1), pace(0.0)
     ('doubles every 61 steps', 'halves every 6.9 steps', 'hardly changes')
     """
-    steps = math.log(2) / max(abs(rate), 1e-12)
-    if steps > 1e6:
+    if abs(rate) * 1e6 < math.log(2):
         return "hardly changes"
-    count = f"{steps:.2g}" if steps < 10 else f"{steps:,.0f}"
-    return f"{'doubles' if rate > 0 else 'halves'} every {count} steps"
+    return f"{'doubles' if rate > 0 else 'halves'} every {_steps(rate)} steps"
+
+
+def _steps(rate: float) -> str:
+    steps = math.log(2) / max(abs(rate), 1e-12)
+    return f"{steps:.2g}" if steps < 10 else f"{steps:,.0f}"
 
 
 def factor(log: float) -> str:
@@ -116,7 +119,11 @@ class OnMore:
         """Return the verdict as a part of a sentence."""
         if self.verdict == "undecided":
             return "on further data like this: undecided (the interval includes 0)"
-        return f"on further data like this: the distance {pace(self.rate)}"
+        fewest, most = sorted((self.low, self.high), key=abs, reverse=True)
+        return (
+            f"on further data like this: the distance {pace(self.rate)} "
+            f"({100 * self.confidence:.4g}% interval {_steps(fewest)} to {_steps(most)})"
+        )
 
 
 def judge_rows(found: Exact, steps: int) -> OnTheseRows:

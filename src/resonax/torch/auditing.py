@@ -13,9 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from resonax.core.errors import ArgumentError, check_number, check_whole
+from resonax.core.errors import ArgumentError
 from resonax.core.objects import call_by_name
-from resonax.guards.audit import Audit, audit_order, audit_trials, planned_work
+from resonax.guards.audit import (
+    LEAST,
+    Audit,
+    audit_order,
+    audit_trials,
+    check_options,
+    planned_work,
+)
 from resonax.guards.batch_order import components, find_order
 from resonax.guards.learner import Candidate
 from resonax.guards.trials import Trials, judged_marks
@@ -34,7 +41,6 @@ from resonax.torch.refusals import check_loss, check_optimizer
 
 __all__ = ["audit"]
 
-_LEAST = 64  # batches
 _JUDGED = 16  # batches at most on which runs are judged
 _SKETCH = 16  # numbers of a gradient
 
@@ -116,9 +122,7 @@ def audit(
     >>> audit(loader, steps=128, progress=False).order
     'ordered'
     """
-    check_whole("steps", steps, low=_LEAST)
-    check_number("budget", budget, low=16.0)
-    check_number("confidence", confidence, low=0.8, high=0.999)
+    check_options(steps, budget, confidence)
     significance = 1 - confidence
     devices = [] if model is None else devices_of(_module_of(model))
     random = read_random_state(devices)
@@ -188,10 +192,10 @@ def _read(
                 )
             )  # fmt: skip
     count = len(readings[0].batches)
-    if count < _LEAST:
+    if count < LEAST:
         why = "; memory= allows more" if any(one.notes for one in readings) else ""
         raise ArgumentError(
-            f"the loader ended after {count} batches, and an audit needs {_LEAST}: give one that "
+            f"the loader ended after {count} batches, and an audit needs {LEAST}: give one that "
             f"can be iterated over again, or a longer one{why}"
         )
     return readings
