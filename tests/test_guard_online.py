@@ -113,7 +113,8 @@ def test_numbers_that_end_are_undone_or_raised_as_without_a_guard():
         guard.learn(*batch)
     assert guard.setting.lr < 1
     assert np.all(np.abs(guard.model.coef_) < 10)
-    assert "is not finite" in str(guard.report())
+    assert "is not finite" in repr(guard)
+    assert repr(guard) == str(guard.report())
 
 
 class Ending:
